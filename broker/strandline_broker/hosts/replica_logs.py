@@ -377,7 +377,7 @@ class ReplicaLogs:
         """If the disk does not let us, it is tried again before another takes the name; the next
         start finds it, as a stray.
         """
-        name, path = where
+        (name, path), key = where, (log.topic_id, log.partition)
         self._not_given_up.pop(path, None)
         if log_dir.failure is not None:
             return
@@ -386,7 +386,8 @@ class ReplicaLogs:
             await self._dirs.in_registry(partial(give_up, log_dir.directory, log))
         except OSError as error:
             self._not_given_up[path] = partial(self._give_up, log_dir, log, where, delete=delete)
-            self._dirs.suffers(log_dir, error)
+            behind = [d for d in self._dirs.online() if key in d.directory.state.hosted]
+            self._dirs.suffers([*behind, log_dir][0], error)
             self._log.error("a replica could not be removed", partition=name, reason=str(error))
         else:
             if delete:

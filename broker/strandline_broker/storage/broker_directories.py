@@ -149,12 +149,14 @@ class BrokerDirectories:
             directory.take_log(log)
 
     def delete_log(self, directory: DataDirectory, log: Log | PartitionDir) -> None:
-        directory.delete_log(log)
+        """Nothing is renamed before all have forgotten it, so that all of it can be tried again."""
         self.forget_hosted(log.topic_id, log.partition)
+        directory.delete_log(log)
 
     def mark_stray(self, directory: DataDirectory, log: Log | PartitionDir) -> None:
-        directory.mark_stray(log)
+        """As `delete_log`."""
         self.forget_hosted(log.topic_id, log.partition)
+        directory.mark_stray(log)
 
     def unknown(self) -> list[tuple[DataDirectory, UnknownDir]]:
         """Partitions' directories that do not say whose they are."""
@@ -162,9 +164,9 @@ class BrokerDirectories:
 
     def forget_hosted(self, topic_id: bytes, partition: int) -> None:
         """Let `make_logs` make this replica anew: the caller knows that it is in no ISR."""
-        self.hosted.discard((topic_id, partition))
         for directory in self.online:
             directory.forget_hosted(topic_id, partition)
+        self.hosted.discard((topic_id, partition))
 
     def keep_hosted(self, more: Set[Key]) -> None:
         for directory in self.online:

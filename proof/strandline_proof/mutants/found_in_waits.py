@@ -321,4 +321,37 @@ FOUND_IN_WAITS: Final = (
         history="tests/unit/broker/storage/test_producer_snapshot.py"
         "::test_so_is_one_that_a_process_took_which_was_killed_before_it_was_flushed",
     ),
+    Mutant(
+        "blamed-for-a-directory-beside-it",
+        "P-51, P-19",
+        "a replica's directory goes out of service where another one does not forget the replica",
+        (
+            Edit(
+                "strandline_broker/hosts/replica_logs.py",
+                "            self._dirs.suffers([*behind, log_dir][0], error)\n"
+                '            self._log.error("a replica could not be removed"',
+                "            self._dirs.suffers(log_dir, error)\n"
+                '            self._log.error("a replica could not be removed"',
+            ),
+        ),
+        history="tests/unit/broker/hosts/test_replica_logs.py"
+        "::test_a_directory_is_not_blamed_for_one_beside_it_that_forgets_no_replica",
+    ),
+    Mutant(
+        "renamed-before-all-have-forgotten-it",
+        "P-51, P-19",
+        "a replica's directory is renamed, another one does not forget the replica, and what is"
+        " tried again finds nothing to rename: no replica takes the name",
+        (
+            Edit(
+                "strandline_broker/storage/broker_directories.py",
+                "        self.forget_hosted(log.topic_id, log.partition)\n"
+                "        directory.delete_log(log)\n",
+                "        directory.delete_log(log)\n"
+                "        self.forget_hosted(log.topic_id, log.partition)\n",
+            ),
+        ),
+        history="tests/unit/broker/hosts/test_replica_logs.py"
+        "::test_a_directory_is_not_blamed_for_one_beside_it_that_forgets_no_replica",
+    ),
 )

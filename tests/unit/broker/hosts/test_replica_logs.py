@@ -17,8 +17,9 @@ from strandline_broker.storage.strandline_state import ALWAYS, write_state
 from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem
+from support.disk import HalfFailing
 from support.pushed_broker import TOPIC_ID, ask, broker, push, with_topic
-from support.replica_nodes import eventually
+from support.replica_nodes import decide, eventually, run_node, state
 from support.scripted_controller import WAIT_S, running
 from support.storage import batch_of
 
@@ -266,6 +267,31 @@ async def test_a_replica_that_the_disk_did_not_let_go_makes_way_when_it_does(
         assert partition.leader is not None
         assert partition.log.log_end_offset == 0
         assert b.directory.hosted == {partition.key}
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.EMFILE])
+async def test_a_directory_is_not_blamed_for_one_beside_it_that_forgets_no_replica(
+    tmp_path: Path, error: int
+) -> None:
+    """Each remembers all replicas; the one that does not take it goes out of service, unless the
+    error passes. The replica then makes way as soon as it is asked to (P-51).
+    """
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    disk = HalfFailing(tmp_path / "b")
+    async with run_node(tmp_path, 2, disk, log_dirs=f"{a},{b}") as node:
+        await decide(state(1, epoch=1, isr=(1, 2)), node)
+        partition, logs = node.partition, node.replicas.logs
+        assert os.path.dirname(partition.log.path) == a
+        node.replicas.drop(partition, "the replica has been removed")
+        disk.error = error
+        await logs.delete(partition)
+        assert node.directory.failed.keys() == ({b} if error == errno.EIO else set())
+        assert names(tmp_path / "a", "orders-0*") == ["orders-0"]
+        disk.error = None
+        await logs.prepare(state(1, epoch=2, isr=(1, 2)), lambda _: None)
+        assert a not in node.directory.failed
+        assert names(tmp_path / "a", "orders-0") == []
+        assert node.directory.hosted == set()
 
 
 async def test_what_a_crash_left_of_a_deletion_is_removed_at_the_next_start(
