@@ -72,8 +72,9 @@ def leave(
     leader: BrokerId | None = partition.leader
     if partition.leader in (broker_id, NO_LEADER):
         leader = elect(partition, rest, brokers)
-        if leader == NO_LEADER:  # whoever is left there, and cannot lead just now, stays eligible
+        if leader == NO_LEADER:
             leader = elect(partition, (), brokers, elr=elr)
+        if leader not in rest:  # whoever is left there, and cannot lead just now, stays eligible
             rest = () if leader == NO_LEADER else (leader,)
     if leader == partition.leader and not bump:
         leader = None
