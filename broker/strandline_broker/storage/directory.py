@@ -10,6 +10,7 @@ said before. `update_state`, and what uses it, runs in one place at a time.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -178,8 +179,7 @@ class DataDirectory:
         here = self.partitions()
         keys = [(p.topic, p.partition) for p in here]
         vouched_for = self._checkpoints.read(self.findings.append, keys, closed=epoch is not None)
-        # Without the old identity or state nothing proves that this is the directory that was
-        # closed (P-21).
+        # Without the old identity or state nothing proves that this is that directory (P-21).
         if known and epoch is not None and vouched_for:
             self.clean = True
             self.previous_broker_epoch = epoch
@@ -355,8 +355,7 @@ class DataDirectory:
         self._give_up(log, "stray")
 
     def _give_up(self, log: Log | PartitionDir, suffix: str) -> None:
-        # Hosted no more before the directory goes: a crash in between leaves a directory, which is
-        # hosted again at start.
+        # Hosted no more before it goes: what a crash in between leaves is hosted again at start.
         self.forget_hosted(log.topic_id, log.partition)
         if isinstance(log, Log):
             log.retire()
@@ -368,7 +367,8 @@ class DataDirectory:
     def _rename(self, path: str, suffix: str) -> None:
         ending = f".{self._new_id().hex()}-{suffix}"
         name = path.rpartition("/")[2][: NAME_MAX - len(ending)] + ending
-        self._fs.replace(path, f"{self.path}/{name}")
+        with contextlib.suppress(FileNotFoundError):  # it has gone before, perhaps not durably
+            self._fs.replace(path, f"{self.path}/{name}")
         self._fs.fsync_dir(self.path)
 
     def forget_hosted(self, topic_id: bytes, partition: int) -> None:

@@ -354,4 +354,19 @@ FOUND_IN_WAITS: Final = (
         history="tests/unit/broker/hosts/test_replica_logs.py"
         "::test_a_directory_is_not_blamed_for_one_beside_it_that_forgets_no_replica",
     ),
+    Mutant(
+        "renamed-before-and-not-found",
+        "P-51, P-19",
+        "a replica's directory is renamed, that cannot be made durable just then, and what is tried"
+        " again finds nothing to rename: no replica takes the name",
+        (
+            Edit(
+                "strandline_broker/storage/directory.py",
+                "        with contextlib.suppress(FileNotFoundError):  # it has gone before",
+                "        with contextlib.suppress():  # it has gone before",
+            ),
+        ),
+        history="tests/unit/broker/storage/test_directory.py"
+        "::test_a_log_whose_new_name_could_not_be_made_durable_is_given_up_when_it_can",
+    ),
 )

@@ -3,12 +3,14 @@
 import errno
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from crc32c import crc32c
 
 from strandline_broker.storage.directory import DataDirectory, DirectoryError
+from strandline_broker.storage.log import Log
 from strandline_broker.storage.strandline_state import BrokerState
 from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import topic_id_text
@@ -356,6 +358,29 @@ def test_a_log_that_could_not_be_removed_is_not_set_aside_for_another(tmp_path: 
         store.create(OTHER_ID)
     store.directory.delete_log(store.log)
     store.create(OTHER_ID)
+
+
+@pytest.mark.parametrize("gives_up", [DataDirectory.delete_log, DataDirectory.mark_stray])
+def test_a_log_whose_new_name_could_not_be_made_durable_is_given_up_when_it_can(
+    tmp_path: Path, gives_up: Callable[[DataDirectory, Log], None]
+) -> None:
+    """A process without descriptors renames, and cannot sync; the name is free later (P-51)."""
+    (tmp_path / "data").mkdir()
+    disk = FaultyDisk(tmp_path / "data")
+    store = Store(disk.root, fs=disk)
+    disk.failing["fsync_dir"] = errno.EMFILE
+    with pytest.raises(OSError, match="Too many open files"):
+        gives_up(store.directory, store.log)
+    disk.failing.clear()
+    why = None
+    try:
+        gives_up(store.directory, store.log)
+    except OSError as error:
+        why = error
+    assert why is None
+    disk.crash()
+    assert store.directory.partitions() == []
+    assert len(list(disk.root.glob("t-0.*"))) == 1
 
 
 def test_a_deleted_log_frees_its_name_at_once_and_goes_later(path: Path) -> None:
