@@ -101,6 +101,7 @@ class Group:
         self.listening.listener = listener
         self._polled_at_s = self._now_s()
         if self.membership.subscribe(subscription):
+            self.stream.fatal = None  # of the membership before
             self.stream.restart()
         self.stream.wake()
 
@@ -129,7 +130,8 @@ class Group:
                     self.stream.restart()
         elif self._options.enable_auto_commit:
             await self._commit_now(commit_timeout_s)
-        self.stream.fatal = None
+        if not self.is_subscribed:  # else it is of those who have joined again
+            self.stream.fatal = None
         if self._polls == 0:
             self.rebalancing.polled.clear()
 

@@ -19,7 +19,7 @@ from strandline.errors import (
 )
 from strandline.producer import sender_of
 from strandline_proto.batch import build_batch
-from strandline_proto.errors import NotEnoughReplicas
+from strandline_proto.errors import GroupMaxSizeReached, NotEnoughReplicas
 from support.replica_nodes import eventually
 from support.scripted_broker import ScriptedCluster, scripted_cluster
 from support.scripted_log import Act
@@ -209,6 +209,26 @@ async def test_who_subscribes_beside_an_unsubscribe_leaves_and_comes_back(
         await consumer.unsubscribe()
         assert not consumer.subscription()
         assert cluster.groups.group("g").members == {}
+
+
+async def test_who_comes_back_and_is_refused_hears_of_it(cluster: ScriptedCluster) -> None:
+    """The unsubscribe() that ends then takes nothing back that the group has said since (I-88)."""
+    listener = Slow()
+    async with reader(cluster, group_id="g") as consumer:
+        consumer.subscribe(["orders"], listener=listener)
+        await consumer.wait_assigned(10_000)
+        leaving = asyncio.create_task(consumer.unsubscribe())
+        await eventually(lambda: listener.revoked == 1, "the listener is told")
+        consumer.subscribe(["orders"])
+        cluster.groups.refuse_beats.append(GroupMaxSizeReached.code)
+        listener.may_end.set()
+        await leaving
+        assert consumer.subscription() == {"orders"}
+        with pytest.raises(GroupMaxSizeReached, match="as scripted"):
+            await consumer.wait_assigned(10_000)
+        await consumer.unsubscribe()
+        consumer.subscribe(["orders"])
+        assert await consumer.wait_assigned(10_000) == {T0}
 
 
 async def test_nobody_subscribes_to_what_is_being_stopped(cluster: ScriptedCluster) -> None:

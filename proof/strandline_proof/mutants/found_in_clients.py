@@ -192,4 +192,20 @@ FOUND_IN_CLIENTS: Final = (
         history="tests/integration/test_client_side_by_side.py"
         "::test_who_subscribes_beside_an_unsubscribe_leaves_and_comes_back",
     ),
+    Mutant(
+        "refusal-of-the-next-membership-taken-back",
+        "I-88",
+        "an unsubscribe that ends forgets what the group has refused its consumer since, which had"
+        " joined again, and waits for ever",
+        (
+            Edit(
+                "strandline/_group.py",
+                "        if not self.is_subscribed:  # else it is of those who have joined again\n"
+                "            self.stream.fatal = None\n",
+                "        self.stream.fatal = None\n",
+            ),
+        ),
+        history="tests/integration/test_client_side_by_side.py"
+        "::test_who_comes_back_and_is_refused_hears_of_it",
+    ),
 )
