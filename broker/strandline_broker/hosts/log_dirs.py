@@ -156,6 +156,21 @@ class LogDirs:
             else:
                 return
 
+    async def forget_hosted(self, topic_id: bytes, partition: int) -> None:
+        """A replica that is not here is hosted no more. A directory that does not take it, while
+        others are in service, goes out of service. OSError: the error passes, or it is the last.
+        """
+        key = (topic_id, partition)
+        while True:
+            try:
+                await self.in_registry(partial(self.directories.forget_hosted, *key))
+            except OSError as error:
+                behind = [d for d in self.online() if key in d.directory.state.hosted]
+                if not behind or not self.suffers(behind[0], error):
+                    raise
+            else:
+                return
+
     async def recorded(self) -> None:
         """Return once all is that `remember` was asked for, whoever has waited for it."""
         await self.in_registry(lambda: None)

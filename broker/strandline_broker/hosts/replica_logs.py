@@ -141,9 +141,8 @@ class ReplicaLogs:
 
     async def _open_again(self, key: Key, adopt: Callable[[Loaded], None]) -> bool:
         refused = self._unopened.get(key)
-        if refused is None or all(
-            refused.directory is not d.directory for d in self._dirs.online()
-        ):
+        online = [each.directory for each in self._dirs.online()]
+        if refused is None or refused.directory not in online:
             return False
         found = await self._new_loader().load_one(refused.directory, refused.found)
         if found.log is None:
@@ -229,10 +228,8 @@ class ReplicaLogs:
         if self._counts(state) or self._directories.failed:
             self._miss(key, state.where)
             return
-        self._log.warning(
-            "the directory of a replica is gone; it is made anew", partition=state.where
-        )
-        await self._dirs.in_registry(partial(self._directories.forget_hosted, *key))
+        self._log.warning("a replica is gone here, and is made anew", partition=state.where)
+        await self._dirs.forget_hosted(*key)
         if self.refused.pop(key, None) is not None:
             self._controller.report_offline()
 
@@ -349,7 +346,10 @@ class ReplicaLogs:
                 return
             unopened = self._unopened.pop(key, None)
             if unopened is None:
-                await self._dirs.in_registry(partial(self._directories.forget_hosted, *key))
+                try:
+                    await self._dirs.forget_hosted(*key)
+                except OSError as error:  # it is missing at the next start too, and goes then
+                    self._log.error("a missing replica is not forgotten", reason=str(error))
                 return
             found = unopened.found
             where = (f"{found.topic}-{found.partition}", found.path)

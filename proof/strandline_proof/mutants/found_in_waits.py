@@ -369,4 +369,21 @@ FOUND_IN_WAITS: Final = (
         history="tests/unit/broker/storage/test_directory.py"
         "::test_a_log_whose_new_name_could_not_be_made_durable_is_given_up_when_it_can",
     ),
+    Mutant(
+        "missing-replica-not-forgotten-ends-the-broker",
+        "P-20, I-87",
+        "a broker ends where one of its directories does not forget a replica that is missing",
+        (
+            Edit(
+                "strandline_broker/hosts/replica_logs.py",
+                "                    await self._dirs.forget_hosted(*key)\n"
+                "                except OSError as error:  # it is missing",
+                "                    forget = partial(self._directories.forget_hosted, *key)\n"
+                "                    await self._dirs.in_registry(forget)\n"
+                "                except ZeroDivisionError as error:  # it is missing",
+            ),
+        ),
+        history="tests/unit/broker/hosts/test_replica_logs.py"
+        "::test_a_missing_replica_that_a_directory_does_not_forget_ends_no_broker",
+    ),
 )

@@ -13,6 +13,7 @@ import pytest
 from strandline_broker.core.push_envelope import TOPIC_DELETED
 from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts.log_loading import LogLoader
+from strandline_broker.hosts.replica_logs import Refusal
 from strandline_broker.storage.strandline_state import ALWAYS, write_state
 from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError
@@ -292,6 +293,29 @@ async def test_a_directory_is_not_blamed_for_one_beside_it_that_forgets_no_repli
         assert a not in node.directory.failed
         assert names(tmp_path / "a", "orders-0") == []
         assert node.directory.hosted == set()
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.EMFILE])
+async def test_a_missing_replica_that_a_directory_does_not_forget_ends_no_broker(
+    tmp_path: Path, error: int
+) -> None:
+    """The topic is deleted: the directory goes out of service, unless the error passes."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    disk, key = HalfFailing(b), (TOPIC_ID, 0)
+    async with run_node(tmp_path, 2, disk, log_dirs=f"{a},{b}") as node:
+        for each in node.directory.online:
+            each.update_state(hosts={key})
+        node.directory.hosted.add(key)
+        node.replicas.logs.refused[key] = Refusal("its directory is gone")
+        disk.error, raised = error, None
+        try:
+            await node.replicas.logs.forget(key, delete=True)
+        except OSError as told:
+            raised = told
+        disk.error = None
+        assert raised is None
+        assert node.directory.failed.keys() == ({str(b)} if error == errno.EIO else set())
+        assert node.directory.hosted == (set() if error == errno.EIO else {key})
 
 
 async def test_what_a_crash_left_of_a_deletion_is_removed_at_the_next_start(
