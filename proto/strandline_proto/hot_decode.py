@@ -88,8 +88,8 @@ def _number(data: bytes, at: int) -> Span:
         shift += 7
         if shift > 63:
             raise _Unexpected
-    if number >= 1 << 64:
-        raise _Unexpected
+    if byte == 0 or number >= 1 << 64:
+        raise _Unexpected  # a length in more bytes than it needs may be none to protobuf
     return number - (1 << 64) if number >= 1 << 63 else number, at
 
 

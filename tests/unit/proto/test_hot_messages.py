@@ -7,6 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google.protobuf.message import DecodeError
 
 from strandline_proto import hot_messages as hot
 from strandline_proto.hot_encode import _topic_of
@@ -14,7 +15,7 @@ from strandline_proto.v1 import common_pb2, fetch_pb2, produce_pb2
 from support.hot_wire import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Callable, Set
 
 NOBODY_USES = {"throttle_ms", "rack_id", "aborted_transactions"}
 OF_TOPICS = {"topics": "partitions"}
@@ -76,6 +77,22 @@ def test_many_small_partitions_are_left_to_protobuf_with_the_same_outcome(name: 
     }
     message = messages[name]
     assert KINDS[name].decode(KINDS[name].encode(message)) == message
+
+
+@pytest.mark.parametrize("length", [b"\x03", b"\x83\x80\x00", b"\x83\x80\x80\x80\x80\x00"])
+def test_a_length_in_more_bytes_than_it_needs_is_what_it_is_to_protobuf(length: bytes) -> None:
+    """Which refuses one of more than five bytes, whatever it says."""
+
+    def found(decode: Callable[[bytes], Any]) -> str | None:
+        try:
+            cluster_id: str = decode(b"\x12" + length + b"abc").cluster_id
+        except DecodeError:
+            return None
+        return cluster_id
+
+    expected = None if len(length) > 5 else "abc"
+    assert found(fetch_pb2.FetchRequest.FromString) == expected
+    assert found(KINDS["fetch_request"].decode) == expected
 
 
 def test_topic_ids_of_any_length_are_written_and_not_remembered() -> None:
