@@ -84,17 +84,22 @@ def add_standard_services(
 
 
 class _Health:
-    """grpc.health.v1: one answer for the whole process, under its own name and each service's."""
+    """grpc.health.v1: one answer for the whole process, under its own name and each service's.
+
+    Of another service it says that it is not known, as the protocol asks: a watcher goes on.
+    """
 
     def __init__(self, services: tuple[str, ...], is_serving: Callable[[], bool]) -> None:
         self._names = ("", *services)
         self._is_serving = is_serving
 
-    def _status(self) -> Any:  # grpc_health has no types
+    def _status(self, service: str) -> Any:  # grpc_health has no types
         from grpc_health.v1.health_pb2 import (  # type: ignore[import-untyped]
             HealthCheckResponse,
         )
 
+        if service not in self._names:
+            return HealthCheckResponse(status=HealthCheckResponse.SERVICE_UNKNOWN)
         serving = self._is_serving()
         return HealthCheckResponse(
             status=HealthCheckResponse.SERVING if serving else HealthCheckResponse.NOT_SERVING
@@ -103,17 +108,17 @@ class _Health:
     async def Check(self, request: Any, context: Any) -> Any:
         if request.service not in self._names:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r} here")
-        return self._status()
+        return self._status(request.service)
 
     async def List(self, request: Any, context: Any) -> Any:
         from grpc_health.v1.health_pb2 import HealthListResponse
 
-        return HealthListResponse(statuses=dict.fromkeys(self._names, self._status()))
+        return HealthListResponse(statuses=dict.fromkeys(self._names, self._status("")))
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
         told = None
         while True:
-            status = self._status()
+            status = self._status(request.service)
             if status != told:
                 yield status
                 told = status

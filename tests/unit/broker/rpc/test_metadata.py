@@ -367,6 +367,21 @@ async def test_health_and_reflection_are_there_for_whoever_asks() -> None:
         call.cancel()
 
 
+@pytest.mark.parametrize(
+    ("service", "expected"),
+    [("", "SERVING"), (BROKER_SERVICE, "SERVING"), ("no", "SERVICE_UNKNOWN")],
+)
+async def test_who_watches_a_service_that_is_not_here_hears_so(service: str, expected: str) -> None:
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    async with raw_service(Part(lambda: None), []) as channel:
+        request = health_pb2.HealthCheckRequest(service=service)
+        call = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=WAIT_S)
+        first = await call.read()
+        call.cancel()
+    assert health_pb2.HealthCheckResponse.ServingStatus.Name(first.status) == expected
+
+
 def test_no_call_is_served_by_two_parts() -> None:
     runtime = real_runtime("test")
     parts = Part(lambda: None), Part(lambda: None)
