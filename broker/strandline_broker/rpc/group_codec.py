@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from strandline_broker.core.groups.commands import (
     CommitOffsets,
@@ -184,8 +185,8 @@ def deletion_from_wire(
 
 
 def client_host(peer: str) -> str:
-    """The address as Kafka writes it, of gRPC's `ipv4:127.0.0.1:41234`."""
-    _, _, address = peer.partition(":")
+    """The address as Kafka writes it, of gRPC's `ipv4:127.0.0.1:4123` or `ipv6:%5B::1%5D:4123`."""
+    _, _, address = unquote(peer).partition(":")
     host, colon, _ = address.rpartition(":")
     return f"/{(host if colon else address).strip('[]')}"
 
