@@ -3,6 +3,9 @@ order in which their acks are reached (P-37, P-80).
 
 A batch is appended in one synchronous step of the reader, so a client that disconnects cancels
 nothing half done (P-38).
+
+Nobody is told that a batch with acks=0 is refused, so the stream ends there, as Kafka closes the
+connection: else its client would go on writing to who leads no more.
 """
 
 from __future__ import annotations
@@ -71,10 +74,12 @@ class ProduceRpc:
                         ((data.topic_id, data.partition), data.records)
                         for data in request.partitions
                     )
-                    _Request(
+                    goes_on = _Request(
                         self._replicas, self._metadata, self._listener, request, answers
                     ).start(request.partitions, ahead)
                     del request  # the batches are in the log; do not keep them twice
+                    if not goes_on:
+                        break
                     if answers.has_enough:
                         await answers.until_fewer()
                 await answers.until_none()
@@ -190,7 +195,8 @@ class _Request:
         self._left = 1  # this method itself: no answer before every batch was looked at
         self._waiting: list[tuple[Partition, Appends, AckWaiter]] = []
 
-    def start(self, batches: Sequence[ProduceData], ahead: Ahead) -> None:
+    def start(self, batches: Sequence[ProduceData], ahead: Ahead) -> bool:
+        """Whether another may follow: false where a batch was refused, and no answer says so."""
         for place, data in enumerate(batches):
             self._left += 1
             result = ProduceResult(data.topic_id, data.partition, base_offset=-1, leader_epoch=-1)
@@ -199,6 +205,7 @@ class _Request:
         if self._left > 1 and self._acks != 0:
             self._answers.expect(self, self._timeout_ms)
         self._one_less()
+        return self._acks != 0 or all(result.appended for result in self._response.partitions)
 
     def _append(self, data: ProduceData, result: ProduceResult, looked: Looked | None) -> None:
         def on_done(outcome: ProduceOutcome) -> None:

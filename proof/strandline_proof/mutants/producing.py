@@ -240,4 +240,20 @@ PRODUCING: Final = (
         history="tests/unit/client/test_partition_queue.py"
         "::test_a_newer_leader_is_used_at_once_without_the_old_ones_answer",
     ),
+    Mutant(
+        "refusal-that-nobody-hears",
+        "I-88",
+        "a batch that wants no answer is refused without a word, and its client writes to a former"
+        " leader for minutes",
+        (
+            Edit(
+                "strandline_broker/rpc/produce.py",
+                "        return self._acks != 0 or all(result.appended for result in"
+                " self._response.partitions)\n",
+                "        return True\n",
+            ),
+        ),
+        history="tests/unit/broker/rpc/test_produce_answers.py"
+        "::test_who_wants_no_answer_is_told_of_a_refusal_by_the_end_of_the_stream",
+    ),
 )

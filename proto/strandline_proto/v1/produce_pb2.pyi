@@ -23,6 +23,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class ProduceRequest(_message.Message):
     """One message of the Produce stream. A stream appends in the order in which requests were written to it, and answers
     in the order in which results become known: `correlation_id` pairs them. A request with acks = 0 gets no answer.
+    The stream ends where a batch of such a request is refused: nothing else would tell its client that another leads.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -131,3 +131,42 @@ async def test_a_request_that_waits_for_its_acks_keeps_no_records(tmp_path: Path
         assert leader is not None
         assert (leader.log.log_end_offset, leader.high_watermark) == (1, 0)
     assert waiter.written == []
+
+
+class Careless:
+    """Asks for no answer to a good batch, then to one for a partition that is not led here, and has
+    more to send.
+    """
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.answers: list[bytes] = []
+
+    async def requests(self) -> AsyncIterator[ProduceRequest]:
+        batch = build_batch([(None, b"v")], timestamp_ms=1)
+        for partition in (0, 0, 1, 0):
+            self.read += 1
+            yield ProduceRequest(self.read, 0, 1000, [ProduceData(TOPIC_ID, partition, batch)])
+
+    async def send_initial_metadata(self, _: Any) -> None:
+        """As a context does."""
+
+    async def write(self, answer: bytes) -> None:
+        self.answers.append(answer)
+
+
+async def test_who_wants_no_answer_is_told_of_a_refusal_by_the_end_of_the_stream(
+    tmp_path: Path,
+) -> None:
+    """Its client would else write to who leads no more until it asks by itself, after minutes."""
+    client = Careless()
+    async with broker(tmp_path) as b, running(b.receiver.run()):
+        await ask(b.stub.LeaderAndIsr(), with_topic(push(5, 4, full=True), leader_epoch=1))
+        runtime = real_runtime("broker-1")
+        checks = RecordChecks(runtime.clock, b.replicas, runtime.serial_executor("record-checks"))
+        async with asyncio.timeout(WAIT_S):
+            rpc = ProduceRpc(b.replicas, b.metadata, checks, "PLAINTEXT")
+            await rpc.Produce(client.requests(), client)
+        leader = b.replicas.find(TOPIC_ID, 0)
+        assert leader is not None
+        assert (client.read, leader.log.log_end_offset, client.answers) == (3, 2, [])
