@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -169,6 +170,19 @@ async def test_acks_0_promises_nothing_and_says_so(cluster: ScriptedCluster) -> 
         async with asyncio.timeout(5):
             await p.changed.wait() if not p.batches else None
     assert p.values() == [b"x"]
+
+
+async def test_acks_0_finds_a_new_leader_although_no_answer_names_it(
+    cluster: ScriptedCluster,
+) -> None:
+    [p] = cluster.create("orders")
+    async with Producer(cluster.bootstrap, acks=0) as producer:
+        await producer.send_and_wait("orders", b"x")
+        cluster.move_leader("orders", 0, 2)
+        async with asyncio.timeout(10):
+            while p.values()[-1:] != [b"y"]:
+                with suppress(OutcomeUnknown):  # it was under way as the stream ended
+                    await producer.send_and_wait("orders", b"y")
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])

@@ -198,8 +198,13 @@ class ScriptedBroker(
                 answer = self._produce(request)
                 if answer is None:
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")
-                if answer.topics and request.acks != 0:
-                    yield answer
+                if request.acks != 0:
+                    if answer.topics:
+                        yield answer
+                elif any(
+                    result.error_code for topic in answer.topics for result in topic.partitions
+                ):
+                    return  # nothing else tells of it
         finally:
             self._streams.discard(drop)
 
