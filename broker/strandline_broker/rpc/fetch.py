@@ -40,13 +40,25 @@ class FetchRpc:
                 while (response := await session.answer()) is not None:
                     # It leaves the records to what is written, which nothing else keeps.
                     await context.write(hot_encode.fetch_response(response_to_wire(response)))
-                reader.cancel()
+                error = await reader
+            if error is not None:
+                raise error
         finally:
             session.close()
 
 
-async def _read(requests: AsyncIterator[hot.FetchRequest], session: FetchSession) -> None:
-    async for request in requests:
-        session.ask(request_from_wire(request))
-        await session.until_fewer()
+async def _read(
+    requests: AsyncIterator[hot.FetchRequest], session: FetchSession
+) -> Exception | None:
+    """What it failed with. That is raised when what was asked before is answered: a handler that is
+    cancelled in its very first write would leave the call without a status, as in PushRpc.
+    """
+    failure = None
+    try:
+        async for request in requests:
+            session.ask(request_from_wire(request))
+            await session.until_fewer()
+    except Exception as error:  # noqa: BLE001 - such as a request that is no message
+        failure = error
     session.end()
+    return failure

@@ -147,4 +147,19 @@ STREAMING: Final = (
         ),
         history="tests/integration/test_client_group.py::test_what_passes_is_waited_out",
     ),
+    Mutant(
+        "first-answer-cancelled-by-its-reader",
+        "I-88",
+        "a request that is no message ends a Fetch stream in its first write, and the call without"
+        " a status: its client waits for ever",
+        (
+            Edit(
+                "strandline_broker/rpc/fetch.py",
+                "        failure = error\n",
+                "        raise error\n",
+            ),
+        ),
+        history="tests/unit/broker/rpc/test_fetch.py"
+        "::test_a_request_that_is_none_does_not_cancel_the_answer_before_it",
+    ),
 )
