@@ -15,6 +15,7 @@ from strandline_proof.mutants.coordinating import COORDINATING
 from strandline_proof.mutants.counting import COUNTING
 from strandline_proof.mutants.deleting import DELETING
 from strandline_proof.mutants.following import FOLLOWING
+from strandline_proof.mutants.found_in_calls import FOUND_IN_CALLS
 from strandline_proof.mutants.found_in_clients import FOUND_IN_CLIENTS
 from strandline_proof.mutants.found_in_control import FOUND_IN_CONTROL
 from strandline_proof.mutants.found_in_groups import FOUND_IN_GROUPS
@@ -81,6 +82,7 @@ MUTANTS: Final = (
     *FOUND_IN_STORAGE,
     *FOUND_IN_CLIENTS,
     *FOUND_IN_WAITS,
+    *FOUND_IN_CALLS,
     *OVERTAKING,
     *COUNTING,
     *READ_BUGS,
