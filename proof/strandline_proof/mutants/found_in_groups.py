@@ -206,7 +206,8 @@ FOUND_IN_GROUPS: Final = (
                 "                wait_ms, late_ms = 0, 0\n",
             ),
         ),
-        Needs(corpus="a-pause-that-begins-with-the-first-member"),
+        history="tests/unit/broker/hosts/coordination/test_timers.py"
+        "::test_a_pause_that_begins_with_the_first_timer_is_given_back",
     ),
     Mutant(
         "late-coordinator-waits-for-news",
