@@ -204,10 +204,13 @@ class Conversation:
         found: set[int | None] = {None, FENCED_EPOCH} if asked.said_before else set()
         if asked.said_elsewhere and not any(told > beat.who.epoch for told in asked.told):
             found.add(None)
+        # What it has said and was right counts as told, also where what is newer was lost since.
+        known = (
+            [asked.told, asked.told | {beat.who.epoch}] if asked.said_elsewhere else [asked.told]
+        )
         for fold in standing.folds(asked.low, last):
-            found |= beat_refusals(
-                fold, beat.who, beat.owned, crossed=asked.crossed, told=asked.told
-            )
+            for told in known:
+                found |= beat_refusals(fold, beat.who, beat.owned, crossed=asked.crossed, told=told)
         return found
 
     def _check_refused(self, asked: _Asked | None, error: int, standing: Standing) -> None:

@@ -17,6 +17,7 @@ from support.group_log import (
     T,
     a,
     commit,
+    current,
     group_epoch,
     removed,
     target,
@@ -130,6 +131,27 @@ def test_what_a_member_said_in_another_call_is_its_newest_until_it_is_told_anoth
     later.beats(1, Beat(who(), None), log.end)
     with named("I-135"):
         push(later, 1, View(2, a(0)), log, of=1)
+
+
+@pytest.mark.parametrize(("owned", "is_sound"), [(a(), True), (a(0, 1), False)])
+def test_what_a_member_said_holds_where_what_it_was_told_since_was_lost(
+    owned: frozenset[tuple[str, int]], is_sound: bool
+) -> None:
+    """However many epochs ago that was: what it owns is still assigned to it, and nothing else."""
+    log, epochs = ScriptedLog(JOINED), Epochs()
+    before = Conversation("broker-1", epochs)
+    before.beats(1, Beat(who(), a()), log.end)
+    for decision in (SECOND, ASKED, HANDED_OVER):
+        log.write(*decision)
+    push(before, 1, View(2, a(0)), log, of=0)
+    log.write(group_epoch(3), target_epoch(3), current("m1", 3, (0,), previous=2, since=1))
+    now = Conversation("broker-1", epochs)
+    now.beats(1, Beat(who(), owned), log.end)
+    if is_sound:
+        push(now, 1, View(3, a(0)), log, of=1)
+        return
+    with named("I-135"):
+        push(now, 1, View(3, a(0)), log, of=1)
 
 
 def test_a_beat_that_crossed_the_news_is_accepted() -> None:
