@@ -15,6 +15,7 @@ write is made durable together, and the event loop has turns for whoever else is
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.producer_state import ProducerStates
@@ -124,6 +125,7 @@ class Envelopes:
             if (why := unusable(partition)) is not None:
                 errors.append(self._failed(state, KafkaStorageError(why)))
             elif (late := self.late.why(partition.key)) is not None:
+                self.late.put_off(partition.key, partial(self._go_by, partition, state))
                 errors.append(self._failed(state, late))
             elif self._accept(partition, state):
                 changes.append((partition, state))
@@ -171,6 +173,11 @@ class Envelopes:
             self._eligibility.tell_leader(partition)
             partition.update(state)
         return False
+
+    async def _go_by(self, partition: Partition, state: PartitionState) -> None:
+        """What was put off while the replica came to its role before."""
+        if unusable(partition) is None and self._accept(partition, state):
+            await self._take_role(partition, state)
 
     async def _take_role(self, partition: Partition, state: PartitionState) -> None:
         self._replicas.fetchers.forget(partition.key)

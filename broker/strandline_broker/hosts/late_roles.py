@@ -3,7 +3,9 @@
 Their envelope is answered without them, well within a session, so that the controller elects around
 them alone (P-79) and does not fence a broker for what one of its replicas is held up by (I-94). A
 late one goes on. Until it has come to its role nothing newer is applied to it, so that no older
-role ever follows a newer one (I-34, I-44); then the broker asks for everything again.
+role ever follows a newer one (I-34, I-44). The newest that was put off takes over from the late one
+at once: a leader that was deposed meanwhile serves nobody (I-83). Then the broker asks for
+everything again.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ class LateRoles:
         self._session_s = session_s
         self._on_done = on_done
         self._late: dict[Key, asyncio.Task[WireError | None]] = {}
+        self._put_off: dict[Key, Callable[[], Coroutine[Any, Any, None]]] = {}
+        """The newest role of each late one, to be taken after the one that it is on the way to."""
         self._tasks: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
@@ -58,12 +62,18 @@ class LateRoles:
             return None
         return KafkaStorageError("it is still on the way to the role before")
 
+    def put_off(self, key: Key, take: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Let a late replica take this role after the one that it is on the way to, in place of any
+        that was put off before.
+        """
+        self._put_off[key] = take
+
     async def in_time(self, key: Key, take: Coroutine[Any, Any, None]) -> None:
         """Let the replica take a role. Raises what `take` does, or KafkaStorageError if that goes
         on for too long.
         """
         assert self._tasks is not None, "roles are taken under `owned`"
-        task = self._tasks.create_task(_outcome(take))
+        task = self._tasks.create_task(self._take(key, take))
         limit_s = self.limit_s()
         await asyncio.wait([task], timeout=limit_s)
         if not task.done():
@@ -81,8 +91,16 @@ class LateRoles:
             task.cancel()
             await asyncio.wait([task])
 
+    async def _take(self, key: Key, take: Coroutine[Any, Any, None]) -> WireError | None:
+        """Take the role, and what is put off meanwhile. Returns why the last could not be taken."""
+        error = await _outcome(take)
+        while (newer := self._put_off.pop(key, None)) is not None:
+            error = await _outcome(newer())
+        return error
+
     def _on_late_done(self, key: Key) -> None:
         task = self._late.pop(key)
+        self._put_off.pop(key, None)
         if not task.cancelled() and task.exception() is None:
             self._log.info("a late role is taken", partition=key[1], failed=task.result())
             self._on_done()

@@ -255,4 +255,19 @@ FOUND_IN_CONTROL: Final = (
         history="tests/unit/broker/hosts/controller/test_controller_sweep.py"
         "::test_whoever_is_unfenced_after_its_session_can_be_fenced_again",
     ),
+    Mutant(
+        "deposed-on-the-way-to-its-role",
+        "I-83",
+        "a replica that comes late to a role leads by it, though the broker knows by then of another"
+        " leader, has said so, and is unfenced",
+        (
+            Edit(
+                "strandline_broker/hosts/envelopes.py",
+                "self.late.put_off(partition.key, partial(self._go_by, partition, state))",
+                "pass",
+            ),
+        ),
+        history="tests/unit/broker/rpc/test_push_late.py"
+        "::test_who_is_deposed_on_the_way_to_its_role_does_not_lead",
+    ),
 )

@@ -14,7 +14,7 @@ from strandline_proto.errors import (
     KafkaStorageError,
     WireError,
 )
-from strandline_proto.ids import BrokerId
+from strandline_proto.ids import NO_LEADER, BrokerId
 from support.pushed_broker import TOPIC_ID, ask, broker, given_up, push, with_topic
 from support.scripted_controller import WAIT_S, running
 
@@ -46,12 +46,32 @@ async def test_an_envelope_is_answered_without_a_replica_that_does_not_come_to_i
             assert "the role before" in answer.topics[0].partitions[0].error_message
             assert partition.role is None
         await given_up(call)
-        assert partition.leader_epoch == 1
+        assert partition.leader_epoch == 2
         answer = await ask(
             b.stub.LeaderAndIsr(), with_topic(push(11, 4, full=True), leader_epoch=2)
         )
         assert list(answer.topics) == []
         assert partition.leader_epoch == 2
+
+
+async def test_who_is_deposed_on_the_way_to_its_role_does_not_lead(tmp_path: Path) -> None:
+    """Heartbeats have said by then that it knows: it may be unfenced, and serve (I-83)."""
+    async with broker(tmp_path, session_s=0.3) as b, running(b.receiver.run()):
+        call = b.stub.LeaderAndIsr()
+        await ask(call, with_topic(push(9, 4, full=True)))
+        partition = b.replicas.find(TOPIC_ID, 0)
+        assert partition is not None
+        async with partition.gate:
+            await ask(call, with_topic(push(10, 9), leader_epoch=1))
+            for offset in (11, 12):  # of those that are put off the newest counts
+                deposed = with_topic(push(offset, offset - 1), leader_epoch=offset - 9)
+                deposed.leader_and_isr[0].partitions[0].leader = NO_LEADER
+                await ask(call, deposed)
+        async with asyncio.timeout(WAIT_S):
+            while not partition.leader_epoch or partition.gate.locked():  # noqa: ASYNC110 - a task
+                await asyncio.sleep(0)
+        assert (partition.leader, partition.leader_epoch) == (None, 3)
+        await given_up(call)
 
 
 async def test_what_is_not_applied_is_told_though_no_disk_records_the_push(
