@@ -258,8 +258,8 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "deposed-on-the-way-to-its-role",
         "I-83",
-        "a replica that comes late to a role leads by it, though the broker knows by then of another"
-        " leader, has said so, and is unfenced",
+        "a replica that comes late to a role leads by it, though its broker knows of another,"
+        " has said so, and is unfenced",
         (
             Edit(
                 "strandline_broker/hosts/envelopes.py",
