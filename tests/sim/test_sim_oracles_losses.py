@@ -53,6 +53,16 @@ def test_a_cut_that_heals_takes_nothing_below_the_damage() -> None:
         ghost.on_cut(ghost.entries[2:], "broker-1", "cut", start=0, unread=None)
 
 
+def test_who_is_added_again_has_the_damage_it_was_removed_with_if_it_has_its_log() -> None:
+    ghost = committed(5)
+    for log, has in ((log_of(*ghost.entries), True), (log_of(*ghost.entries[:3]), False)):
+        ghost.on_damaged("broker-1", ghost.entries[3])
+        ghost.on_removed("broker-1")
+        assert not ghost.damaged
+        ghost.on_added_again("broker-1", log)
+        assert ("broker-1" in ghost.damaged) is has
+
+
 def test_a_cut_for_what_was_misread_leaves_other_damage_where_it_is() -> None:
     ghost = committed(5)
     ghost.on_damaged("broker-1", ghost.entries[1])

@@ -72,6 +72,8 @@ class Committed:
         """Nodes that came in the place of another one that was the same broker."""
         self.damaged: dict[str, Entry] = {}
         """The batch that a node's disk has changed, until the node has cut it off (I-7)."""
+        self._removed_with: dict[str, Entry] = {}
+        """The same of nodes that are to hold the partition no more, until they do again."""
         self.asked = 0
         """Up to where an administrator has asked to delete records."""
         self.begins = 0
@@ -461,7 +463,14 @@ class Committed:
         self.deleted.pop(node, None)
         self.lost_on.pop(node, None)
         self._cut_short.pop(node, None)
-        self.damaged.pop(node, None)
+        if (damage := self.damaged.pop(node, None)) is not None:
+            self._removed_with[node] = damage
+
+    def on_added_again(self, node: str, view: LogView) -> None:
+        """A node that had been removed is seen with a log, of before if it was down meanwhile."""
+        damage = self._removed_with.pop(node, None)
+        if damage is not None and view.holds(damage):
+            self.damaged[node] = damage
 
     def on_holds_again(self, node: str, view: LogView) -> None:
         if self._cut_short.get(node, view.end) < view.end:

@@ -163,6 +163,7 @@ class ReplicaOracle:
             known.high_watermark = partition.high_watermark
             for entry in known.view.read_to(log.log_end_offset, where):
                 self.ghost(key).on_appended(entry, where)
+            self.ghost(key).on_added_again(node.name, known.view)
         if before is not None and before.incarnation != node.incarnation:
             self._held.on_over(node.name, key, before.incarnation, before.view)
             told, opened = before.log.log_end_offset, log.log_end_offset
