@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.metadata_snapshot import NAME
+from strandline_broker.storage.sealed_file import SUFFIX as SEAL
 from strandline_proof.sim.disk_parts import Directory
 from strandline_proof.sim.inode import Inode
 from strandline_proof.sim.kinds.disks import FILES, LIVE, PASSING
@@ -36,14 +37,14 @@ LOOKS_S: Final = 0.05
 REPAIR_S: Final = 2.5
 RESTART_S: Final = 0.1
 NOTES: Final = frozenset({"identity", "state"})
-"""Two notes of whose a replica is: one of them is left."""
+"""Two notes of whose a replica is: one of them is left, as of a file and its seal."""
 
 
 class DamageStrikes:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self._flipped: dict[tuple[str, int], set[str]] = {}
-        """Kinds of files, by machine and outage."""
+        self._flipped: dict[tuple[str, int], dict[str, str]] = {}
+        """Files, without their seals' endings, and of what kind, by machine and outage."""
         self.strikes: dict[str, Callable[..., object]] = {
             "bit-flip": self._bit_flip,
             "file-flip": self._file_flip,
@@ -64,7 +65,7 @@ class DamageStrikes:
         if file not in LIVE:
             return self._file_flip(node, file, bits, stops=False, down_s=max(restart_s, DOWN_S))
         # With the power all that is written here becomes durable.
-        found = [n for n in self._named(struck, file) if restart_s > 0 or not n.dirty]
+        found = [f for f in self._named(struck, file) if restart_s > 0 or not f[1].dirty]
         if not found:
             return False
         if restart_s > 0:
@@ -123,32 +124,36 @@ class DamageStrikes:
             return
         if struck.running:
             return
-        found = [inode for inode in self._named(struck, file) if not inode.dirty]
-        flipped = self._flipped.setdefault((struck.name, struck.incarnation), set())
-        if file in NOTES and flipped & NOTES:
-            found = []
-        flipped.add(file)
+        found = [each for each in self._named(struck, file) if not each[1].dirty]
         if found and not scene.over and not scene.oracles.old_store:
             self._flip_one(struck, file, bits, found)
             scene.struck["file-flip"] += 1
         scene.later(down_s, scene.start, struck)
 
-    def _named(self, struck: Node, file: str) -> list[Inode]:
-        """Such files of its disk that hold anything; recovery points not above a torn tail, which
-        without them nobody can tell from what a disk has changed (I-7).
+    def _named(self, struck: Node, file: str) -> list[tuple[str, Inode]]:
+        """Such files of its disk that hold anything, and that this outage leaves to be believed;
+        recovery points not above a torn tail, which without them nobody can tell from what a disk
+        has changed (I-7).
         """
+        flipped = self._flipped.get((struck.name, struck.incarnation), {})
+        if file in NOTES and not NOTES.isdisjoint(flipped.values()):
+            return []
         found = [
-            inode
+            (path, inode)
             for path, inode in self._files(struck)
-            if inode.data and fnmatchcase(path.rpartition("/")[2], FILES[file])
+            if inode.data
+            and fnmatchcase(path.rpartition("/")[2], FILES[file])
+            and path.removesuffix(SEAL) not in flipped
         ]
         if file == "recovery-point" and found and has_torn_tail(struck.disk):
             return []
         return found
 
-    def _flip_one(self, struck: Node, file: str, bits: int, found: list[Inode]) -> None:
+    def _flip_one(self, struck: Node, file: str, bits: int, found: list[tuple[str, Inode]]) -> None:
         oracles, rng = self._scene.oracles, self._scene.rng
-        inode = rng.choice(found)
+        path, inode = rng.choice(found)
+        flipped = self._flipped.setdefault((struck.name, struck.incarnation), {})
+        flipped[path.removesuffix(SEAL)] = file
         for _ in range(bits):
             inode.flip(rng.randrange(len(inode.data)), 1 << rng.randrange(8))
         if file == "log-start" and struck.name != CONTROLLER:

@@ -139,6 +139,27 @@ def test_a_file_is_struck_once_its_process_has_ended_in_order() -> None:
     assert read_whole(fs, "/data/.kafka_cleanshutdown") != b"{}"
 
 
+def test_of_a_file_and_its_seal_one_outage_leaves_the_other() -> None:
+    """Whoever is asked to end may lose its power first, and be struck by both that wait."""
+    scene = FakeScene()
+    scene.the_node.stop = lambda: None
+    fs = SimFs(scene.disk)
+    fs.makedirs("/data/t-0")
+    identity = "/data/t-0/partition.metadata"
+    for path in (identity, f"{identity}.seal"):
+        replace_file(fs, path, b"written")
+    strike = strikes(DamageStrikes, scene)["file-flip"]
+    strike(node="broker-1", file="identity-seal", bits=1, stops=True, down_s=0.3)
+    assert strike(node="broker-1", file="identity", bits=1, stops=False, down_s=0.2)
+    scene.the_node.running = False
+    scene.end(0.05)
+    assert read_whole(fs, identity) != b"written"
+    assert read_whole(fs, f"{identity}.seal") == b"written"
+    scene.the_node.running, scene.the_node.incarnation = True, 2
+    assert strike(node="broker-1", file="identity-seal", bits=1, stops=False, down_s=0.2)
+    assert read_whole(fs, f"{identity}.seal") != b"written"
+
+
 @pytest.mark.parametrize(("stops", "torn"), [(True, False), (True, True), (False, True)])
 def test_recovery_points_are_not_struck_above_what_power_took(*, stops: bool, torn: bool) -> None:
     """Whoever is asked to end may lose its power first, and nobody can tell its torn tail from
