@@ -204,7 +204,11 @@ class LogView:
         return self._reaches(segment, stop) and self._reaches(*self._places[before])
 
     def _reaches(self, segment: int, stop: int) -> bool:
-        """Whether the platter has the bytes of a segment before `stop`."""
+        """Whether the platter has the bytes of a segment before `stop`, or all that a cleaning has
+        left of it since.
+        """
+        left = self._bytes(segment)
+        stop = stop if left is None else min(stop, len(left))
         try:
             directory, name = self._disk.parent(f"{self.path}/{segment:020d}.log")
         except OSError:

@@ -4,6 +4,7 @@ goes on in a new segment behind damage (I-7).
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -80,3 +81,18 @@ def test_a_damaged_log_goes_on_where_its_next_segment_begins(*, is_torn: bool) -
     assert [entry.identity for entry in anew.entries[2:]] == appended
     anew.read_valid()
     assert anew.end == 4
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_a_segment_that_was_cleaned_is_durable_with_what_is_left_of_it(*, is_synced: bool) -> None:
+    view = log(0, FIRST, SECOND)
+    view._places = [(0, 8), (11, 8)]
+    fs = SimFs(view._disk)
+    fs.makedirs(view.path)
+    for base, size in ((0, 3), (11, 8)):
+        fd = fs.open(f"{view.path}/{base:020d}.log", os.O_RDWR | os.O_CREAT)
+        fs.pwrite(fd, bytes(size), 0)
+        if is_synced or base > 0:
+            fs.fsync(fd)
+    fs.fsync_dir(view.path)
+    assert view.is_durable(SECOND) is is_synced
