@@ -16,6 +16,7 @@ from strandline_proof.sim.disk import SimDisk
 from strandline_proof.sim.oracles.committed import Committed
 from strandline_proof.sim.oracles.log_view import Entry, LogView
 from strandline_proof.sim.oracles.losses import check_reported
+from strandline_proof.sim.oracles.unclean import history_below
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proto.ids import BrokerId, LeaderEpoch, TopicId
 
@@ -128,6 +129,23 @@ def test_what_was_not_known_to_be_committed_need_not_be_counted() -> None:
     lost = Lost()
     lost.give_up(believed=2)
     assert lost.check(replace(TOLD, committed=2)) == "loss reported with a count"
+
+
+def test_a_checkpoint_speaks_of_one_history() -> None:
+    ghost = Lost().ghost
+    later, last = Entry(1, 2, 4, 3, (0, 0)), Entry(2, 3, 4, 2, (1, 4))
+    ghost.on_high_watermark(3, log_of(FIRST, later, last), "broker-2 t-0")
+    assert set(ghost.lost.values()) == {NEW, LAST}
+    assert history_below(ghost, 3, 1) == [last, later], "what was lost at these offsets before"
+    assert history_below(ghost, 3, 2) == [last]
+    assert history_below(ghost, 2, 0) == [later, FIRST]
+    assert history_below(ghost, 0, 0) == []
+
+
+def test_a_checkpoint_behind_a_later_history_speaks_of_an_earlier_one() -> None:
+    ghost = Lost().ghost
+    ghost.on_high_watermark(2, log_of(FIRST, Entry(1, 2, 4, 3, (0, 0))), "broker-2 t-0")
+    assert history_below(ghost, 3, 1) == [LAST, NEW]
 
 
 def test_a_process_that_died_before_it_was_heard_has_told_nothing() -> None:
