@@ -71,9 +71,11 @@ class AppliedOracle:
         told = self._told.get(name)
         if told is None or told.life != node.incarnation:
             told = self._told[name] = _Told(node.incarnation)
-        told.failed -= set(_keys(push.leader_and_isr))
+        refused = answer.error_code != 0 or answer.want_full
+        if not refused:
+            told.failed -= set(_keys(push.leader_and_isr))
         told.failed.update(_keys(answer.topics))
-        if answer.error_code != 0 or answer.want_full:
+        if refused:
             return
         told.offset = max(told.offset, answer.applied_metadata_offset)
         since = -1 if push.full else push.prev_metadata_offset

@@ -96,6 +96,18 @@ def test_what_is_said_to_have_failed_or_was_decided_later_is_not_asked_for() -> 
     Scene(state=OLDER).answers(want_full=True)
 
 
+@pytest.mark.parametrize("refusal", [{"want_full": True}, {"error_code": 1}])
+def test_a_push_that_is_refused_carries_out_nothing_that_has_failed(
+    refusal: dict[str, Any],
+) -> None:
+    scene = Scene(state=OLDER)
+    scene.answers(failed=True)
+    scene.answers(**refusal)
+    assert scene.oracle.lacks(scene.node, 20) == ""
+    with pytest.raises(Violation, match="was decided"):
+        scene.answers()
+
+
 def test_another_life_has_answered_nothing() -> None:
     scene = Scene()
     scene.answers()
