@@ -99,7 +99,7 @@ def _check_ranges(
     lives: Callable[[str, int], bool],
 ) -> int:
     """How many of the lost offsets somebody knew to be committed, who could tell."""
-    known: dict[Identity, int] = {}
+    known: set[int] = set()  # a report counts offsets, whatever has stood there one after another
     for given_up in ghost.given_up_by:
         if not lives(given_up.by, given_up.life):
             continue
@@ -112,9 +112,8 @@ def _check_ranges(
                     f"{ghost.name}: {given_up.by} gave up committed offset {entry.base}, and it is"
                     f" in no range that is reported: {_told(reports)}",
                 )
-            below = min(entry.end, given_up.believed) - entry.base
-            known[entry.identity] = max(below, known.get(entry.identity, 0))
-    return sum(known.values())
+            known.update(range(entry.base, min(entry.end, given_up.believed)))
+    return len(known)
 
 
 def _told(reports: list[LossReport]) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from strandline_proof.sim.node import Node
     from strandline_proof.sim.oracles.committed import Committed
     from strandline_proof.sim.oracles.control import ControlOracle, Key
-    from strandline_proof.sim.oracles.log_view import Entry, LogView
+    from strandline_proof.sim.oracles.log_view import LogView
 
 
 class UncleanOracle:
@@ -59,20 +59,7 @@ def note_own_loss(node: Node, partition: Partition, ghost: Committed, end: int) 
     believed = partition.checkpointed_high_watermark
     if partition.state is None or not partition.state.recovering or believed <= end:
         return
-    ghost.on_given_up(node.name, node.incarnation, history_below(ghost, believed, end), believed)
-
-
-def history_below(ghost: Committed, believed: int, start: int) -> list[Entry]:
-    """What a checkpoint of `believed` speaks of from offset `start` on: of one history, although
-    others may have been lost there before. It is where a batch of that ended; if two come as near,
-    it is the later one.
-    """
-    told = (*ghost.entries, *ghost.lost.values(), *ghost.promised.values())
-    known = {entry.identity: entry for entry in told}
-    below = (entry for entry in known.values() if entry.end <= believed)
-    entry = max(below, key=lambda entry: (entry.end, entry.epoch), default=None)
-    found: list[Entry] = []
-    while entry is not None and entry.base >= start:
-        found.append(entry)
-        entry = None if entry.previous is None else known.get(entry.previous)
-    return found
+    # A checkpoint is where a batch of its history ends: what goes beyond is of an earlier one.
+    known = (*ghost.entries, *ghost.lost.values())
+    gone = [e for e in known if end <= e.base and e.end <= believed]
+    ghost.on_given_up(node.name, node.incarnation, gone, believed)

@@ -16,7 +16,6 @@ from strandline_proof.sim.disk import SimDisk
 from strandline_proof.sim.oracles.committed import Committed
 from strandline_proof.sim.oracles.log_view import Entry, LogView
 from strandline_proof.sim.oracles.losses import check_reported
-from strandline_proof.sim.oracles.unclean import history_below
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proto.ids import BrokerId, LeaderEpoch, TopicId
 
@@ -131,21 +130,16 @@ def test_what_was_not_known_to_be_committed_need_not_be_counted() -> None:
     assert lost.check(replace(TOLD, committed=2)) == "loss reported with a count"
 
 
-def test_a_checkpoint_speaks_of_one_history() -> None:
-    ghost = Lost().ghost
-    later, last = Entry(1, 2, 4, 3, (0, 0)), Entry(2, 3, 4, 2, (1, 4))
-    ghost.on_high_watermark(3, log_of(FIRST, later, last), "broker-2 t-0")
-    assert set(ghost.lost.values()) == {NEW, LAST}
-    assert history_below(ghost, 3, 1) == [last, later], "what was lost at these offsets before"
-    assert history_below(ghost, 3, 2) == [last]
-    assert history_below(ghost, 2, 0) == [later, FIRST]
-    assert history_below(ghost, 0, 0) == []
-
-
-def test_a_checkpoint_behind_a_later_history_speaks_of_an_earlier_one() -> None:
-    ghost = Lost().ghost
-    ghost.on_high_watermark(2, log_of(FIRST, Entry(1, 2, 4, 3, (0, 0))), "broker-2 t-0")
-    assert history_below(ghost, 3, 1) == [LAST, NEW]
+def test_offsets_are_counted_once_whatever_has_stood_there() -> None:
+    lost = Lost()
+    later = Entry(1, 2, 4, 3, (0, 0))
+    lost.ghost.on_high_watermark(2, log_of(FIRST, later), "broker-2 t-0")
+    assert lost.ghost.on_unclean(5, lost.log) == 1
+    lost.give_up(believed=3)
+    lost.ghost.on_given_up("broker-2", 7, [later], believed=2)
+    assert lost.check(TOLD) == "loss reported with a count"
+    with pytest.raises(Violation, match=r"2 of the lost offsets were known .* and 1 are reported"):
+        lost.check(replace(TOLD, committed=2))
 
 
 def test_a_process_that_died_before_it_was_heard_has_told_nothing() -> None:
