@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
-from strandline_proof.sim.disk_parts import Directory
 from strandline_proof.sim.inode import Inode
 from strandline_proof.sim.oracles.log_view import CRC_FROM, HEADER, OVERHEAD, Entry, LogView
 from strandline_proto.batch import raw_records, read_header
@@ -70,11 +69,8 @@ class CompactedView(LogView):
         return any(name.endswith(SWAP) for name in self._names())
 
     def _names(self) -> list[str]:
-        try:
-            node = self._disk.find(self.path)
-        except OSError:
-            return []
-        return list(node.entries) if isinstance(node, Directory) else []
+        directory = self.directory()
+        return [] if directory is None else list(directory.entries)
 
     def _segments(self) -> list[int]:
         """As the next start has them: a whole cleaned segment stands for those that it covers."""

@@ -72,12 +72,17 @@ class LogView:
         """Where the log ended when somebody began to lead in that epoch."""
         return next((entry.base for entry in self.entries if entry.epoch >= epoch), self.end)
 
-    def _segments(self) -> list[int]:
+    def directory(self) -> Directory | None:
+        """What the log lies in now; None: it is not there."""
         try:
             node = self._disk.find(self.path)
         except OSError:
-            return []
-        names = node.entries if isinstance(node, Directory) else {}
+            return None
+        return node if isinstance(node, Directory) else None
+
+    def _segments(self) -> list[int]:
+        directory = self.directory()
+        names = {} if directory is None else directory.entries
         return sorted(int(n[:-4]) for n in names if n.endswith(".log"))
 
     def _bytes(self, segment: int) -> bytearray | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
+    from strandline_proof.sim.disk_parts import Directory
     from strandline_proof.sim.oracles.log_view import LogView
 
 
@@ -24,6 +25,7 @@ class Replica:
         "log",
         "partition",
         "proposed",
+        "removed_in",
         "start",
         "view",
     )
@@ -41,8 +43,17 @@ class Replica:
         self.leader_partition_epoch = -1
         self.proposed: Any = None
         self.follower: Any = None
+        self.removed_in: Directory | None = None
+        """Where it lay when it was removed: it may go from there, even if it is added again."""
         self.is_due = True
         """What it knows of producers is to be looked at (I-58)."""
+
+    def is_opened_again(self, incarnation: int, view: LogView) -> bool:
+        """Whether another process has it now, and not another log in the place of one that it has
+        let go, as it was told.
+        """
+        is_there = self.removed_in is None or self.removed_in is view.directory()
+        return self.incarnation != incarnation and is_there
 
     def is_unchanged(self, partition: Partition) -> bool:
         log, leader = partition.log, partition.leader

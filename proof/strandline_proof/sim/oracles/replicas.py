@@ -160,11 +160,12 @@ class ReplicaOracle:
         if (node.name, key) in self._removed:
             # It has not heard of that yet: what it holds and believes is from many leaders.
             self._removed.discard((node.name, key))
+            known.removed_in = view.directory()
             known.high_watermark = partition.high_watermark
             for entry in known.view.read_to(log.log_end_offset, where):
                 self.ghost(key).on_appended(entry, where)
             self.ghost(key).on_added_again(node.name, known.view)
-        if before is not None and before.incarnation != node.incarnation:
+        if before is not None and before.is_opened_again(node.incarnation, view):
             self._held.on_over(node.name, key, before.incarnation, before.view)
             told, opened = before.log.log_end_offset, log.log_end_offset
             damage = self.ghost(key).damaged.get(node.name)
