@@ -58,7 +58,8 @@ class SimDisk:
         """Told how long an operation has blocked the thread that called it."""
         self.recovers: Callable[[], bool] = lambda: False
         """Whether what reads now opens a log: that cannot tell a misread from a torn tail."""
-        self.keeps_all: Callable[[], bool] = lambda: False  # whatever power it loses
+        self.keeps_all: list[Callable[[], bool]] = []
+        """While any of these holds, a loss of power takes nothing."""
         self.counts: dict[str, int] = {}
         """How often each fault has really struck."""
         self.struck: list[tuple[str, str]] = []
@@ -120,7 +121,7 @@ class SimDisk:
 
     def lose_power(self, survival: float = 0.5) -> None:
         """Forget what was not made durable; `survival` says how much of it lasts all the same."""
-        survival = 1.0 if self.keeps_all() else survival
+        survival = 1.0 if any(keeps() for keeps in self.keeps_all) else survival
         journal = len(self._journal)
         self._apply(journal if self._rng.random() < survival else self._rng.randint(0, journal))
         self._journal.clear()

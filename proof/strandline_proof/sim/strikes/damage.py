@@ -21,7 +21,7 @@ from strandline_proof.sim.oracles.decisions import METADATA
 from strandline_proof.sim.oracles.disks import Reader, has_torn_tail
 from strandline_proof.sim.oracles.log_view import LogView
 from strandline_proof.sim.strikes.copies import another_is_sound, flushed, flushed_elsewhere
-from strandline_proof.sim.topology import CONTROLLER, DATA, broker_id
+from strandline_proof.sim.topology import CONTROLLER, broker_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -36,6 +36,8 @@ ENDS_S: Final = 10.0
 LOOKS_S: Final = 0.05
 REPAIR_S: Final = 2.5
 RESTART_S: Final = 0.1
+BOUNDS: Final = frozenset({"limit", "recovery-point"})
+"""Files that say up to where a log is durable."""
 NOTES: Final = frozenset({"identity", "state"})
 """Two notes of whose a replica is: one of them is left, as of a file and its seal."""
 
@@ -132,8 +134,8 @@ class DamageStrikes:
 
     def _named(self, struck: Node, file: str) -> list[tuple[str, Inode]]:
         """Such files of its disk that hold anything, and that this outage leaves to be believed;
-        recovery points not above a torn tail, which without them nobody can tell from what a disk
-        has changed (I-7).
+        those that say what is durable not above a torn tail, which without them nobody can tell
+        from what a disk has changed (I-7).
         """
         flipped = self._flipped.get((struck.name, struck.incarnation), {})
         if file in NOTES and not NOTES.isdisjoint(flipped.values()):
@@ -145,7 +147,7 @@ class DamageStrikes:
             and fnmatchcase(path.rpartition("/")[2], FILES[file])
             and path.removesuffix(SEAL) not in flipped
         ]
-        if file == "recovery-point" and found and has_torn_tail(struck.disk):
+        if file in BOUNDS and found and has_torn_tail(struck.disk):
             return []
         return found
 
@@ -158,8 +160,8 @@ class DamageStrikes:
             inode.flip(rng.randrange(len(inode.data)), 1 << rng.randrange(8))
         if file == "log-start" and struck.name != CONTROLLER:
             self._forget_log_starts(struck)
-        if file == "recovery-point":
-            struck.disk.keeps_all = partial(_names, struck, inode)
+        if file in BOUNDS:
+            struck.disk.keeps_all.append(partial(_names, struck, path.rpartition("/")[0], inode))
         if file in ("meta", "state"):
             self._put_back(struck, inode, is_read_anyway=file == "state")
         oracles.sometimes[f"bit flipped: {file}"] += 1
@@ -175,7 +177,7 @@ class DamageStrikes:
             if not is_read_anyway:
                 inode.restore()
             oracles.damaged_identities.remove(struck.name)
-            struck.start()
+            self._scene.start(struck)
 
         self._scene.later(REPAIR_S, repair)
 
@@ -378,16 +380,17 @@ class DamageStrikes:
         yield from _walk("", struck.disk.root)
 
 
-def _names(struck: Node, inode: Inode) -> bool:
-    """Whether recovery points that a bit has changed are still there, or would be after a loss of
-    power. Without them nobody can tell what that takes from what a disk has changed (I-7).
+def _names(struck: Node, path: str, inode: Inode) -> bool:
+    """Whether a file of `BOUNDS` that a bit has changed is still in the directory at `path`, or
+    would be after a loss of power. Without it nobody can tell what that takes from what a disk has
+    changed (I-7).
     """
     try:
-        data = struck.disk.find(DATA)
+        directory = struck.disk.find(path)
     except OSError:
         return False
-    assert isinstance(data, Directory)
-    return any(each is inode for each in (*data.entries.values(), *data.durable.values()))
+    assert isinstance(directory, Directory)
+    return any(each is inode for each in (*directory.entries.values(), *directory.durable.values()))
 
 
 def _walk(path: str, directory: Directory) -> Iterator[tuple[str, Inode]]:

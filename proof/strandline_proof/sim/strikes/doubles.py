@@ -105,9 +105,11 @@ class DoubleStrikes:
 
         second.on_step = look
         scene.doubles[second] = goes
-        rate = struck.disk.faults.misread
+        rate, no_room = struck.disk.faults.misread, set(struck.disk.no_room)
         second.start()
-        struck.disk.faults.misread = rate  # the disk goes on as it was for the first one
+        # The disk goes on as it was for the first one.
+        struck.disk.faults.misread = rate
+        struck.disk.no_room |= no_room
         scene.later(SECOND_S, goes)
         return True
 
