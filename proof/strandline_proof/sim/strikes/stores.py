@@ -20,7 +20,7 @@ from strandline_proof.sim.disk_fs import SimFs
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.owner import EPOCH_S
 from strandline_proof.sim.strikes.doubles import settle
-from strandline_proof.sim.topology import CONTROLLER
+from strandline_proof.sim.topology import CONTROLLER, broker_id
 from strandline_runtime.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -108,6 +108,8 @@ class StoreStrikes:
             answered_s = None if lifecycle is None else lifecycle.last_answer_s
             if not node.running or node.owner is None or answered_s is None:
                 continue
+            if broker_id(node.name) not in process.controller.told:
+                continue  # what it has read may be the last word of the controller before
             ahead = node.process.metadata.highest_offset > process.state.last_offset
             if ahead and node.owner.to_global(answered_s) > self._put_back_s + UNDER_WAY_S:
                 violation = Violation(

@@ -370,9 +370,11 @@ class Coordinators:
     def _may_write(self, replica: Replica, node: Node) -> bool:
         decided = self._control.partitions.get(replica.key)
         full = node.disk.counts.get("disk full")
+        leader = replica.leader
         return (
             decided is not None
             and not full
+            and (leader is None or leader.leader_epoch == decided.leader_epoch)  # else it is over
             and (len(decided.isr) >= self._control.min_insync(decided))
         )
 
