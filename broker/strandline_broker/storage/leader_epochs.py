@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import FileSystem
 
 FILE_NAME: Final = "leader-epoch-checkpoint"
+OFFSET_MAX: Final = (1 << 63) - 1
 UNDEFINED: Final = (-1, -1)
 
 
@@ -78,9 +79,13 @@ class LeaderEpochs:
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the batch that holds `offset`; -1 if no entry begins at or before it."""
+        return self.reign_at(offset)[0]
+
+    def reign_at(self, offset: int) -> tuple[int, int]:
+        """(`epoch_at(offset)`, where the epoch behind it begins)."""
         epochs, starts = self._entries
         i = bisect_right(starts, offset)
-        return epochs[i - 1] if i > 0 else -1
+        return epochs[i - 1] if i > 0 else -1, starts[i] if i < len(starts) else OFFSET_MAX
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(the epoch found, its end offset) for a follower that knows `epoch` (I-37); (-1, -1) if

@@ -17,7 +17,7 @@ from strandline_broker.storage.batch_judge import BatchJudge
 from strandline_broker.storage.damage import BadBatch
 from strandline_broker.storage.damage_walk import walk_over_damage
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, refusal
-from strandline_broker.storage.segment_reader import SPAN, Run, find_run, first_batch_to
+from strandline_broker.storage.segment_reader import Run, find_run, first_batch_to
 from strandline_broker.storage.time_lookup import Found, TimeLookup
 from strandline_proto.batch import (
     HEADER_SIZE,
@@ -33,7 +33,6 @@ from strandline_proto.errors import KafkaStorageError, OffsetOutOfRange
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from strandline_broker.storage.gaps_marker import Gaps
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.segment import Segment, View
     from strandline_broker.storage.steps import Steps
@@ -45,6 +44,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _BASE_OFFSET: Final = struct.Struct(">q")
+_HEAD: Final = struct.Struct(">qiib6xi")
+"""Of a batch: base offset, length, leader epoch, magic, last offset delta."""
 _base_of: Final = attrgetter("base_offset")
 
 
@@ -187,7 +188,7 @@ class LogReader:
 
     def _served(self, segment: Segment, start: int, run: Run, checked: bool) -> LogRead:
         """The bytes of a run of whole batches, each of which stands where its offset must be."""
-        read = whole_chain(_read_run(segment, start, run), segment, run, start, self._log.gaps)
+        read = whole_chain(_read_run(segment, start, run), segment, run, start, self._log)
         if checked:
             _check(read.records, segment.path(), run[0])
         return read
@@ -337,17 +338,21 @@ def _read_run(segment: Segment, start: int, run: Run) -> LogRead:
     return LogRead(records, _BASE_OFFSET.unpack_from(records)[0], next_offset)
 
 
-def whole_chain(read: LogRead, segment: Segment, run: Run, start: int, gaps: Gaps) -> LogRead:
-    """As much of what was read as follows offset by offset; BadBatch if the first batch does not.
+def whole_chain(read: LogRead, segment: Segment, run: Run, start: int, log: Log) -> LogRead:
+    """As much of what was read as follows offset by offset, in the epochs of the checkpoint;
+    BadBatch if the first batch does not.
 
-    No CRC covers a base offset, and a disk may read from another place than it was asked for, whose
-    batches are sound (P-34 and I-1): a batch at a wrong offset must not be served there.
+    No CRC covers a base offset or a leader epoch, and a disk may read from another place than it
+    was asked for, whose batches are sound (P-34, I-1, I-2): a batch at a wrong offset must not be
+    served there, nor one of a wrong epoch, by which readers would ask where histories part.
     """
     records, at, offset = read.records, 0, start
-    unpack, size, end_offset = SPAN.unpack_from, len(records), run[2]
-    last_head = size - HEADER_SIZE
+    unpack, size, end_offset = _HEAD.unpack_from, len(records), run[2]
+    last_head, gaps = size - HEADER_SIZE, log.gaps
+    epochs, named, until = log.leader_epochs, -1, -1
+    why = "no batch that begins at offset"
     while at <= last_head:
-        base, length, magic, delta = unpack(records, at)
+        base, length, epoch, magic, delta = unpack(records, at)
         if base != offset and not (at == 0 if base < offset else gaps.lawful(base)):
             break
         last, behind = base + delta, at + length + LENGTH_OVERHEAD
@@ -355,12 +360,17 @@ def whole_chain(read: LogRead, segment: Segment, run: Run, start: int, gaps: Gap
             offset <= last < end_offset and at + HEADER_SIZE <= behind <= size
         ):
             break
+        if base >= until:
+            named, until = epochs.reign_at(max(base, offset))
+        # Epochs that begin below the log's start may have been forgotten.
+        if 0 <= named != epoch:
+            why = f"leader epoch {epoch}, and the epoch checkpoint says {named}, at offset"
+            break
         offset, at = last + 1, behind
     if at == size and (offset == end_offset or gaps.lawful(end_offset)):
         return read
     if at == 0:
-        why = f"no batch that begins at offset {start}"
-        raise BadBatch(segment.path(), run[0], start, why)
+        raise BadBatch(segment.path(), run[0], start, f"{why} {start}")
     return LogRead(records[:at], read.base_offset, offset)
 
 

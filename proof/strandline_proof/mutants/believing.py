@@ -284,4 +284,19 @@ BELIEVING: Final = (
         history="tests/property/test_core_leader_property.py"
         "::test_nobody_joins_by_a_late_call_of_an_epoch_that_the_answer_told_first",
     ),
+    Mutant(
+        "batch-of-a-wrong-epoch-is-served",
+        "I-2, I-37",
+        "a bit of a batch's leader epoch, which no CRC covers, has flipped, and it is served: a"
+        " reader asks by that epoch where its history ends, and is sent back",
+        (
+            Edit(
+                "strandline_broker/storage/log_reader.py",
+                "        if 0 <= named != epoch:\n",
+                "        if 0 <= named != epoch and named > until:\n",
+            ),
+        ),
+        history="tests/unit/broker/storage/test_log.py"
+        "::test_a_batch_is_served_in_the_epoch_that_the_checkpoint_names_alone",
+    ),
 )

@@ -7,7 +7,7 @@ import pytest
 from strandline_broker.storage.log import LogConfig
 from strandline_proto.batch import Compression, iter_headers, read_header
 from strandline_proto.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
-from support.storage import LARGE, SMALL, Store, batch_of, values_around_damage, values_of
+from support.storage import LARGE, SMALL, Store, batch_of, damaged, values_around_damage, values_of
 
 
 @pytest.fixture
@@ -370,6 +370,29 @@ def test_a_new_epoch_is_on_disk_before_its_first_record(store: Store) -> None:
     assert (store.log_dir / "leader-epoch-checkpoint").read_text() == "0\n1\n5 0\n"
     store.append(b"x", epoch=7)
     assert (store.log_dir / "leader-epoch-checkpoint").read_text() == "0\n1\n7 0\n"
+
+
+@pytest.mark.parametrize("number", [0, 2], ids=["the first that is read", "one behind it"])
+def test_a_batch_is_served_in_the_epoch_that_the_checkpoint_names_alone(
+    store: Store, number: int
+) -> None:
+    for epoch in (1, 2, 4):
+        store.append(b"a", b"b", epoch=epoch)
+    store.flush()
+    whole = store.log.read(0, max_bytes=1000, limit=6).records
+    size = len(whole) // 3
+    assert [whole[size * n + 15] for n in range(3)] == [1, 2, 4]
+    file = store.log_dir / f"{0:020d}.log"
+    data = bytearray(file.read_bytes())
+    data[size * number + 15] ^= 1
+    file.write_bytes(data)
+    wrong = 2 * number
+    if wrong > 0:
+        assert store.log.read(0, max_bytes=1000, limit=6).records == whole[: size * number]
+    for _ in range(2):
+        with pytest.raises(KafkaStorageError, match=f"leader epoch {data[size * number + 15]}"):
+            store.log.read(wrong, max_bytes=1000, limit=6)
+    assert damaged(store.log) == [(wrong, 6)], "until a look at the whole segment says more"
 
 
 def test_damage_met_by_a_read_is_not_served_and_the_rest_is(store: Store) -> None:
