@@ -94,6 +94,8 @@ class Node:
         self.dark_s = float("-inf")
         """When it lost power last: what it had sent by then still arrives."""
         self.wall_offset_s = 0.0
+        self.most_ahead_s = 0.0
+        """The most that `ahead_s` has been in this life."""
         self.rate = 1.0
         self._rng = rng
         self._timeline = timeline
@@ -187,6 +189,7 @@ class Node:
         owner = self.owner = self.loop.new_owner(self.name)
         owner.wall_offset_s = self.wall_offset_s
         owner.set_rate(self.loop.now, self.rate)
+        self.most_ahead_s = self.ahead_s
         owner.on_step = self.on_step
         self._fs = SimFs(self.disk)
         self.disk.faults.misread = 0.0  # what opens logs is spared all of it (`SimDisk.recovers`)
@@ -325,6 +328,7 @@ class Node:
         if self.owner is not None and self.running:
             self.owner.wall_offset_s = self.wall_offset_s
             self.owner.set_rate(self.loop.now, self.rate)
+            self.most_ahead_s = max(self.most_ahead_s, self.ahead_s)
 
     def halt(self) -> None:
         """The run is over."""

@@ -30,6 +30,8 @@ class _Known:
 
     life: int = -1
     end: int = -1
+    states: object = None
+    """What the process keeps of producers; another one if it has read the log again."""
     is_cut: bool = False
     """The log was, and until the gate is free again what is known is of before."""
     last: dict[int, int] = field(default_factory=dict)
@@ -47,6 +49,9 @@ class _Known:
         if end < self.end or 0 <= self.end < partition.log.log_start_offset:  # or begun anew behind
             self.is_cut = True
             self.since = {batch: at for batch, at in self.since.items() if batch[1] < end}
+        if self.life == node.incarnation and self.states is not partition.producers:
+            self.is_cut = True
+        self.states = partition.producers
         before, is_new_life = self.last, self.life != node.incarnation
         self.last = {p[0]: p[LAST_OFFSET] for p in partition.producers.entries()}
         self.end, self.life = end, node.incarnation
@@ -54,20 +59,21 @@ class _Known:
             if batch[1] < end:
                 self.since.setdefault(batch, now)
         self.least_s = min(self.least_s, node.wall_offset_s)
+        ahead_s = max(node.ahead_s, node.most_ahead_s)
         if is_new_life:
-            self._load(node.ahead_s)
+            self._load(ahead_s)
         if partition.gate.locked():
             return {}
         was_cut, self.is_cut = self.is_cut, False
         if was_cut:
-            self._load(node.ahead_s)
+            self._load(ahead_s)
         if was_cut or is_new_life:
             return {}
         return {p: at for p, at in before.items() if p not in self.last and (p, at) in self.since}
 
     def _load(self, ahead_s: float) -> None:
-        """What is known is read from the disk: by a clock that is that far ahead, so that files
-        may seem older than they are.
+        """What is known was read from the disk: by a clock that may have been that far ahead, so
+        that files may seem older than they are.
         """
         older_s = max(0.0, ahead_s - self.least_s)
         for batch in self.last.items():

@@ -19,17 +19,21 @@ class Scene:
         self.log = SimpleNamespace(log_start_offset=0, log_end_offset=10)
         self.is_locked = False
         self.node: Any = SimpleNamespace(
-            name="broker-1", incarnation=1, wall_offset_s=0.0, ahead_s=0.0
+            name="broker-1", incarnation=1, wall_offset_s=0.0, ahead_s=0.0, most_ahead_s=0.0
         )
+        self.read_again()
+
+    def read_again(self) -> None:
+        self.producers = SimpleNamespace(entries=lambda: self.known)
 
     def look(self, now: float, *known: tuple[int, int]) -> None:
         """Producers, each with its last offset."""
         self.now = now
-        entries = [(producer, 0, 0, offset) for producer, offset in known]
+        self.known = [(producer, 0, 0, offset) for producer, offset in known]
         partition: Any = SimpleNamespace(
             name="t-0",
             log=self.log,
-            producers=SimpleNamespace(entries=lambda: entries),
+            producers=self.producers,
             gate=SimpleNamespace(locked=lambda: self.is_locked),
         )
         self.oracle.on_step(self.node, "key", partition)
@@ -147,3 +151,24 @@ def test_files_seem_older_to_a_clock_that_has_jumped() -> None:
     scene.look(1.1, (7, 4))
     scene.look(1.6)
     assert scene.some["producer forgotten"] == 2
+
+
+def test_a_clock_that_is_right_again_was_ahead_as_the_files_were_looked_at() -> None:
+    scene = Scene()
+    scene.look(0.0, (7, 3), (8, 4))
+    scene.node.incarnation, scene.node.most_ahead_s = 2, 60.0
+    scene.look(0.1, (7, 3), (8, 4))
+    scene.look(0.2, (8, 5))
+    assert scene.some["producer forgotten"] == 1
+    with pytest.raises(Violation, match="producer 8 is forgotten"):
+        scene.look(0.3)
+
+
+def test_a_log_that_is_read_again_is_looked_at_by_the_clock_of_then() -> None:
+    scene = Scene()
+    scene.look(0.0, (7, 3))
+    scene.node.ahead_s = 60.0
+    scene.read_again()
+    scene.look(0.1, (7, 3))
+    scene.look(0.2)
+    assert scene.some["producer forgotten"] == 1
