@@ -11,7 +11,6 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.atomic_file import remove_file, replace_file
-from strandline_broker.storage.failed_flush import forget_failed_flush
 from strandline_broker.storage.file import read_whole
 
 if TYPE_CHECKING:
@@ -42,6 +41,5 @@ def take_clean_shutdown(fs: FileSystem, directory: str, report: Report) -> int |
 
 
 def write_clean_shutdown(fs: FileSystem, directory: str, broker_epoch: int) -> None:
-    forget_failed_flush(fs, directory)
     text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     replace_file(fs, f"{directory}/{FILE_NAME}", text.encode("ascii"))

@@ -27,7 +27,7 @@ from strandline_broker.storage.clean_shutdown import (
     take_clean_shutdown,
     write_clean_shutdown,
 )
-from strandline_broker.storage.failed_flush import has_failed_flush
+from strandline_broker.storage.failed_flush import forget_failed_flush, has_failed_flush
 from strandline_broker.storage.lock_holder import LockHeld, take_lock
 from strandline_broker.storage.log import Log, LogConfig
 from strandline_broker.storage.meta_properties import FILE_NAME as META_NAME
@@ -397,9 +397,9 @@ class DataDirectory:
         self._checkpoints.write(CLEANED, offsets, self._logs)
 
     def write_clean_shutdown(self, broker_epoch: int) -> None:
-        """The last thing a broker writes, once every log was flushed and closed without an error
-        (I-52).
-        """
+        """The last thing a broker writes, once every open log was flushed and closed (I-52)."""
+        if has_failed_flush(self._fs, self.path) and self.partition_dirs.are_among(self._logs):
+            forget_failed_flush(self._fs, self.path)  # who did not open flushed nothing (P-24)
         write_clean_shutdown(self._fs, self.path, broker_epoch)
 
     def close(self) -> None:

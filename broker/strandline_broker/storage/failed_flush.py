@@ -4,7 +4,7 @@ look clean although the disk never got them (P-24).
 The next process writes again what its recovery reads (see `recovery_rewrite`), whatever the flush
 policy: otherwise it would call durable what the next loss of power takes, and then take that for
 damage. The file is not flushed itself: with the page cache, of which it speaks, it may go too. It
-stays until a shutdown that has flushed all.
+stays until a shutdown that has flushed all, which one with a log that did not open has not.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import topic_id_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Container, Iterable
 
     from strandline_broker.storage.damage import Report
     from strandline_broker.storage.directory import DataDirectory
@@ -50,6 +50,11 @@ class PartitionDirs:
         """Those that say whose they are, by name."""
         found, self.unknown = find_partitions(self._fs, self._root, self._report)
         return found
+
+    def are_among(self, opened: Container[tuple[str, int]]) -> bool:
+        """Whether no replica lies here but these."""
+        here = self.look()
+        return not self.unknown and all((p.topic, p.partition) in opened for p in here)
 
     def could_be(self, unknown: UnknownDir, topic_id: bytes) -> bool:
         return sealed_as(self._fs, unknown.path, topic_id) is not False

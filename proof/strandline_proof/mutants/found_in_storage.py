@@ -394,4 +394,11 @@ FOUND_IN_STORAGE: Final = (
         ),
         Needs(corpus="cut-before-its-end-was-flushed"),
     ),
+    Mutant(
+        "log-that-did-not-open-counts-as-flushed",
+        "P-24, I-93",
+        "the note of a failed flush goes with any clean stop, also where a log did not open",
+        (Edit(_DIRECTORY, " and self.partition_dirs.are_among(self._logs):\n", ":\n"),),
+        Needs(corpus="stopped-with-a-log-that-did-not-open"),
+    ),
 )

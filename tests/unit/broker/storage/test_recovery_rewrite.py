@@ -8,12 +8,8 @@ from pathlib import Path
 import pytest
 
 from strandline_broker.storage.checkpoint_limits import CheckpointLimits
-from strandline_broker.storage.clean_shutdown import write_clean_shutdown
-from strandline_broker.storage.failed_flush import (
-    FILE_NAME,
-    has_failed_flush,
-    note_failed_flush,
-)
+from strandline_broker.storage.directory import DataDirectory
+from strandline_broker.storage.failed_flush import has_failed_flush, note_failed_flush
 from strandline_proof.sim.disk import SimDisk
 from strandline_proof.sim.disk_fs import SimFs
 from strandline_runtime.runtime import Buffer
@@ -118,11 +114,38 @@ def test_a_recovery_that_cannot_flush_is_noted_for_the_next(disk: SimDisk) -> No
 
 
 def test_the_note_goes_with_the_first_shutdown_that_has_flushed_all(disk: SimDisk) -> None:
+    store = store_on(disk, small=False)
     fs = SimFs(disk)
-    fs.makedirs("/data")
-    note_failed_flush(fs, "/data")
-    note_failed_flush(fs, "/data")
-    assert fs.listdir("/data") == [FILE_NAME]
-    write_clean_shutdown(fs, "/data", 7)
-    assert not has_failed_flush(fs, "/data")
-    write_clean_shutdown(fs, "/data", 8)
+    for _ in range(2):
+        note_failed_flush(fs, "/data")
+        assert has_failed_flush(fs, "/data")
+    for _ in range(2):
+        store.stop()
+        assert not has_failed_flush(fs, "/data")
+        store.start()
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["no log", "nobody's"])
+def test_a_shutdown_flushes_nothing_of_what_did_not_open(disk: SimDisk, known: bool) -> None:
+    store = store_on(disk, small=False)
+    for value in RECORDS:
+        store.append(value)
+    fail(disk, store, store.flush)
+
+    metadata, fs = "/data/t-0/partition.metadata", SimFs(disk)
+    if not known:  # it is nobody's until its metadata is there again
+        fs.replace(metadata, "/elsewhere")
+    directory = DataDirectory.open(fs, "/data", node_id=1, cluster_id=None, new_id=store.new_id)
+    disk.faults.fsync_error = 1.0
+    for found in directory.partitions():
+        with pytest.raises(OSError, match="Input/output"):
+            directory.load_log(found, LARGE, store.reports.append)
+    disk.faults.fsync_error = 0.0
+    directory.write_clean_shutdown(7)
+    directory.close()
+    if not known:
+        fs.replace("/elsewhere", metadata)
+
+    store_on(disk, small=False, found=True).stop()
+    disk.lose_power(survival=0.0)
+    assert store_on(disk, small=False, found=True).values() == RECORDS
