@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from prometheus_client import CollectorRegistry
 
 from strandline_broker.hosts.controller.restore import Restoration, RestoreRequest
+from strandline_broker.storage.meta_properties import FILE_NAME as META_PROPERTIES
 from strandline_proof.sim.disk import SimDisk
 from strandline_proof.sim.disk_fs import SimFs
 from strandline_proof.sim.oracles.violation import Violation
@@ -149,7 +150,12 @@ class StoreStrikes:
         )
         request = RestoreRequest(
             controller_dir=f"/{CONTROLLER}",
-            broker_dirs=tuple(f"/{n.name}" for n in world.brokers if n.name in disk.root.entries),
+            broker_dirs=tuple(
+                f"/{n.name}"
+                for n in world.brokers
+                # On a disk that was full from the first byte on nobody is yet.
+                if runtime.fs.exists(f"/{n.name}/{META_PROPERTIES}")
+            ),
             node_id=None,
             discard_store=False,
             recreate_missing=True,
