@@ -34,6 +34,7 @@ from strandline_broker.storage.damaged_ranges import FILE_NAME as DAMAGED_NAME
 from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
 from strandline_broker.storage.deleted_segments import DELETED_NAME
 from strandline_broker.storage.epochs_check import is_contradicted
+from strandline_broker.storage.epochs_read import read_epochs
 from strandline_broker.storage.failed_flush import noting_failure
 from strandline_broker.storage.file import File, read_whole
 from strandline_broker.storage.gaps_marker import NAME as MARKER_NAME
@@ -382,23 +383,7 @@ class Recovery:
         if epochs is not None:
             epochs.drop_above(log_end)
             return epochs
-        found: list[tuple[int, int]] = []
-        for segment in self._segments:
-            for _, header in walk_over_damage(
-                segment.view().file,
-                0,
-                segment.size,
-                segment=segment.base_offset,
-                offset=segment.base_offset,
-                below=segment.end_offset,
-                crc=False,
-                found=lambda _: None,
-            ):
-                if not found or header.leader_epoch > found[-1][0]:
-                    begin = max(header.base_offset, segment.base_offset)
-                    found.append((header.leader_epoch, begin))
-            if segment is not self._segments[-1]:
-                segment.release()
+        found = read_epochs(self._segments)
         epochs = LeaderEpochs(self._fs, self._directory, found)
         if found:
             self._report(f"{self._directory}: the leader epochs were read from the batches.")

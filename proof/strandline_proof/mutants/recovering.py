@@ -290,4 +290,20 @@ RECOVERING: Final = (
         ),
         _ALL_DIE,
     ),
+    Mutant(
+        "highest-epoch-of-a-batch-is-believed",
+        "I-5, P-34",
+        "the epoch checkpoint is lost, and a bit of a batch's epoch, which no CRC covers, has"
+        " flipped upwards: all sound batches behind it are taken for damage, and no leader's epoch"
+        " begins any more",
+        (
+            Edit(
+                "strandline_broker/storage/epochs_read.py",
+                " and rises[behind].batches <= count:\n",
+                " and rises[behind].batches < 0:\n",
+            ),
+        ),
+        history="tests/unit/broker/storage/test_recovery.py"
+        "::test_lost_epochs_are_read_from_the_most_batches_that_rise_together",
+    ),
 )

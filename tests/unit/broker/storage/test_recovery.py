@@ -12,6 +12,7 @@ from strandline_broker.offline.findings import PartitionReport
 from strandline_broker.offline.roots import verify
 from strandline_broker.storage.checkpoints import HIGH_WATERMARKS
 from strandline_proto.batch import read_header
+from strandline_proto.errors import KafkaStorageError
 from support.disk import Hurried
 from support.storage import LARGE, Store, damaged, values_around_damage, written_by_another
 
@@ -274,6 +275,36 @@ def test_lost_epochs_are_read_from_the_batches(
     assert store.reports
     assert path.read_text() == "0\n2\n1 0\n4 6\n"
     assert store.values() == written(6)
+
+
+@pytest.mark.parametrize(
+    ("flipped", "epoch", "found"),
+    [
+        (0, 0x8001, ((1, 0), (4, 6))),
+        (1, 0x8001, ((1, 0), (4, 6))),
+        (2, 5, ((1, 0), (4, 6))),
+        (3, 0x8004, ((1, 0), (4, 8))),
+        (4, 0, ((1, 0), (4, 6))),
+        (5, 1, ((1, 0), (4, 6))),
+    ],
+)
+def test_lost_epochs_are_read_from_the_most_batches_that_rise_together(
+    tmp_path: Path, flipped: int, epoch: int, found: tuple[tuple[int, int], ...]
+) -> None:
+    store = small_log(tmp_path / "data")
+    store.stop()
+    data = bytearray(log_file(store).read_bytes())
+    at = boundaries(log_file(store))[flipped]
+    data[at + 12 : at + 16] = struct.pack(">i", epoch)
+    log_file(store).write_bytes(data)
+    (store.log_dir / "leader-epoch-checkpoint").unlink()
+    assert store.start().leader_epochs.entries == found
+    store.append(LAST, epoch=7)
+    assert store.restart(Store.stop).leader_epochs.entries == (*found, (7, 12))
+    for i in (i for i in range(6) if i != flipped):
+        assert store.log.read(2 * i, max_bytes=1, limit=12).next_offset == 2 * i + 2
+    with pytest.raises(KafkaStorageError, match=f"leader epoch {epoch},"):
+        store.log.read(2 * flipped, max_bytes=1, limit=12)
 
 
 @pytest.mark.parametrize("said", ["2\n2 0\n4 6", "2\n1 0\n4 2", "2\n1 0\n4 9", "1\n4 0"])
