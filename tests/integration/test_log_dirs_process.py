@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 PARTITIONS = 4
 
 
+def is_at_rest(directory: Path, partitions: list[int]) -> bool:
+    """Whether the checkpoint says that each of them has one record."""
+    path = directory / "replication-offset-checkpoint"
+    said = path.read_text("utf-8").splitlines() if path.exists() else []
+    return {f"spread {p} 1" for p in partitions} <= set(said)
+
+
 def test_a_directory_that_is_taken_away_takes_its_partitions_and_no_others(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:
@@ -28,16 +35,16 @@ def test_a_directory_that_is_taken_away_takes_its_partitions_and_no_others(
         },
     )
     with sync.Admin(cluster.bootstrap) as admin:
-        admin.create_topics(
-            [NewTopic("spread", PARTITIONS, 1, config={"min.insync.replicas": "1"})]
-        )
+        alone = {"min.insync.replicas": "1"}
+        admin.create_topics([NewTopic("spread", PARTITIONS, 1, config=alone)])
     with sync.Producer(cluster.bootstrap) as producer:
         for i in range(PARTITIONS):
             producer.send_and_wait("spread", b"%d" % i, partition=i)
     held = {d: sorted(int(p.name[-1]) for p in d.glob("spread-*")) for d in (first, second)}
     assert [len(partitions) for partitions in held.values()] == [2, 2]
 
-    second.rename(tmp_path / "away")  # in one step: the broker writes checkpoints into it
+    eventually(lambda: is_at_rest(second, held[second]), "nothing left to be written")
+    second.rename(tmp_path / "away")  # in one step: the broker looks for its checkpoints in it
     unhealthy = eventually(
         lambda: (
             found

@@ -122,7 +122,8 @@ class SharedCheckpoints:
         taken: Taken | None = None,
     ) -> None:
         """Partitions that `offsets` does not name keep what the file says of them (P-16). A file
-        that says all this is left as it is, unless a cut waits for it to be written.
+        that says all this is left as it is, if it is there and no cut waits for it to be written: a
+        directory that has gone is to be found out while nothing changes in it, too (KIP-112).
 
         `taken`: the logs of which the offsets are, with the limits that they had before; None if
         whatever a log can answer for now holds, a cut since or not. A high watermark does not: the
@@ -145,7 +146,8 @@ class SharedCheckpoints:
         if name == CLEANED:  # Kafka's has no entry for a log that was never compacted
             merged = {key: offset for key, offset in merged.items() if offset > 0}
         is_said = name in self._current and merged == self._offsets[name]
-        if is_said and not any(current for _, current, _ in limits):
+        is_cut = any(current for _, current, _ in limits)
+        if is_said and not is_cut and self._fs.exists(self._files[name].path):
             return
         self._named.update(merged)
         self._current.discard(name)

@@ -38,6 +38,20 @@ def test_at_rest_nothing_is_written(store: Store) -> None:
     assert not written(store, 20)
 
 
+def test_at_rest_a_directory_that_has_gone_is_found_out(store: Store, tmp_path: Path) -> None:
+    os.rename(store.directory.path, tmp_path / "away")
+    with pytest.raises(FileNotFoundError):
+        store.directory.write_high_watermarks({KEY: 20})
+
+
+def test_at_rest_a_file_that_was_removed_is_written_anew(store: Store) -> None:
+    path = Path(store.directory.path) / HIGH_WATERMARKS
+    said = path.read_text("utf-8")
+    path.unlink()
+    store.directory.write_high_watermarks({KEY: 20})
+    assert path.read_text("utf-8") == said
+
+
 def test_what_has_changed_is_written(store: Store) -> None:
     assert written(store, 19)
     assert not written(store, 19)
