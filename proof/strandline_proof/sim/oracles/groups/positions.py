@@ -5,7 +5,7 @@ the one that has had it, or the one that tells its application only now of what 
 before. Nobody is handed records of what it does not own; who takes a partition up goes on where the
 group had committed, and gets every record from there in its order (I-106). Nobody commits what was
 not handed to it (P-113), and but for an administrator's word no committed offset goes back (I-106),
-or for a commit of who is no member that was given up by its sender and arrived late (ADR 16).
+or for a commit that arrives late, and what its sender commits before it hears of that.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Protocol
 from strandline_proof.sim.group_history import (
     AdminAsked,
     Assigned,
-    CommitAsked,
-    CommitUnknown,
     Crashed,
     Delivered,
     Joined,
@@ -26,11 +24,12 @@ from strandline_proof.sim.group_history import (
     Revoked,
 )
 from strandline_proof.sim.oracles.groups.fold import ABSENT_EPOCH
+from strandline_proof.sim.oracles.groups.late_commits import LateCommits
 from strandline_proof.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
     from strandline_proof.sim.group_history import Partition, Told
-    from strandline_proof.sim.oracles.groups.fold import Group, Place, Step
+    from strandline_proof.sim.oracles.groups.fold import Group, Offset, OffsetKey, Place, Step
 
 
 @dataclass(slots=True)
@@ -84,13 +83,11 @@ class Positions:
         """By member id: whose epoch is not above this is no member any more."""
         self._altered: set[tuple[str, str]] = set()
         """What administrators wish to be committed: the group, and what the offset says."""
-        self._asked: dict[int, set[str]] = {}
-        """By operation: what a commit says whose sender is no member."""
-        self._given_up: set[str] = set()
-        """What those say of which nobody has heard: a network may still carry them."""
+        self._late = LateCommits()
 
     def on_told(self, told: Told) -> None:
         life, event = self._lives.setdefault(told.who, _Life()), told.event
+        self._late.on_told(told)
         match event:
             case Joined():
                 self._on_joined(told.who, life, event)
@@ -102,10 +99,6 @@ class Positions:
                 life.owned.clear()
             case Delivered():
                 self._on_delivered(told.who, life, event)
-            case CommitAsked() if not event.member_id:
-                self._asked[event.operation] = {v.metadata for v in event.offsets.values()}
-            case CommitUnknown():
-                self._given_up |= self._asked.pop(event.operation, set())
             case AdminAsked():
                 values = filter(None, event.offsets.values())
                 self._altered |= {(event.group, value.metadata) for value in values}
@@ -195,16 +188,16 @@ class Positions:
                 if current.epoch == ABSENT_EPOCH:  # a static member that does not poll has left
                     self.on_over(member_id)
         for key, after in step.after.offsets.items():
-            before, partition = step.before.offsets.get(key), (key.topic, key.partition)
-            if before is None or before is after or before.topic_id != after.topic_id:
-                continue
-            if after.offset >= before.offset or after.metadata in self._given_up:
-                continue
-            if (key.group, after.metadata) in self._altered:
-                continue
-            if not self._known.may_skip(partition, after.offset, before.offset):
-                raise Violation(
-                    "I-106",
-                    f"group {key.group!r}: the committed offset of {key.topic}/{key.partition} goes"
-                    f" back from {before.offset} to {after.offset}",
-                )
+            if (before := step.before.offsets.get(key)) is not after:
+                self._check_offset(key, before, after)
+
+    def _check_offset(self, key: OffsetKey, before: Offset | None, after: Offset) -> None:
+        lowest = self._late.lowest(before, after)
+        if lowest is None or after.offset >= lowest or (key.group, after.metadata) in self._altered:
+            return
+        if not self._known.may_skip((key.topic, key.partition), after.offset, lowest):
+            raise Violation(
+                "I-106",
+                f"group {key.group!r}: the committed offset of {key.topic}/{key.partition} goes"
+                f" back from {lowest} to {after.offset}",
+            )

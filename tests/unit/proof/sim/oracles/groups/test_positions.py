@@ -18,6 +18,7 @@ from strandline_proof.sim.group_history import (
     GroupEvent,
     Joined,
     Lost,
+    OffsetsTold,
     Revoked,
     Told,
 )
@@ -233,8 +234,36 @@ def test_or_by_a_late_commit_that_who_is_no_member_has_given_up(member_id: str) 
     scene.tell("x", given_up, CommitUnknown(1, "OperationTimedOut"))
     with nullcontext() if not member_id else pytest.raises(Violation, match="I-106"):
         scene.write(commit(4, metadata="1"))
-    with pytest.raises(Violation, match="I-106"):
+    with pytest.raises(Violation, match="back from 4 to 3"):
         scene.write(commit(3, metadata="2"))
+
+
+def late_forward(*before: object) -> Scene:
+    """What "x" has given up stands, ahead of what was committed `before`."""
+    scene = Scene(JOINED, *([before] if before else []))
+    given_up = CommitAsked(1, {T0: Committed(9, -1, "1")}, "", -1)
+    scene.tell("x", given_up, CommitUnknown(1, "OperationTimedOut"))
+    scene.write(commit(9, metadata="1"))
+    return scene
+
+
+def test_who_has_not_heard_of_a_late_commit_goes_on_from_what_was_before_it() -> None:
+    late_forward().write(commit(1, metadata="2"))
+    late_forward(commit(5)).write(commit(5, metadata="2"))
+    scene = late_forward(commit(5))
+    scene.tell("admin", OffsetsTold(3, {T0: Committed(9, -1, "1")}))
+    scene.write(commit(6, metadata="2"))
+    with pytest.raises(Violation, match="back from 6 to 5"):
+        scene.write(commit(5, metadata="4"))
+
+
+def test_and_never_behind_that_nor_once_it_was_told() -> None:
+    with pytest.raises(Violation, match="back from 5 to 4"):
+        late_forward(commit(5)).write(commit(4, metadata="2"))
+    scene = late_forward(commit(5))
+    scene.tell("x", OffsetsTold(3, {T0: Committed(9, -1, "1")}))
+    with pytest.raises(Violation, match="back from 9 to 8"):
+        scene.write(commit(8, metadata="2"))
 
 
 def test_where_records_may_be_missing_nothing_is_asked() -> None:
