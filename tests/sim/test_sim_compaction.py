@@ -205,6 +205,17 @@ def test_the_segment_behind_a_torn_batch_is_not_what_a_recovery_keeps() -> None:
     assert view.end == 1
 
 
+def test_nor_is_one_behind_a_segment_whose_last_batch_is_missing() -> None:
+    """A cleaning keeps it, and a segment begins where the log ended (I-7)."""
+    torn = disk(log_0=batch(0, "a") + batch(3, "b"), log_5=batch(5, "c"))
+    view = CompactedView(torn, PATH, {})
+    view.read_valid()
+    assert view.end == 4
+    begun_later = CompactedView(disk(log_3=batch(3, "b"), log_4=batch(4, "c")), PATH, {})
+    begun_later.read_valid()
+    assert begun_later.end == 5
+
+
 def test_a_cleaned_segment_stands_for_those_that_it_covers() -> None:
     there = disk(
         log_0=batch(0, "a"), log_1=batch(1, "a"), log_2=batch(2, "b"), swap_0=batch(1, "a")

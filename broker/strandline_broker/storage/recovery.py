@@ -99,7 +99,8 @@ class Recovery:
         self._fs = fs
         self._directory = directory
         if Gaps(fs, directory).expected:
-            expected = replace(expected, gaps_below=OFFSET_MAX)
+            left = expected.gaps_below
+            expected = replace(expected, gaps_below=OFFSET_MAX, cleaned_below=left)
         self._expected = expected
         self._index_interval = index_interval
         self._report = report

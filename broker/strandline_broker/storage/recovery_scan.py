@@ -47,6 +47,10 @@ class Expectations:
     """The log start is what a checkpoint says, not a guess."""
     gaps_below: int = 0
     """Compaction may have left gaps between batches that end at or below this offset."""
+    cleaned_below: int = OFFSET_MAX
+    """The same of gaps between two segments. A segment begins where the log ended, and our cleaner
+    keeps the last batch of each, so that only a log that Kafka has cleaned has any.
+    """
     cleaned_to: int = 0
     """Where compaction goes on."""
     clean: bool = False
@@ -61,6 +65,13 @@ class Expectations:
     @property
     def damage_below(self) -> int:
         return max(self.recovery_point, self.high_watermark if self.always else 0)
+
+    def is_cleaned_to(self, base_offset: int) -> bool:
+        """Whether offsets may be missing before a segment that begins there, above the recovery
+        point, or else power has taken the end of the one before, and not this one.
+        """
+        below = OFFSET_MAX if self.recovery_point_lost else self.cleaned_below
+        return base_offset <= min(self.gaps_below, below)
 
     def ends_in_gap(self, end_offset: int) -> bool:
         """Whether a log whose last batch ends there was cut in what a compaction had removed: all
@@ -143,7 +154,7 @@ class Scan:
         """A segment must begin where the one before ends."""
         segment = self._segments[number]
         base = segment.base_offset
-        if base == end_offset or base <= self._expected.gaps_below:
+        if base == end_offset or self._expected.is_cleaned_to(base):
             return
         why = f"the segment should begin at offset {end_offset}"
         bad = BadBatch(segment.path(), 0, end_offset, why)

@@ -306,4 +306,19 @@ RECOVERING: Final = (
         history="tests/unit/broker/storage/test_recovery.py"
         "::test_lost_epochs_are_read_from_the_most_batches_that_rise_together",
     ),
+    Mutant(
+        "lost-end-of-a-segment-taken-for-a-gap",
+        "I-1, I-7",
+        "a loss of power takes the end of a segment of a compacted log and leaves the next one:"
+        " what is missing between them counts as compacted, and is never copied again",
+        (
+            Edit(
+                "strandline_broker/storage/recovery_scan.py",
+                "        return base_offset <= min(self.gaps_below, below)\n",
+                "        return base_offset <= self.gaps_below\n",
+            ),
+        ),
+        history="tests/unit/broker/storage/test_gaps.py"
+        "::test_recovery_cuts_where_the_end_of_a_segment_is_missing",
+    ),
 )

@@ -109,6 +109,8 @@ class CompactedView(LogView):
             later = [b for b in self._segments() if b > self._segment and b >= expected]
             if not later or (check and data is not None and at < len(data)):
                 return False  # or the last batch of this segment is torn
+            if check and self.entries and later[0] > expected:
+                return False  # it is not there: a cleaning keeps the last one of each segment
             self._segment, self._position = later[0], 0
             return self._read_one(check=check)
         base, length, epoch, magic, crc, _, delta = HEADER.unpack_from(data, at)

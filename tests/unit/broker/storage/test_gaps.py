@@ -1,5 +1,6 @@
 """Gaps that compaction leaves: copied by followers, lawful for recovery, and nowhere else (I-1)."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,6 +72,39 @@ def test_recovery_keeps_segments_that_begin_behind_a_gap_that_was_noted(tmp_path
         store.log.append_as_follower(at(base, b"b" * 80), leader_epoch=0, gaps_below=100)
     assert store.restart().log_end_offset == 10
     assert len(store.values()) == 3
+
+
+@pytest.fixture
+def torn(tmp_path: Path) -> Store:
+    """Of three segments the second has lost its end to a loss of power, and the third has not."""
+    store = Store(tmp_path / "data", replace(LARGE, segment_bytes=350))
+    store.append(b"a" * 80)
+    store.log.gaps.expect()
+    for base in (5, 6, 7, 8):
+        store.log.append_as_follower(at(base, b"b" * 80), leader_epoch=0, gaps_below=100)
+    assert [s.base_offset for s in store.log.segments] == [0, 6, 8]
+    os.truncate(store.log.segments[1].path(), store.log.segments[1].size // 2)
+    return store
+
+
+def test_recovery_cuts_where_the_end_of_a_segment_is_missing(torn: Store) -> None:
+    """A follower's gaps lie within segments, and so do those that our cleaner leaves (I-1, I-7)."""
+    assert torn.restart().log_end_offset == 7
+    assert any("the segment should begin at offset 7" in report for report in torn.reports)
+
+
+def test_recovery_keeps_gaps_between_segments_that_a_cleaner_of_kafka_has_left(torn: Store) -> None:
+    torn.log.clean_to(8)
+    torn.directory.write_cleaned_offsets({("t", 0): 8})
+    assert torn.restart().log_end_offset == 9
+
+
+def test_recovery_keeps_them_where_nobody_knows_the_recovery_point(torn: Store) -> None:
+    torn.flush()
+    torn.checkpoint()
+    (torn.path / "recovery-point-offset-checkpoint").write_text("nonsense", "utf-8")
+    assert torn.restart().log_end_offset == 9
+    assert torn.log.damaged_ranges.entries == ()
 
 
 def test_recovery_cuts_at_a_gap_that_was_not_noted(store: Store) -> None:
