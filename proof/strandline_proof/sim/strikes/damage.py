@@ -320,6 +320,8 @@ class DamageStrikes:
         found = self._snapshots(struck)
         if back >= len(found) or any(inode.flips for inode in found):
             return False
+        if len(found) == 1 and not Reader(struck.disk).exists(f"{METADATA}/{0:020d}.log"):
+            return False
         scene.darken([struck], restart_s, survival=1.0)
         found = self._snapshots(struck)  # as the platter has them
         if back >= len(found) or found[-1 - back].dirty:
