@@ -99,8 +99,7 @@ class Recovery:
         self._fs = fs
         self._directory = directory
         if Gaps(fs, directory).expected:
-            left = expected.gaps_below
-            expected = replace(expected, gaps_below=OFFSET_MAX, cleaned_below=left)
+            expected = replace(expected, gaps_below=OFFSET_MAX, cleaned_below=expected.gaps_below)
         self._expected = expected
         self._index_interval = index_interval
         self._report = report

@@ -68,7 +68,7 @@ class Expectations:
 
     def is_cleaned_to(self, base_offset: int) -> bool:
         """Whether offsets may be missing before a segment that begins there, above the recovery
-        point, or else power has taken the end of the one before, and not this one.
+        point. Otherwise a loss of power has taken the end of the segment before it.
         """
         below = OFFSET_MAX if self.recovery_point_lost else self.cleaned_below
         return base_offset <= min(self.gaps_below, below)
