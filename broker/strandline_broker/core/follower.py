@@ -274,9 +274,14 @@ class Follower:
         high_watermark: Offset,
         history: EpochHistory,
     ) -> list[Effect]:
-        """I-45. That the leader's log may end before ours is no reason to cut: epochs decide."""
-        if answer.log_start_offset > log_end_offset:
-            return [TruncateFully(Offset(answer.log_start_offset))]
+        """I-45. That the leader's log may end before ours is no reason to cut: epochs decide.
+        A log that knows none holds no record, and begins anew where the leader's begins.
+        """
+        start = Offset(answer.log_start_offset)
+        if start > log_end_offset:
+            return [TruncateFully(start)]
+        if start >= 0 and history.latest() == UNKNOWN_EPOCH:
+            return self._parted(start, log_end_offset, high_watermark, history)
         if self.truncate_to_high_watermark and 0 <= answer.high_watermark < log_end_offset:
             return [self._truncate(Offset(answer.high_watermark), high_watermark, history)]
         return [Backoff(f"offset {log_end_offset} is out of the leader's range")]
@@ -296,13 +301,23 @@ class Follower:
             return [Backoff(f"the leader does not know where epoch {history.latest()} ends")]
         if target.offset == log_end_offset and epoch >= history.latest():
             return [Backoff(f"the leader's epoch {epoch} ends at {end}, which parts with nothing")]
+        return self._parted(target.offset, log_start_offset, high_watermark, history)
+
+    def _parted(
+        self,
+        offset: Offset,
+        log_start_offset: Offset,
+        high_watermark: Offset,
+        history: EpochHistory,
+    ) -> list[Effect]:
+        """The leader's log is ours up to `offset` (I-41)."""
         in_recovery = self._parted_uncleanly(history)
-        if target.offset < high_watermark and not (in_recovery or self._may_cut):
+        if offset < high_watermark and not (in_recovery or self._may_cut):
             self.refuses_truncation = True
-            return [RefuseTruncation(target.offset)]
-        if target.offset < log_start_offset:
-            return [TruncateFully(target.offset, in_recovery=in_recovery)]
-        return [self._truncate(target.offset, high_watermark, history)]
+            return [RefuseTruncation(offset)]
+        if offset < log_start_offset:
+            return [TruncateFully(offset, in_recovery=in_recovery)]
+        return [self._truncate(offset, high_watermark, history)]
 
     def _truncate(
         self, offset: Offset, high_watermark: Offset, history: EpochHistory

@@ -96,7 +96,8 @@ class Log:
                 f"{path}: the log start {found.log_start} lies beyond its end {found.log_end}; the "
                 f"log begins anew there."
             )
-            self.truncate_fully_and_start_at(found.log_start)
+            begin_anew(fs, self, found.log_start, is_deletion=True)
+            self.damaged_ranges.save()
 
     @property
     def segments(self) -> tuple[Segment, ...]:

@@ -138,8 +138,12 @@ def _cut(
     log.leader_epochs.truncate_from_end(end_offset)
 
 
-def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
-    """Drop everything and begin an empty log at `offset`."""
+def begin_anew(fs: FileSystem, log: Log, offset: int, *, is_deletion: bool = False) -> None:
+    """Drop everything and begin an empty log at `offset`.
+
+    `is_deletion`: the log reached that far, and what lay below was deleted. The epoch in which it
+    did stays known, as after every deletion (I-5).
+    """
     log.state.check_usable()
     segments = log.segments
     interval = log.config.index_interval_bytes
@@ -155,7 +159,10 @@ def begin_anew(fs: FileSystem, log: Log, offset: int) -> None:
             segment.remove()
         log.deleted_segments.remove_behind()
         fs.fsync_dir(log.path)
-        log.leader_epochs.clear()
+        if is_deletion:
+            log.leader_epochs.truncate_from_start(offset)
+        else:
+            log.leader_epochs.clear()
         begun = Segment.create(fs, log.path, offset, index_interval=interval)
         fs.fsync_dir(log.path)
         log.state.begin(begun)

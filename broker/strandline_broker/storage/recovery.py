@@ -311,7 +311,7 @@ class Recovery:
                 f"log's end {last.end_offset} and is not believed."
             )
             log_start = self._segments[0].base_offset
-        epochs = self._settle_epochs(last.end_offset)
+        epochs = self._settle_epochs(last.end_offset, log_start)
         if to_sync or self._has_removed:  # or a segment that retention took comes back
             self._fs.fsync_dir(self._directory)
         self._keep_marks(first if touched else len(self._segments))
@@ -377,13 +377,16 @@ class Recovery:
         self._damaged.set([*kept, *(r for found in self._marked.values() for r in found)])
         self._damaged.save()
 
-    def _settle_epochs(self, log_end: int) -> LeaderEpochs:
-        """The epoch checkpoint as the log bears it out; read from the batches if it was lost."""
+    def _settle_epochs(self, log_end: int, log_start: int) -> LeaderEpochs:
+        """The epoch checkpoint as the log bears it out; read from the batches if it was lost.
+
+        Of a log that is to begin anew behind its end only the checkpoint says what was there.
+        """
         epochs = self._epochs_known
         if epochs is not None:
-            epochs.drop_above(log_end)
+            epochs.drop_above(max(log_end, log_start))
             return epochs
-        found = read_epochs(self._segments)
+        found = read_epochs(self._segments) if log_start <= log_end else []
         epochs = LeaderEpochs(self._fs, self._directory, found)
         if found:
             self._report(f"{self._directory}: the leader epochs were read from the batches.")

@@ -71,8 +71,8 @@ FOLLOWING: Final = (
             _ENDS_TOO_EARLY,
             Edit(
                 _FOLLOWER,
-                "        if target.offset < high_watermark and not (in",
-                "        if target.offset < 0 and not (in",
+                "        if offset < high_watermark and not (in",
+                "        if offset < 0 and not (in",
             ),
         ),
         Needs(kinds=_FAILOVER),
@@ -313,5 +313,20 @@ FOLLOWING: Final = (
         ),
         history="tests/unit/broker/hosts/test_fetch_session.py"
         "::test_a_follower_is_told_no_watermark_before_its_history_was_looked_at",
+    ),
+    Mutant(
+        "out-of-range-without-an-epoch",
+        "I-45, I-88",
+        "an empty log that knows no epoch, and begins behind the end of its leader's, asks there"
+        " again and again: there is nothing that the leader could find a divergence by",
+        (
+            Edit(
+                _FOLLOWER,
+                "        if start >= 0 and history.latest() == UNKNOWN_EPOCH:\n",
+                "        if start >= 0 and history.latest() < UNKNOWN_EPOCH:\n",
+            ),
+        ),
+        history="tests/unit/broker/core/test_follower.py"
+        "::test_a_log_without_an_epoch_beyond_the_leaders_end_begins_where_the_leaders_begins",
     ),
 )

@@ -321,4 +321,19 @@ RECOVERING: Final = (
         history="tests/unit/broker/storage/test_gaps.py"
         "::test_recovery_cuts_where_the_end_of_a_segment_is_missing",
     ),
+    Mutant(
+        "deletion-forgotten-with-the-lost-end",
+        "I-5, I-53",
+        "the end of a log is lost, and with it all from the log start on: the log begins anew there"
+        " without an epoch, and one that ends before it is elected",
+        (
+            Edit(
+                "strandline_broker/storage/log_cut.py",
+                "        if is_deletion:\n",
+                "        if is_deletion and offset < 0:\n",
+            ),
+        ),
+        history="tests/unit/broker/storage/test_recovery.py"
+        "::test_a_log_whose_end_was_lost_below_its_start_stands_as_the_deletion_left_it",
+    ),
 )

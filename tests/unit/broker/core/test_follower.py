@@ -237,6 +237,19 @@ def test_a_leader_whose_log_ends_earlier_does_not_make_it_cut(log_start: int) ->
     assert isinstance(effect, Backoff), "epochs decide (I-45)"
 
 
+def test_a_log_without_an_epoch_beyond_the_leaders_end_begins_where_the_leaders_begins() -> None:
+    """Its leader was elected without what was deleted here: no divergence could ever say so."""
+    answer, own = error(OffsetOutOfRange, log_start=3, committed=8), log(start=9, committed=9)
+    anew = TruncateFully(Offset(3), in_recovery=True)
+    assert answered(follower(unclean_epoch=4), own, answer) == [anew], "I-45, I-88"
+    f = follower()
+    assert answered(f, own, answer) == [RefuseTruncation(Offset(3))], "I-41"
+    f.allow_truncation()
+    assert answered(f, own, answer) == [TruncateFully(Offset(3))]
+    (effect,) = answered(follower(unclean_epoch=4), own, error(OffsetOutOfRange))
+    assert isinstance(effect, Backoff), "the leader has not said where its log begins"
+
+
 def test_a_leader_epoch_that_is_over_is_not_fetched_from_again() -> None:
     f, own = follower(), log(1)
     request = asked(f, own)
