@@ -474,14 +474,21 @@ def test_a_log_start_beyond_the_end_begins_the_log_anew_there(tmp_path: Path) ->
     assert "begins anew" in store.reports[0]
 
 
-def test_what_was_known_beyond_a_log_that_begins_anew_is_not_forgotten(tmp_path: Path) -> None:
-    """Its records are lost, and that is told if this replica leads (I-53)."""
-    store = small_log(tmp_path / "data")
+def cut_below_its_start(path: Path) -> Store:
+    """Killed, with log start 8 and high watermark 10 in the checkpoints; the batch at 4 and all
+    behind it are lost.
+    """
+    store = small_log(path)
     store.log.raise_log_start(8)
     store.checkpoint(10)
     store.kill()
-    os.truncate(log_file(store), boundaries(log_file(store))[3] + 20)
-    log = store.start()
+    os.truncate(log_file(store), boundaries(log_file(store))[2] + 20)
+    return store
+
+
+def test_what_was_known_beyond_a_log_that_begins_anew_is_not_forgotten(tmp_path: Path) -> None:
+    """Its records are lost, and that is told if this replica leads (I-53)."""
+    log = cut_below_its_start(tmp_path / "data").start()
     assert (log.log_start_offset, log.log_end_offset) == (8, 8)
     assert log.checkpointed_high_watermark == 10
     assert log.limits.lowest(HIGH_WATERMARKS) == 0
@@ -491,11 +498,7 @@ def test_a_log_whose_end_was_lost_below_its_start_stands_as_the_deletion_left_it
     tmp_path: Path,
 ) -> None:
     """Else it would seem to hold less than one that ends before it (I-5, I-53)."""
-    store = small_log(tmp_path / "data")
-    store.log.raise_log_start(8)
-    store.checkpoint(10)
-    store.kill()
-    os.truncate(log_file(store), boundaries(log_file(store))[2] + 20)
+    store = cut_below_its_start(tmp_path / "data")
     epochs = store.start().leader_epochs
     assert epochs.entries == ((4, 8),), "the epoch begins at 6, where no batch is left"
     assert store.restart().leader_epochs.entries == ((4, 8),)
@@ -504,12 +507,8 @@ def test_a_log_whose_end_was_lost_below_its_start_stands_as_the_deletion_left_it
 def test_without_its_checkpoint_nobody_knows_the_epoch_in_which_a_lost_end_stood(
     tmp_path: Path,
 ) -> None:
-    store = small_log(tmp_path / "data")
-    store.log.raise_log_start(8)
-    store.checkpoint(10)
-    store.kill()
+    store = cut_below_its_start(tmp_path / "data")
     (store.log_dir / "leader-epoch-checkpoint").unlink()
-    os.truncate(log_file(store), boundaries(log_file(store))[2] + 20)
     log = store.start()
     assert (log.log_start_offset, log.log_end_offset) == (8, 8)
     assert log.leader_epochs.entries == (), "that of the batches below may be an older one"
