@@ -8,11 +8,11 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 
-_CACHE: Final = "strandline_broker/core/metadata_cache.py"
-_IDENTITY: Final = "strandline_broker/storage/partition_identity.py"
-_LOGS: Final = "strandline_broker/hosts/replica_logs.py"
-_ENVELOPES: Final = "strandline_broker/hosts/envelopes.py"
-_PUSH: Final = "strandline_broker/core/controller/push.py"
+_CACHE: Final = "strandline_broker.core.metadata_cache"
+_IDENTITY: Final = "strandline_broker.storage.partition_identity"
+_LOGS: Final = "strandline_broker.hosts.replica_logs"
+_ENVELOPES: Final = "strandline_broker.hosts.envelopes"
+_PUSH: Final = "strandline_broker.core.controller.push"
 _CHURN: Final = Needs(kinds=("topic-recreate", "topic-recreate", "kill", "stop", "pause"))
 
 ANNOUNCING: Final = (

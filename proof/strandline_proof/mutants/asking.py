@@ -6,9 +6,9 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 
-_QUEUE: Final = "strandline/_core/partition_queue.py"
-_POSITION: Final = "strandline/_core/position.py"
-_VIEW: Final = "strandline/_core/cluster_view.py"
+_QUEUE: Final = "strandline._core.partition_queue"
+_POSITION: Final = "strandline._core.position"
+_VIEW: Final = "strandline._core.cluster_view"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause", "kill")
 

@@ -7,20 +7,20 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan import Fault
 
-_EPOCHS: Final = "strandline_broker/core/fencing.py"
-_FOLLOWER: Final = "strandline_broker/core/follower.py"
-_LEADER: Final = "strandline_broker/core/leader.py"
-_REGISTRATION: Final = "strandline_broker/core/controller/registration.py"
-_MANAGER: Final = "strandline_broker/hosts/replica_manager.py"
-_ENVELOPES: Final = "strandline_broker/hosts/envelopes.py"
-_LEADING: Final = "strandline_broker/hosts/leading.py"
-_FILE: Final = "strandline_broker/storage/file.py"
-_SEALED: Final = "strandline_broker/storage/sealed_file.py"
-_REWRITE: Final = "strandline_broker/storage/recovery_rewrite.py"
-_APPENDS: Final = "strandline_broker/hosts/appends.py"
-_PRODUCE: Final = "strandline_broker/rpc/produce.py"
-_IDENTITY: Final = "strandline_broker/storage/partition_identity.py"
-_LOGS: Final = "strandline_broker/hosts/replica_logs.py"
+_EPOCHS: Final = "strandline_broker.core.fencing"
+_FOLLOWER: Final = "strandline_broker.core.follower"
+_LEADER: Final = "strandline_broker.core.leader"
+_REGISTRATION: Final = "strandline_broker.core.controller.registration"
+_MANAGER: Final = "strandline_broker.hosts.replica_manager"
+_ENVELOPES: Final = "strandline_broker.hosts.envelopes"
+_LEADING: Final = "strandline_broker.hosts.leading"
+_FILE: Final = "strandline_broker.storage.file"
+_SEALED: Final = "strandline_broker.storage.sealed_file"
+_REWRITE: Final = "strandline_broker.storage.recovery_rewrite"
+_APPENDS: Final = "strandline_broker.hosts.appends"
+_PRODUCE: Final = "strandline_broker.rpc.produce"
+_IDENTITY: Final = "strandline_broker.storage.partition_identity"
+_LOGS: Final = "strandline_broker.hosts.replica_logs"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
 
@@ -291,7 +291,7 @@ BELIEVING: Final = (
         " reader asks by that epoch where its history ends, and is sent back",
         (
             Edit(
-                "strandline_broker/storage/log_reader.py",
+                "strandline_broker.storage.log_reader",
                 "        if 0 <= named != epoch:\n",
                 "        if 0 <= named != epoch and named > until:\n",
             ),

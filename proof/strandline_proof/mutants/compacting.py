@@ -7,9 +7,9 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan import CLEANER_MS, Fault
 
-_HOST: Final = "strandline_broker/hosts/log_cleaner.py"
-_CLEANER: Final = "strandline_broker/storage/cleaner/cleaner.py"
-_FILTER: Final = "strandline_broker/storage/cleaner/batch_filter.py"
+_HOST: Final = "strandline_broker.hosts.log_cleaner"
+_CLEANER: Final = "strandline_broker.storage.cleaner.cleaner"
+_FILTER: Final = "strandline_broker.storage.cleaner.batch_filter"
 
 
 def _needs(keys: int, delete_retention_ms: int, *more: Fault) -> Needs:

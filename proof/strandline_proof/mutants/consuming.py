@@ -6,14 +6,14 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
-_CALLS: Final = "strandline/_position_calls.py"
-_DELIVERY: Final = "strandline/_delivery.py"
-_FETCHER: Final = "strandline/_fetcher.py"
-_GROUP: Final = "strandline/_group.py"
-_POSITION: Final = "strandline/_core/position.py"
-_QUERIES: Final = "strandline/_offset_queries.py"
-_RECORDS: Final = "strandline/_records.py"
-_STREAM: Final = "strandline/_fetch_stream.py"
+_CALLS: Final = "strandline._position_calls"
+_DELIVERY: Final = "strandline._delivery"
+_FETCHER: Final = "strandline._fetcher"
+_GROUP: Final = "strandline._group"
+_POSITION: Final = "strandline._core.position"
+_QUERIES: Final = "strandline._offset_queries"
+_RECORDS: Final = "strandline._records"
+_STREAM: Final = "strandline._fetch_stream"
 
 CONSUMING: Final = (
     Mutant(
@@ -152,7 +152,7 @@ CONSUMING: Final = (
         "what was read ahead of a partition is delivered though it is paused",
         (
             Edit(
-                "strandline/consumer.py",
+                "strandline.consumer",
                 "if not (p.paused or p.withheld)]\n            found = collect",
                 "if not p.withheld]\n            found = collect",
             ),

@@ -8,17 +8,17 @@ from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan import Fault
 from strandline_proof.sim.work import Work
 
-_ALTER: Final = "strandline_broker/core/controller/alter_partition.py"
-_APPLIED: Final = "strandline_broker/core/controller/applied.py"
-_ELECTION: Final = "strandline_broker/core/controller/election.py"
-_FENCING: Final = "strandline_broker/core/controller/fencing.py"
-_REGISTRATION: Final = "strandline_broker/core/controller/registration.py"
-_SHUTDOWN: Final = "strandline_broker/core/controller/shutdown.py"
-_STARTUP: Final = "strandline_broker/core/controller/startup.py"
-_UNFENCING: Final = "strandline_broker/core/controller/unfencing.py"
-_CONTROLLER: Final = "strandline_broker/hosts/controller/controller.py"
-_LATE_ROLES: Final = "strandline_broker/hosts/late_roles.py"
-_METADATA_LOG: Final = "strandline_broker/storage/metadata_log.py"
+_ALTER: Final = "strandline_broker.core.controller.alter_partition"
+_APPLIED: Final = "strandline_broker.core.controller.applied"
+_ELECTION: Final = "strandline_broker.core.controller.election"
+_FENCING: Final = "strandline_broker.core.controller.fencing"
+_REGISTRATION: Final = "strandline_broker.core.controller.registration"
+_SHUTDOWN: Final = "strandline_broker.core.controller.shutdown"
+_STARTUP: Final = "strandline_broker.core.controller.startup"
+_UNFENCING: Final = "strandline_broker.core.controller.unfencing"
+_CONTROLLER: Final = "strandline_broker.hosts.controller.controller"
+_LATE_ROLES: Final = "strandline_broker.hosts.late_roles"
+_METADATA_LOG: Final = "strandline_broker.storage.metadata_log"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
 _DEATH: Final = ("kill", "power", "pause", "isolate", "slow-link")

@@ -6,12 +6,12 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
-_SHARD: Final = "strandline_broker/core/coordination/shard.py"
-_HOST: Final = "strandline_broker/hosts/coordination/shard_host.py"
-_REGISTRY: Final = "strandline_broker/hosts/coordination/registry.py"
-_BATCH: Final = "strandline_broker/hosts/coordination/shard_batch.py"
-_HASH: Final = "strandline_proto/java_hash.py"
-_TIMERS: Final = "strandline_broker/hosts/coordination/timers.py"
+_SHARD: Final = "strandline_broker.core.coordination.shard"
+_HOST: Final = "strandline_broker.hosts.coordination.shard_host"
+_REGISTRY: Final = "strandline_broker.hosts.coordination.registry"
+_BATCH: Final = "strandline_broker.hosts.coordination.shard_batch"
+_HASH: Final = "strandline_proto.java_hash"
+_TIMERS: Final = "strandline_broker.hosts.coordination.timers"
 
 COORDINATING: Final = (
     Mutant(

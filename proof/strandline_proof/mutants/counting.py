@@ -8,11 +8,11 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
-_LEADER: Final = "strandline_broker/core/leader.py"
-_REMOTE: Final = "strandline_broker/core/remote_replica.py"
-_STATE: Final = "strandline_broker/core/controller/state.py"
-_PUSH: Final = "strandline_broker/hosts/push.py"
-_ENVELOPES: Final = "strandline_broker/hosts/envelopes.py"
+_LEADER: Final = "strandline_broker.core.leader"
+_REMOTE: Final = "strandline_broker.core.remote_replica"
+_STATE: Final = "strandline_broker.core.controller.state"
+_PUSH: Final = "strandline_broker.hosts.push"
+_ENVELOPES: Final = "strandline_broker.hosts.envelopes"
 
 COUNTING: Final = (
     Mutant(

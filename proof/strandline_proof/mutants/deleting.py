@@ -7,8 +7,8 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan import Fault
 
-_LEADER: Final = "strandline_broker/core/leader.py"
-_RETENTION: Final = "strandline_broker/core/retention.py"
+_LEADER: Final = "strandline_broker.core.leader"
+_RETENTION: Final = "strandline_broker.core.retention"
 
 _DELETE: Final = {"partition": 0, "back": 0}
 _HEIR_SLEEPS: Final = tuple(

@@ -7,15 +7,15 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan import Fault
 
-_FOLLOWER: Final = "strandline_broker/core/follower.py"
-_TRUNCATION: Final = "strandline_broker/core/truncation.py"
-_CACHE: Final = "strandline_broker/core/metadata_cache.py"
-_FETCHER: Final = "strandline_broker/hosts/fetcher.py"
-_PUSHER: Final = "strandline_broker/hosts/controller/pusher.py"
-_PARTITION: Final = "strandline_broker/hosts/partition.py"
-_FOLLOWING: Final = "strandline_broker/hosts/following.py"
-_READS: Final = "strandline_broker/hosts/reads.py"
-_ENVELOPES: Final = "strandline_broker/hosts/envelopes.py"
+_FOLLOWER: Final = "strandline_broker.core.follower"
+_TRUNCATION: Final = "strandline_broker.core.truncation"
+_CACHE: Final = "strandline_broker.core.metadata_cache"
+_FETCHER: Final = "strandline_broker.hosts.fetcher"
+_PUSHER: Final = "strandline_broker.hosts.controller.pusher"
+_PARTITION: Final = "strandline_broker.hosts.partition"
+_FOLLOWING: Final = "strandline_broker.hosts.following"
+_READS: Final = "strandline_broker.hosts.reads"
+_ENVELOPES: Final = "strandline_broker.hosts.envelopes"
 
 _FAILOVER: Final = ("kill", "pause", "isolate", "partition", "power")
 
@@ -279,7 +279,7 @@ FOLLOWING: Final = (
         " noticed",
         (
             Edit(
-                "strandline_broker/hosts/fetch_stream.py",
+                "strandline_broker.hosts.fetch_stream",
                 "            if self._endpoint(leader) not in (endpoint, None):\n",
                 "            if endpoint is None:\n",
             ),
@@ -293,7 +293,7 @@ FOLLOWING: Final = (
         "a request that comes late, of a stream before, says for good how far its follower has got",
         (
             Edit(
-                "strandline_broker/hosts/leading.py",
+                "strandline_broker.hosts.leading",
                 "        if known is not None and at.fetch_offset < known:\n",
                 "        if known is not None and at.fetch_offset < 0:\n",
             ),
@@ -306,7 +306,7 @@ FOLLOWING: Final = (
         "a watermark rides along for a follower whose new position its leader has not looked at",
         (
             Edit(
-                "strandline_broker/hosts/session_partitions.py",
+                "strandline_broker.hosts.session_partitions",
                 "broker_id >= 0 and kept.noted is not partition.role:\n",
                 "broker_id >= 0 and kept.noted is self:\n",
             ),

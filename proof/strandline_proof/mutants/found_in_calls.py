@@ -13,7 +13,7 @@ FOUND_IN_CALLS: Final = (
         "a message that protobuf refuses is taken where it is small, and refused where it is not",
         (
             Edit(
-                "strandline_proto/hot_decode.py",
+                "strandline_proto.hot_decode",
                 "    if byte == 0 or number >= 1 << 64:\n",
                 "    if number >= 1 << 64:\n",
             ),
@@ -28,7 +28,7 @@ FOUND_IN_CALLS: Final = (
         " never comes, and is told that it serves",
         (
             Edit(
-                "strandline_broker/rpc/lazy_service.py",
+                "strandline_broker.rpc.lazy_service",
                 "        if service not in self._names:\n",
                 "        if not self._names:\n",
             ),
@@ -43,7 +43,7 @@ FOUND_IN_CALLS: Final = (
         " shown",
         (
             Edit(
-                "strandline_broker/rpc/group_codec.py",
+                "strandline_broker.rpc.group_codec",
                 '    _, _, address = unquote(peer).partition(":")\n',
                 '    _, _, address = peer.partition(":")\n',
             ),

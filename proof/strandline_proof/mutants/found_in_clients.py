@@ -6,10 +6,10 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 
-_CALLS: Final = "strandline/_group_calls.py"
-_COMMITS: Final = "strandline/_commits.py"
-_FETCHER: Final = "strandline/_fetcher.py"
-_STATE: Final = "strandline/_core/commit_state.py"
+_CALLS: Final = "strandline._group_calls"
+_COMMITS: Final = "strandline._commits"
+_FETCHER: Final = "strandline._fetcher"
+_STATE: Final = "strandline._core.commit_state"
 
 FOUND_IN_CLIENTS: Final = (
     Mutant(
@@ -82,7 +82,7 @@ FOUND_IN_CLIENTS: Final = (
         " the first one says",
         (
             Edit(
-                "strandline/_core/membership.py",
+                "strandline._core.membership",
                 "        if self.epoch == JOIN_EPOCH and not self._first:\n",
                 "        if self.epoch == JOIN_EPOCH and not self.wants_stream:\n",
             ),
@@ -96,7 +96,7 @@ FOUND_IN_CLIENTS: Final = (
         "a fetch that failed is left out when its timer is early, and no other is started",
         (
             Edit(
-                "strandline/_fetcher.py",
+                "strandline._fetcher",
                 "        position.retry_at_ms = 0.0"
                 "  # uvloop's timers may be early: there is no second one\n",
                 "",
@@ -111,7 +111,7 @@ FOUND_IN_CLIENTS: Final = (
         "a topic that an answer does not speak of is not there",
         (
             Edit(
-                "strandline/_cluster.py",
+                "strandline._cluster",
                 "if name in changes.unknown and elapsed",
                 "if name not in self.view.topics and elapsed",
             ),
@@ -125,7 +125,7 @@ FOUND_IN_CLIENTS: Final = (
         "what is under way stays with a leader that a refusal has called deposed",
         (
             Edit(
-                "strandline/_sender.py",
+                "strandline._sender",
                 "            if (view := self.cluster.view.partition(*key)) is not None:\n",
                 "            if key in changes.moved and"
                 " (view := self.cluster.view.partition(*key)) is not None:\n",
@@ -140,7 +140,7 @@ FOUND_IN_CLIENTS: Final = (
         "who gives up waiting for room in the buffer keeps it from whoever is next",
         (
             Edit(
-                "strandline/_sender.py",
+                "strandline._sender",
                 "            asyncio.get_running_loop().call_soon(self._hand_out_space)\n",
                 "                asyncio.get_running_loop().call_soon(self._hand_out_space)\n",
             ),
@@ -154,7 +154,7 @@ FOUND_IN_CLIENTS: Final = (
         "whoever asks for topics waits for a silent broker as long as the call may take",
         (
             Edit(
-                "strandline/admin.py",
+                "strandline.admin",
                 "attempt_s = LOOK_TIMEOUT_S if only_looks else None",
                 "attempt_s = None if only_looks else None",
             ),
@@ -168,7 +168,7 @@ FOUND_IN_CLIENTS: Final = (
         "what was read of a partition that no answer has told of does not rule out an older leader",
         (
             Edit(
-                "strandline/_core/cluster_view.py",
+                "strandline._core.cluster_view",
                 "        key = topic_id, partition\n",
                 "        if self.partition(topic_id, partition) is None:\n"
                 "            return\n"
@@ -184,7 +184,7 @@ FOUND_IN_CLIENTS: Final = (
         "a subscription that is made while its consumer leaves goes with the membership",
         (
             Edit(
-                "strandline/_rebalancing.py",
+                "strandline._rebalancing",
                 "        if self._releasing:\n            self._once_left = once_left\n",
                 "",
             ),
@@ -199,7 +199,7 @@ FOUND_IN_CLIENTS: Final = (
         " joined again, and waits for ever",
         (
             Edit(
-                "strandline/_group.py",
+                "strandline._group",
                 "        if not self.is_subscribed:  # else it is of those who have joined again\n"
                 "            self.stream.fatal = None\n",
                 "        self.stream.fatal = None\n",

@@ -8,8 +8,7 @@ from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan import Fault
 from strandline_proof.sim.work import Work
 
-_CONTROLLER: Final = "strandline_broker/core/controller/"
-_LOSSES: Final = "strandline_broker/hosts/losses.py"
+_LOSSES: Final = "strandline_broker.hosts.losses"
 
 _LEADER: Final = "leader-0"
 _JOINER: Final = "other-0"
@@ -52,7 +51,7 @@ FOUND_IN_CONTROL: Final = (
         " away from that one",
         (
             Edit(
-                _CONTROLLER + "registration.py",
+                "strandline_broker.core.controller.registration",
                 "    is_before = _is_of_before(old, request)\n",
                 "    is_before = False and _is_of_before(old, request)\n",
             ),
@@ -67,7 +66,7 @@ FOUND_IN_CONTROL: Final = (
         " leaders may have committed other records below",
         (
             Edit(
-                _CONTROLLER + "recovery.py",
+                "strandline_broker.core.controller.recovery",
                 "    shared = None if end is None else end.shared_below(newest_led(partition))\n",
                 "    shared = None if end is None else end.offset\n",
             ),
@@ -86,7 +85,7 @@ FOUND_IN_CONTROL: Final = (
         " eligible replicas for none",
         (
             Edit(
-                _CONTROLLER + "configs.py",
+                "strandline_broker.core.controller.configs",
                 "        if state.effective_min_isr(topic, p) != p.least_in_sync(int(minimum))\n",
                 "        if state.effective_min_isr(topic, p)"
                 " != min(int(minimum), len(p.replicas))\n",
@@ -101,7 +100,7 @@ FOUND_IN_CONTROL: Final = (
         " changed since",
         (
             Edit(
-                _CONTROLLER + "fencing.py",
+                "strandline_broker.core.controller.fencing",
                 "told is None or told.elected_at > as_of:\n",
                 "told is None or told.changed_at > as_of:\n",
             ),
@@ -116,7 +115,7 @@ FOUND_IN_CONTROL: Final = (
         " before",
         (
             Edit(
-                _CONTROLLER + "fencing.py",
+                "strandline_broker.core.controller.fencing",
                 "    if partition.leader == NO_LEADER or broker_id in partition.isr:\n",
                 "    if partition.leader >= NO_LEADER or broker_id in partition.isr:\n",
             ),
@@ -130,7 +129,7 @@ FOUND_IN_CONTROL: Final = (
         " leader",
         (
             Edit(
-                _CONTROLLER + "election.py",
+                "strandline_broker.core.controller.election",
                 "            rest = () if leader == NO_LEADER else (leader,)\n",
                 "            rest = rest if leader == NO_LEADER else (leader,)\n",
             ),
@@ -144,7 +143,7 @@ FOUND_IN_CONTROL: Final = (
         "a broker whose log is gone is eligible though another comes to lead",
         (
             Edit(
-                _CONTROLLER + "offline_replicas.py",
+                "strandline_broker.core.controller.offline_replicas",
                 "        if condition is not None and condition.is_gone"
                 " and change.leader != NO_LEADER:\n",
                 "        if condition is not None and change.leader is None:\n",
@@ -159,7 +158,7 @@ FOUND_IN_CONTROL: Final = (
         "a leader that applies its election while its fencing waits is fenced all the same",
         (
             Edit(
-                _CONTROLLER + "fencing.py",
+                "strandline_broker.core.controller.fencing",
                 "    if not applied.is_overdue(broker_id, now_ms, sessions.session_ms):\n",
                 "    if now_ms < 0:\n",
             ),
@@ -173,7 +172,7 @@ FOUND_IN_CONTROL: Final = (
         "a broker heard after a stall of the controller has a session longer by the stall",
         (
             Edit(
-                _CONTROLLER + "sessions.py",
+                "strandline_broker.core.controller.sessions",
                 "min(given_back_ms, now_ms + self.session_ms)",
                 "given_back_ms",
             ),
@@ -187,7 +186,7 @@ FOUND_IN_CONTROL: Final = (
         " record the push",
         (
             Edit(
-                "strandline_broker/hosts/push.py",
+                "strandline_broker.hosts.push",
                 "self.envelopes.late.limit_s()",
                 "None",
             ),
@@ -201,7 +200,7 @@ FOUND_IN_CONTROL: Final = (
         " refusal ends the controller, at each start again",
         (
             Edit(
-                "strandline_broker/hosts/controller/administration.py",
+                "strandline_broker.hosts.controller.administration",
                 "            except WireError as refused:\n",
                 "            except TimeoutError as refused:\n",
             ),
@@ -216,7 +215,7 @@ FOUND_IN_CONTROL: Final = (
         " again: nobody leads, though it lives and asks for nothing more",
         (
             Edit(
-                "strandline_broker/hosts/controller/push_answers.py",
+                "strandline_broker.hosts.controller.push_answers",
                 "failed=failed, as_of=as_of, came=came\n",
                 "failed=failed, as_of=as_of, came=frozenset()\n",
             ),
@@ -231,7 +230,7 @@ FOUND_IN_CONTROL: Final = (
         " eligible replica lives: nothing elects it later",
         (
             Edit(
-                _CONTROLLER + "election.py",
+                "strandline_broker.core.controller.election",
                 "            leader = elect(partition, (), brokers, elr=elr)\n",
                 "            leader = NO_LEADER if rest else elect(partition, (), brokers, elr=elr)"
                 "\n",
@@ -247,7 +246,7 @@ FOUND_IN_CONTROL: Final = (
         " unfenced without one: if it is silent from then on, nobody fences it",
         (
             Edit(
-                _CONTROLLER + "sessions.py",
+                "strandline_broker.core.controller.sessions",
                 "        if broker_id not in self._sessions:\n",
                 "        if broker_id not in self._sessions and now_ms < 0:\n",
             ),
@@ -262,7 +261,7 @@ FOUND_IN_CONTROL: Final = (
         " has said so, and is unfenced",
         (
             Edit(
-                "strandline_broker/hosts/envelopes.py",
+                "strandline_broker.hosts.envelopes",
                 "self.late.put_off(partition.key, partial(self._go_by, partition, state))",
                 "pass",
             ),

@@ -6,16 +6,16 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 
-_GROUPS: Final = "strandline_broker/core/groups/groups.py"
-_HOST: Final = "strandline_broker/hosts/coordination/shard_host.py"
-_PRODUCE: Final = "strandline_broker/rpc/produce.py"
-_READS: Final = "strandline_broker/hosts/reads.py"
-_REGISTRY: Final = "strandline_broker/hosts/coordination/registry.py"
-_SESSION_RPC: Final = "strandline_broker/rpc/group_session.py"
-_SESSIONS: Final = "strandline_broker/hosts/coordination/sessions.py"
-_FETCH: Final = "strandline_broker/hosts/session_partitions.py"
-_STREAM: Final = "strandline/_group_stream.py"
-_TIMERS: Final = "strandline_broker/hosts/coordination/timers.py"
+_GROUPS: Final = "strandline_broker.core.groups.groups"
+_HOST: Final = "strandline_broker.hosts.coordination.shard_host"
+_PRODUCE: Final = "strandline_broker.rpc.produce"
+_READS: Final = "strandline_broker.hosts.reads"
+_REGISTRY: Final = "strandline_broker.hosts.coordination.registry"
+_SESSION_RPC: Final = "strandline_broker.rpc.group_session"
+_SESSIONS: Final = "strandline_broker.hosts.coordination.sessions"
+_FETCH: Final = "strandline_broker.hosts.session_partitions"
+_STREAM: Final = "strandline._group_stream"
+_TIMERS: Final = "strandline_broker.hosts.coordination.timers"
 
 FOUND_IN_GROUPS: Final = (
     Mutant(
@@ -123,7 +123,7 @@ FOUND_IN_GROUPS: Final = (
                 "        if host is not None and host.partition is None:\n",
             ),
             Edit(
-                "strandline_broker/hosts/envelopes.py",
+                "strandline_broker.hosts.envelopes",
                 "                await self._logs.set_aside(partition)\n"
                 "                self._roles.on_deleted(partition)\n",
                 "                await self._logs.set_aside(partition)\n",
@@ -229,7 +229,7 @@ FOUND_IN_GROUPS: Final = (
         "a member that has not been told of a newer epoch is fenced for the one that it has",
         (
             Edit(
-                "strandline_broker/core/groups/consumer_beat.py",
+                "strandline_broker.core.groups.consumer_beat",
                 "    if told and beat.member_epoch == max(told):\n",
                 "    if told and beat.member_epoch > max(told):\n",
             ),

@@ -7,11 +7,11 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan import Fault
 
-_CUT: Final = "strandline_broker/storage/log_cut.py"
-_DIRECTORY: Final = "strandline_broker/storage/directory.py"
-_PUSH: Final = "strandline_broker/hosts/push.py"
-_RECOVERY: Final = "strandline_broker/storage/recovery.py"
-_SEGMENT: Final = "strandline_broker/storage/segment.py"
+_CUT: Final = "strandline_broker.storage.log_cut"
+_DIRECTORY: Final = "strandline_broker.storage.directory"
+_PUSH: Final = "strandline_broker.hosts.push"
+_RECOVERY: Final = "strandline_broker.storage.recovery"
+_SEGMENT: Final = "strandline_broker.storage.segment"
 
 _STRUCK_TWICE: Final = tuple(
     fault
@@ -77,7 +77,7 @@ FOUND_IN_STORAGE: Final = (
         " largest timestamp of a segment too early, and lookups by time pass over its records",
         (
             Edit(
-                "strandline_broker/storage/sealed_end.py",
+                "strandline_broker.storage.sealed_end",
                 "if largest != latest[0] and segment.is_contradicted([latest]):\n",
                 "if largest != latest[0] and segment.is_contradicted([]):\n",
             ),
@@ -126,7 +126,7 @@ FOUND_IN_STORAGE: Final = (
         "a segment that was cut before its turn in the scrub is held against what it was",
         (
             Edit(
-                "strandline_broker/storage/segment_check.py",
+                "strandline_broker.storage.segment_check",
                 "        if not self._is_current:\n            return ()\n",
                 "",
             ),
@@ -139,7 +139,7 @@ FOUND_IN_STORAGE: Final = (
         "a log start that rose while retention waited for the one before it cuts the epochs too",
         (
             Edit(
-                "strandline_broker/hosts/log_retention.py",
+                "strandline_broker.hosts.log_retention",
                 "        start = log.state.durable_start",
                 "        start = log.log_start_offset",
             ),
@@ -152,7 +152,7 @@ FOUND_IN_STORAGE: Final = (
         "a replica that has given up records to heal calls itself sound before it has them again",
         (
             Edit(
-                "strandline_broker/hosts/damage_watch.py",
+                "strandline_broker.hosts.damage_watch",
                 "    if partition.healing or log.damaged_ranges",
                 "    if log.damaged_ranges",
             ),
@@ -165,7 +165,7 @@ FOUND_IN_STORAGE: Final = (
         "a broker that could not come to its role is not elected when it has applied a snapshot",
         (
             Edit(
-                "strandline_broker/hosts/controller/push_answers.py",
+                "strandline_broker.hosts.controller.push_answers",
                 "        if came or may_lead_again(self._state, *who, failed=failed, as_of=as_of):"
                 "\n",
                 "        if None in came:\n",
@@ -211,7 +211,7 @@ FOUND_IN_STORAGE: Final = (
         "the limit of an earlier cut holds for a log start that was written and told since",
         (
             Edit(
-                "strandline_broker/storage/checkpoint_limits.py",
+                "strandline_broker.storage.checkpoint_limits",
                 "            elif shared == LOG_STARTS and shared in limit.named"
                 " and offset > limit.offset:\n",
                 "            elif shared == LOG_STARTS and offset < 0:\n",
@@ -284,7 +284,7 @@ FOUND_IN_STORAGE: Final = (
         "batches of another place, which a disk gives back under right CRCs, are served",
         (
             Edit(
-                "strandline_broker/storage/log_reader.py",
+                "strandline_broker.storage.log_reader",
                 "    records, at, offset = read.records, 0, start\n",
                 "    records, at, offset = read.records, 0, start\n"
                 "    if size_is_right := len(read.records) == run[1] - run[0]:\n"
@@ -329,7 +329,7 @@ FOUND_IN_STORAGE: Final = (
         "the scrub reads sealed segments alone, so a misread of the active one stays marked",
         (
             Edit(
-                "strandline_broker/hosts/scrubber.py",
+                "strandline_broker.hosts.scrubber",
                 "    return [*sealed, active] if marked else sealed\n",
                 "    return sealed if marked else [*sealed]\n",
             ),
@@ -343,7 +343,7 @@ FOUND_IN_STORAGE: Final = (
         " for when another one is",
         (
             Edit(
-                "strandline_broker/hosts/fetchers.py",
+                "strandline_broker.hosts.fetchers",
                 "        for fetcher in self._by_leader.values():\n"
                 "            fetcher.on_flushed(key)\n",
                 "        pass\n",
@@ -358,7 +358,7 @@ FOUND_IN_STORAGE: Final = (
         "a fetch session goes by what it has told a replica, also where that has dropped it",
         (
             Edit(
-                "strandline_broker/hosts/session_partitions.py",
+                "strandline_broker.hosts.session_partitions",
                 "            self._kept[key] = _Kept(position)\n",
                 "            told = None if kept is None else kept.told\n"
                 "            self._kept[key] = _Kept(position, told)\n",
@@ -373,7 +373,7 @@ FOUND_IN_STORAGE: Final = (
         "a creation that broke off on a full disk is in the way of the next topic of that name",
         (
             Edit(
-                "strandline_broker/storage/partition_identity.py",
+                "strandline_broker.storage.partition_identity",
                 "    if (found, new.partition) not in hosted and (is_ours or not is_open):\n",
                 "    if (found, new.partition) not in hosted and is_ours:\n",
             ),
@@ -387,7 +387,7 @@ FOUND_IN_STORAGE: Final = (
         " the segment",
         (
             Edit(
-                "strandline_broker/storage/open_segments.py",
+                "strandline_broker.storage.open_segments",
                 "            segment.unsynced = ()\n",
                 "            pass\n",
             ),

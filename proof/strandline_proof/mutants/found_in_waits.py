@@ -10,7 +10,7 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
-_DAMAGE_WATCH: Final = "strandline_broker/hosts/damage_watch.py"
+_DAMAGE_WATCH: Final = "strandline_broker.hosts.damage_watch"
 
 FOUND_IN_WAITS: Final = (
     Mutant(
@@ -66,7 +66,7 @@ FOUND_IN_WAITS: Final = (
         " checkpoint is not written",
         (
             Edit(
-                "strandline_broker/hosts/deletions.py",
+                "strandline_broker.hosts.deletions",
                 "            low_watermark = min("
                 "leading.machine.low_watermark(), partition.log.state.durable_start)\n",
                 "            low_watermark = leading.machine.low_watermark()\n",
@@ -81,7 +81,7 @@ FOUND_IN_WAITS: Final = (
         "whether a replica is held is asked before its removal waits until it has been opened",
         (
             Edit(
-                "strandline_broker/hosts/envelopes.py",
+                "strandline_broker.hosts.envelopes",
                 "        if key not in self._replicas.partitions:\n"
                 "            await self._logs.forget(key, delete=stop.delete)\n"
                 "        partition = self._replicas.partitions.get(key)"
@@ -103,7 +103,7 @@ FOUND_IN_WAITS: Final = (
         "whether a data directory is in service is asked before a log in it is opened, not after",
         (
             Edit(
-                "strandline_broker/hosts/replica_manager.py",
+                "strandline_broker.hosts.replica_manager",
                 "        if log_dir.failure is not None:  # while the log was opened\n",
                 "        if False:\n",
             ),
@@ -118,7 +118,7 @@ FOUND_IN_WAITS: Final = (
         " thread adds them to",
         (
             Edit(
-                "strandline_broker/storage/directory.py",
+                "strandline_broker.storage.directory",
                 "        return tuple(self._logs.values())\n",
                 "        return self._logs.values()\n",
             ),
@@ -132,7 +132,7 @@ FOUND_IN_WAITS: Final = (
         "a reader opens a segment again that has left the log meanwhile, and nobody closes it",
         (
             Edit(
-                "strandline_broker/storage/log_reader.py",
+                "strandline_broker.storage.log_reader",
                 "            log.open_segments.forget(set(segments).difference(held))\n",
                 "            pass\n",
             ),
@@ -147,7 +147,7 @@ FOUND_IN_WAITS: Final = (
         " stream",
         (
             Edit(
-                "strandline_broker/rpc/group_session.py",
+                "strandline_broker.rpc.group_session",
                 "        if self._is_mute:\n"
                 "            return\n"
                 "        self._commit = self._host.submit(command)\n",
@@ -163,7 +163,7 @@ FOUND_IN_WAITS: Final = (
         "a log is cleaned though its producers have not been read again since it was cut",
         (
             Edit(
-                "strandline_broker/hosts/log_cleaner.py",
+                "strandline_broker.hosts.log_cleaner",
                 "            and log.producers is not None"
                 "  # else the last batch of each is not known (I-79)\n",
                 "",
@@ -178,7 +178,7 @@ FOUND_IN_WAITS: Final = (
         "a look for damage takes the log's segments first and its generation after them",
         (
             Edit(
-                "strandline_broker/storage/segment_check.py",
+                "strandline_broker.storage.segment_check",
                 "        self._generation = log.state.generation\n"
                 "        segments, recent = log.state.tail\n",
                 "        segments, recent = log.state.tail\n"
@@ -195,17 +195,17 @@ FOUND_IN_WAITS: Final = (
         " next one behind it",
         (
             Edit(
-                "strandline_broker/hosts/push.py",
+                "strandline_broker.hosts.push",
                 "            await self._remember(envelope)\n",
                 "            await self._remember(envelope, limited=len(failed) > 0)\n",
             ),
             Edit(
-                "strandline_broker/hosts/push.py",
+                "strandline_broker.hosts.push",
                 "    async def _remember(self, envelope: Envelope) -> None:\n",
                 "    async def _remember(self, envelope: Envelope, *, limited: bool) -> None:\n",
             ),
             Edit(
-                "strandline_broker/hosts/push.py",
+                "strandline_broker.hosts.push",
                 "            self.envelopes.late.limit_s(),\n",
                 "            self.envelopes.late.limit_s() if limited else None,\n",
             ),
@@ -219,7 +219,7 @@ FOUND_IN_WAITS: Final = (
         "a broker that ends lets its directories go while what it was told is still to be written",
         (
             Edit(
-                "strandline_broker/hosts/replica_manager.py",
+                "strandline_broker.hosts.replica_manager",
                 "        await self.dirs.recorded()"
                 "  # a push is answered before it is, where a disk hangs\n",
                 "",
@@ -234,7 +234,7 @@ FOUND_IN_WAITS: Final = (
         "a broker that ends as it starts leaves threads behind, which recover its logs",
         (
             Edit(
-                "strandline_broker/hosts/log_loading.py",
+                "strandline_broker.hosts.log_loading",
                 "            await asyncio.shield(job)\n",
                 "            await job\n",
             ),
@@ -249,7 +249,7 @@ FOUND_IN_WAITS: Final = (
         " has overtaken them",
         (
             Edit(
-                "strandline_broker/storage/shared_checkpoints.py",
+                "strandline_broker.storage.shared_checkpoints",
                 "            if name == LOG_STARTS:\n"
                 "                offset = max(offset, merged.get(key, 0))\n",
                 "",
@@ -265,7 +265,7 @@ FOUND_IN_WAITS: Final = (
         " is made there, and counts again at every later start",
         (
             Edit(
-                "strandline_broker/storage/directory.py",
+                "strandline_broker.storage.directory",
                 "CheckpointLimits.load(self._fs, path, self.findings.append, self._limits_from)",
                 "CheckpointLimits(self._fs, path, self._limits_from)",
             ),
@@ -280,7 +280,7 @@ FOUND_IN_WAITS: Final = (
         " next start takes for one that counts",
         (
             Edit(
-                "strandline_broker/storage/checkpoint_limits.py",
+                "strandline_broker.storage.checkpoint_limits",
                 "            with contextlib.suppress(OSError):\n"
                 '                self._fs.unlink(f"{self.directory}/{limit.name}")\n'
                 "            raise\n",
@@ -297,7 +297,7 @@ FOUND_IN_WAITS: Final = (
         " follow that it contradicts",
         (
             Edit(
-                "strandline_broker/storage/leader_epochs.py",
+                "strandline_broker.storage.leader_epochs",
                 "            self.unsettled |= epochs[-1:] != self._entries[0][-1:]\n",
                 "",
             ),
@@ -312,7 +312,7 @@ FOUND_IN_WAITS: Final = (
         " start makes so, and the recovery point passes it",
         (
             Edit(
-                "strandline_broker/storage/recovery.py",
+                "strandline_broker.storage.recovery",
                 "        if to_sync or last.size == 0:\n"
                 "            self._sync_snapshots(touched)\n",
                 "",
@@ -327,7 +327,7 @@ FOUND_IN_WAITS: Final = (
         "a replica's directory goes out of service where another one does not forget the replica",
         (
             Edit(
-                "strandline_broker/hosts/replica_logs.py",
+                "strandline_broker.hosts.replica_logs",
                 "            self._dirs.suffers([*behind, log_dir][0], error)\n"
                 '            self._log.error("a replica could not be removed"',
                 "            self._dirs.suffers(log_dir, error)\n"
@@ -344,7 +344,7 @@ FOUND_IN_WAITS: Final = (
         " tried again finds nothing to rename: no replica takes the name",
         (
             Edit(
-                "strandline_broker/storage/broker_directories.py",
+                "strandline_broker.storage.broker_directories",
                 "        self.forget_hosted(log.topic_id, log.partition)\n"
                 "        directory.delete_log(log)\n",
                 "        directory.delete_log(log)\n"
@@ -361,7 +361,7 @@ FOUND_IN_WAITS: Final = (
         " again finds nothing to rename: no replica takes the name",
         (
             Edit(
-                "strandline_broker/storage/directory.py",
+                "strandline_broker.storage.directory",
                 "        with contextlib.suppress(FileNotFoundError):  # it has gone before",
                 "        with contextlib.suppress():  # it has gone before",
             ),
@@ -375,7 +375,7 @@ FOUND_IN_WAITS: Final = (
         "a broker ends where one of its directories does not forget a replica that is missing",
         (
             Edit(
-                "strandline_broker/hosts/replica_logs.py",
+                "strandline_broker.hosts.replica_logs",
                 "                    await self._dirs.forget_hosted(*key)\n"
                 "                except OSError as error:  # it is missing",
                 "                    forget = partial(self._directories.forget_hosted, *key)\n"

@@ -6,17 +6,17 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
-_ADMISSION: Final = "strandline_broker/core/groups/admission.py"
-_ASSIGNOR: Final = "strandline_broker/core/groups/assignors/uniform.py"
-_BEAT: Final = "strandline_broker/core/groups/consumer_beat.py"
-_CONSUMER: Final = "strandline_broker/core/groups/consumer.py"
-_EXPIRY: Final = "strandline_broker/core/groups/expiry.py"
-_MEMBERSHIP: Final = "strandline_broker/core/groups/membership.py"
-_OFFSETS: Final = "strandline_broker/core/groups/offsets.py"
-_RECONCILE: Final = "strandline_broker/core/groups/reconcile.py"
-_REMOVAL: Final = "strandline_broker/core/groups/removal.py"
-_STATIC: Final = "strandline_broker/core/groups/static_members.py"
-_TARGET: Final = "strandline_broker/core/groups/target.py"
+_ADMISSION: Final = "strandline_broker.core.groups.admission"
+_ASSIGNOR: Final = "strandline_broker.core.groups.assignors.uniform"
+_BEAT: Final = "strandline_broker.core.groups.consumer_beat"
+_CONSUMER: Final = "strandline_broker.core.groups.consumer"
+_EXPIRY: Final = "strandline_broker.core.groups.expiry"
+_MEMBERSHIP: Final = "strandline_broker.core.groups.membership"
+_OFFSETS: Final = "strandline_broker.core.groups.offsets"
+_RECONCILE: Final = "strandline_broker.core.groups.reconcile"
+_REMOVAL: Final = "strandline_broker.core.groups.removal"
+_STATIC: Final = "strandline_broker.core.groups.static_members"
+_TARGET: Final = "strandline_broker.core.groups.target"
 
 GROUPING: Final = (
     Mutant(

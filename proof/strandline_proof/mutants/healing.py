@@ -7,13 +7,13 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan import Fault
 
-_LEADER: Final = "strandline_broker/core/leader.py"
-_WATCH: Final = "strandline_broker/hosts/damage_watch.py"
-_LIFECYCLE: Final = "strandline_broker/hosts/lifecycle.py"
-_LOG_DIRS: Final = "strandline_broker/hosts/log_dirs.py"
-_FULL_DIRS: Final = "strandline_broker/hosts/full_dirs.py"
-_CONTROLLER: Final = "strandline_broker/hosts/controller/controller.py"
-_OFFLINE: Final = "strandline_broker/core/controller/offline_replicas.py"
+_LEADER: Final = "strandline_broker.core.leader"
+_WATCH: Final = "strandline_broker.hosts.damage_watch"
+_LIFECYCLE: Final = "strandline_broker.hosts.lifecycle"
+_LOG_DIRS: Final = "strandline_broker.hosts.log_dirs"
+_FULL_DIRS: Final = "strandline_broker.hosts.full_dirs"
+_CONTROLLER: Final = "strandline_broker.hosts.controller.controller"
+_OFFLINE: Final = "strandline_broker.core.controller.offline_replicas"
 
 _LINK: Final = {"a": "broker-2", "b": "controller"}
 

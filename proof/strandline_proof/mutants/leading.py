@@ -7,15 +7,15 @@ from typing import Any, Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan import Fault
 
-_LEADER: Final = "strandline_broker/core/leader.py"
-_REMOTE: Final = "strandline_broker/core/remote_replica.py"
-_APPENDS: Final = "strandline_broker/hosts/appends.py"
-_READS: Final = "strandline_broker/hosts/reads.py"
-_ROLES: Final = "strandline_broker/hosts/roles.py"
-_LEADING: Final = "strandline_broker/hosts/leading.py"
-_PARTITION: Final = "strandline_broker/hosts/partition.py"
-_SESSION: Final = "strandline_broker/hosts/fetch_session.py"
-_ISR_CHANGES: Final = "strandline_broker/hosts/isr_changes.py"
+_LEADER: Final = "strandline_broker.core.leader"
+_REMOTE: Final = "strandline_broker.core.remote_replica"
+_APPENDS: Final = "strandline_broker.hosts.appends"
+_READS: Final = "strandline_broker.hosts.reads"
+_ROLES: Final = "strandline_broker.hosts.roles"
+_LEADING: Final = "strandline_broker.hosts.leading"
+_PARTITION: Final = "strandline_broker.hosts.partition"
+_SESSION: Final = "strandline_broker.hosts.fetch_session"
+_ISR_CHANGES: Final = "strandline_broker.hosts.isr_changes"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
 _DEATH: Final = ("kill", "power", "pause", "isolate")
@@ -397,7 +397,7 @@ LEADING: Final = (
                 "            offline=(),\n",
             ),
             Edit(
-                "strandline_broker/hosts/envelopes.py",
+                "strandline_broker.hosts.envelopes",
                 "            self._eligibility.tell_leader(partition)\n",
                 "",
             ),

@@ -13,7 +13,7 @@ LEAVING: Final = (
         "a fetch session whose stream has ended goes on listening for news of its partitions",
         (
             Edit(
-                "strandline_broker/hosts/session_partitions.py",
+                "strandline_broker.hosts.session_partitions",
                 "                partition.role.forget(self)\n",
                 "                pass\n",
             ),
@@ -25,7 +25,7 @@ LEAVING: Final = (
         "a member's stream that has ended stays in the coordinator's list",
         (
             Edit(
-                "strandline_broker/rpc/group_session.py",
+                "strandline_broker.rpc.group_session",
                 "            host.sessions.close(session.stream)\n",
                 "            pass\n",
             ),
@@ -37,7 +37,7 @@ LEAVING: Final = (
         "the stream of pushes to an incarnation goes on when the next one has its own",
         (
             Edit(
-                "strandline_broker/hosts/controller/pusher.py",
+                "strandline_broker.hosts.controller.pusher",
                 "            old[1].cancel()\n",
                 "            pass\n",
             ),
@@ -50,7 +50,7 @@ LEAVING: Final = (
         "the descriptor of an index file is not closed when nobody reads it any more",
         (
             Edit(
-                "strandline_broker/storage/file.py",
+                "strandline_broker.storage.file",
                 "        if fd >= 0:\n",
                 '        if fd >= 0 and not self.path.endswith(".index"):\n',
             ),

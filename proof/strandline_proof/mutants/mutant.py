@@ -15,10 +15,10 @@ READ: Final = "read"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """In `file`, `old` stands exactly once and becomes `new`."""
+    """In the source of `module`, `old` stands exactly once and becomes `new`."""
 
-    file: str
-    """From the root of its package on: `strandline_broker/core/leader.py`."""
+    module: str
+    """The module's dotted name: `strandline_broker.core.leader`."""
     old: str
     new: str
 

@@ -9,14 +9,14 @@ from typing import Any, Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan import Fault
 
-_FETCHER: Final = "strandline_broker/hosts/fetcher.py"
-_RETENTION: Final = "strandline_broker/hosts/log_retention.py"
-_STARTS: Final = "strandline_broker/hosts/log_starts.py"
-_LOADING: Final = "strandline_broker/hosts/producer_loading.py"
-_LOG: Final = "strandline_broker/storage/log.py"
-_STATE: Final = "strandline_broker/storage/log_state.py"
-_RECOVERY: Final = "strandline_broker/storage/recovery.py"
-_SHARED: Final = "strandline_broker/storage/shared_checkpoints.py"
+_FETCHER: Final = "strandline_broker.hosts.fetcher"
+_RETENTION: Final = "strandline_broker.hosts.log_retention"
+_STARTS: Final = "strandline_broker.hosts.log_starts"
+_LOADING: Final = "strandline_broker.hosts.producer_loading"
+_LOG: Final = "strandline_broker.storage.log"
+_STATE: Final = "strandline_broker.storage.log_state"
+_RECOVERY: Final = "strandline_broker.storage.recovery"
+_SHARED: Final = "strandline_broker.storage.shared_checkpoints"
 
 _NODE: Final = "broker-3"
 

@@ -8,11 +8,11 @@ from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.work import Work
 from strandline_proto.batch import SEQUENCE_MAX
 
-_BATCH: Final = "strandline/_core/producer_batch.py"
-_HAND_OVER: Final = "strandline/_handover.py"
-_QUEUE: Final = "strandline/_core/partition_queue.py"
-_SENDER: Final = "strandline/_sender.py"
-_STREAM: Final = "strandline/_producer_stream.py"
+_BATCH: Final = "strandline._core.producer_batch"
+_HAND_OVER: Final = "strandline._handover"
+_QUEUE: Final = "strandline._core.partition_queue"
+_SENDER: Final = "strandline._sender"
+_STREAM: Final = "strandline._producer_stream"
 
 PRODUCING: Final = (
     Mutant(
@@ -247,7 +247,7 @@ PRODUCING: Final = (
         " leader for minutes",
         (
             Edit(
-                "strandline_broker/rpc/produce.py",
+                "strandline_broker.rpc.produce",
                 "        return self._acks != 0 or all(result.appended for result in"
                 " self._response.partitions)\n",
                 "        return True\n",

@@ -6,8 +6,8 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
-_SENDER: Final = "strandline/_sender.py"
-_RECONCILING: Final = "strandline/_core/reconciling.py"
+_SENDER: Final = "strandline._sender"
+_RECONCILING: Final = "strandline._core.reconciling"
 _WAS_FULL: Final = "        was_full = self._is_full(key) or self._buffered >= self._buffer_bytes\n"
 _TAKEN: Final = (
     "        self._buffered -= len(chunk.data)\n"
@@ -22,7 +22,7 @@ READ_IN_CLIENTS: Final = (
         " not written, and gives its numbers to the next",
         (
             Edit(
-                "strandline/_core/partition_queue.py",
+                "strandline._core.partition_queue",
                 "            batch.may_be_written = batch.may_be_written or batch.outstanding\n"
                 "            batch.outstanding = False\n"
                 "            settled += self._give_up(batch, self._expired(batch))\n",
@@ -58,7 +58,7 @@ READ_IN_CLIENTS: Final = (
         " is given up by nobody, and its partition stands still until the delivery deadline",
         (
             Edit(
-                "strandline/_producer_stream.py",
+                "strandline._producer_stream",
                 "            self._unanswered[correlation_id] = request\n"
                 "            await on_stream(call.write(request.message))\n",
                 "            await on_stream(call.write(request.message))\n"
@@ -73,7 +73,7 @@ READ_IN_CLIENTS: Final = (
         " has read ahead to its bound once asks for no more",
         (
             Edit(
-                "strandline/_fetcher.py",
+                "strandline._fetcher",
                 _WAS_FULL + _TAKEN,
                 _TAKEN + _WAS_FULL,
             ),
@@ -86,7 +86,7 @@ READ_IN_CLIENTS: Final = (
         " for deleted: what waits to be sent fails, and consumers end",
         (
             Edit(
-                "strandline/_core/cluster_view.py",
+                "strandline._core.cluster_view",
                 "        elif metadata_offset > known.metadata_offset:\n"
                 "            self._forget(known, changes)\n"
                 "            changes.unknown.append(known.name)\n",
@@ -129,7 +129,7 @@ READ_IN_CLIENTS: Final = (
         " member goes back there until its session is over",
         (
             Edit(
-                "strandline/_coordinator.py",
+                "strandline._coordinator",
                 "if isinstance(error, BrokerUnreachable | NotCoordinator) or not",
                 "if isinstance(error, BrokerUnreachable) or not",
             ),
@@ -142,7 +142,7 @@ READ_IN_CLIENTS: Final = (
         " at its first record: with `latest` it never sees what was written before it noticed",
         (
             Edit(
-                "strandline/_core/whole_topics.py",
+                "strandline._core.whole_topics",
                 "                    position.reset(EARLIEST)\n",
                 "                    position.reset(EARLIEST if policy is None else policy)\n",
             ),
@@ -168,7 +168,7 @@ READ_IN_CLIENTS: Final = (
         " has committed a later offset itself: that goes back, and records come twice",
         (
             Edit(
-                "strandline/_core/commit_state.py",
+                "strandline._core.commit_state",
                 "        if not commit.by_itself:\n"
                 "            for key in commit.offsets:\n"
                 "                self._processed.pop(key, None)\n",
@@ -183,7 +183,7 @@ READ_IN_CLIENTS: Final = (
         " and consumers fail at an election, where newer metadata would do",
         (
             Edit(
-                "strandline_proto/errors.py",
+                "strandline_proto.errors",
                 "    code = 74\n    retriable = True\n",
                 "    code = 74\n    retriable = False\n",
             ),

@@ -6,8 +6,7 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
-_CORE: Final = "strandline_broker/core/controller/"
-_CONTROLLER: Final = "strandline_broker/hosts/controller/controller.py"
+_CONTROLLER: Final = "strandline_broker.hosts.controller.controller"
 
 READ_IN_CONTROL: Final = (
     Mutant(
@@ -17,7 +16,7 @@ READ_IN_CONTROL: Final = (
         " count for nothing, and it is not elected when it is the last",
         (
             Edit(
-                _CORE + "alter_partition.py",
+                "strandline_broker.core.controller.alter_partition",
                 "        state.brokers[b].directory_id if b in isr else directory\n",
                 "        directory\n",
             ),
@@ -30,7 +29,7 @@ READ_IN_CONTROL: Final = (
         " broker that is not there, which may be elected when it comes back",
         (
             Edit(
-                _CORE + "topics.py",
+                "strandline_broker.core.controller.topics",
                 "        isr=isr,\n        leader=isr[0],\n",
                 "        isr=replicas,\n        leader=isr[0],\n",
             ),
@@ -43,7 +42,7 @@ READ_IN_CONTROL: Final = (
         " nothing else comes to end it: the replicas that were to go stay",
         (
             Edit(
-                _CORE + "reassignment.py",
+                "strandline_broker.core.controller.reassignment",
                 "    end = completion(state, changed(partition, begin, partition.changed_at),"
                 " state.brokers)\n"
                 "    return [begin] if end is None else [begin, end]\n",
@@ -58,7 +57,7 @@ READ_IN_CONTROL: Final = (
         " alone could lead stays without a leader",
         (
             Edit(
-                _CORE + "offline_replicas.py",
+                "strandline_broker.core.controller.offline_replicas",
                 "    for topic_id, index in sorted(listed | known):\n",
                 "    for topic_id, index in sorted(listed):\n",
             ),
@@ -71,7 +70,7 @@ READ_IN_CONTROL: Final = (
         " of power a replica is elected for records that it has lost",
         (
             Edit(
-                _CORE + "log_ends.py",
+                "strandline_broker.core.controller.log_ends",
                 "        if answer is None or answer.broker_epoch != broker.epoch:\n",
                 "        if answer is None:\n",
             ),
@@ -111,7 +110,7 @@ READ_IN_CONTROL: Final = (
         " snapshot: some brokers retain and compact by the old one, some by the new",
         (
             Edit(
-                _CORE + "push.py",
+                "strandline_broker.core.controller.push",
                 "        for topic_id in {**changed, **changes.configs}\n",
                 "        for topic_id in changed\n",
             ),
@@ -124,7 +123,7 @@ READ_IN_CONTROL: Final = (
         " answer, not from its own question: after a late answer it tells what another has changed",
         (
             Edit(
-                "strandline_broker/hosts/lifecycle.py",
+                "strandline_broker.hosts.lifecycle",
                 "        self._sure_until_s = self._asked_s + SURE * self._session_s\n",
                 "        self._sure_until_s = self.last_answer_s + SURE * self._session_s\n",
             ),

@@ -6,9 +6,6 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
-_GROUPS: Final = "strandline_broker/core/groups/"
-_HOSTS: Final = "strandline_broker/hosts/coordination/"
-
 READ_IN_GROUPS: Final = (
     Mutant(
         "renewed-timer-is-not-set-again",
@@ -17,7 +14,7 @@ READ_IN_GROUPS: Final = (
         " that dies after a heartbeat keeps its partitions, and nobody reads them",
         (
             Edit(
-                _HOSTS + "timers.py",
+                "strandline_broker.hosts.coordination.timers",
                 "            if timer.deadline_ms > now_ms:\n"
                 "                self._queue(timer)\n"
                 "                continue\n",
@@ -32,7 +29,7 @@ READ_IN_GROUPS: Final = (
         " that was lost with the stream before is known to the coordinator and to nobody who reads",
         (
             Edit(
-                _GROUPS + "consumer_beat.py",
+                "strandline_broker.core.groups.consumer_beat",
                 "    return subscribes and beat.rebalance_timeout_ms != UNCHANGED"
                 " and beat.owned is not None\n",
                 "    return subscribes and beat.member_epoch == JOIN_EPOCH\n",
@@ -46,7 +43,7 @@ READ_IN_GROUPS: Final = (
         " that are added are read by nobody until the group changes for another reason",
         (
             Edit(
-                _GROUPS + "subscription.py",
+                "strandline_broker.core.groups.subscription",
                 'digest.update(topic.topic_id + len(topic.partitions).to_bytes(4, "big"))\n',
                 "digest.update(topic.topic_id)\n",
             ),
@@ -59,7 +56,7 @@ READ_IN_GROUPS: Final = (
         " subscribes by it never reads a topic that is created later",
         (
             Edit(
-                _GROUPS + "groups.py",
+                "strandline_broker.core.groups.groups",
                 "context.inputs.wall_ms, anew=True)\n",
                 "context.inputs.wall_ms, anew=False)\n",
             ),
@@ -72,7 +69,7 @@ READ_IN_GROUPS: Final = (
         " that has had nothing to commit for the retention time begins anew after a rebalance",
         (
             Edit(
-                _GROUPS + "expiry.py",
+                "strandline_broker.core.groups.expiry",
                 "        if topic in self._subscribed:\n            return None\n",
                 "",
             ),
@@ -85,7 +82,7 @@ READ_IN_GROUPS: Final = (
         " committed too: a member is told what the next coordinator may not know",
         (
             Edit(
-                "strandline_broker/core/coordination/shard.py",
+                "strandline_broker.core.coordination.shard",
                 "            if self._written.get(entity) == end:\n"
                 "                del self._written[entity]\n",
                 "            self._written.pop(entity, None)\n",
@@ -99,7 +96,7 @@ READ_IN_GROUPS: Final = (
         " again: the dead member keeps its partitions",
         (
             Edit(
-                _HOSTS + "shard_host.py",
+                "strandline_broker.hosts.coordination.shard_host",
                 "        except WireError:\n"
                 "            if self.machine.state is ShardState.ACTIVE:\n"
                 "                self.context.timers.start(self, key, RETRY_MS, member_epoch)\n",
@@ -114,7 +111,7 @@ READ_IN_GROUPS: Final = (
         " a log of several segments knows only the groups and offsets of the first",
         (
             Edit(
-                _HOSTS + "loader.py",
+                "strandline_broker.hosts.coordination.loader",
                 "        offset = read.next_offset\n",
                 "        offset = read.next_offset\n"
                 "        if len(read.records) < context.config.offsets_load_buffer_size:\n"
@@ -129,7 +126,7 @@ READ_IN_GROUPS: Final = (
         " that lives and reads on",
         (
             Edit(
-                _GROUPS + "static_members.py",
+                "strandline_broker.core.groups.static_members",
                 "    if not group.current(former).is_absent:\n",
                 "    if former not in group.members:\n",
             ),
@@ -142,7 +139,7 @@ READ_IN_GROUPS: Final = (
         " as well, or which is not there",
         (
             Edit(
-                _GROUPS + "assignors/range.py",
+                "strandline_broker.core.groups.assignors.range",
                 "                after = first + quotient + (index < rest)\n",
                 "                after = first + quotient + (index <= rest)\n",
             ),

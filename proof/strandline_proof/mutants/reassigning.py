@@ -7,9 +7,9 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan import Fault
 
-_REASSIGNMENT: Final = "strandline_broker/core/controller/reassignment.py"
-_PUSH: Final = "strandline_broker/core/controller/push.py"
-_ENVELOPES: Final = "strandline_broker/hosts/envelopes.py"
+_REASSIGNMENT: Final = "strandline_broker.core.controller.reassignment"
+_PUSH: Final = "strandline_broker.core.controller.push"
+_ENVELOPES: Final = "strandline_broker.hosts.envelopes"
 
 _MOVES: Final = ("reassign", "reassign-cancel", "reassign-override")
 _NEEDS: Final = Needs(topology={"brokers": 4}, kinds=(*_MOVES, "kill", "isolate"))

@@ -7,15 +7,15 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan import Fault
 
-_ALTER: Final = "strandline_broker/core/controller/alter_partition.py"
-_APPLIED: Final = "strandline_broker/core/controller/applied.py"
-_ELECTION: Final = "strandline_broker/core/controller/election.py"
-_ISR: Final = "strandline_broker/core/controller/isr.py"
-_LEADER: Final = "strandline_broker/core/leader.py"
-_LOSSES: Final = "strandline_broker/hosts/losses.py"
-_REPORTS: Final = "strandline_broker/core/controller/losses.py"
-_RECOVERY: Final = "strandline_broker/core/controller/recovery.py"
-_REGISTRATION: Final = "strandline_broker/core/controller/registration.py"
+_ALTER: Final = "strandline_broker.core.controller.alter_partition"
+_APPLIED: Final = "strandline_broker.core.controller.applied"
+_ELECTION: Final = "strandline_broker.core.controller.election"
+_ISR: Final = "strandline_broker.core.controller.isr"
+_LEADER: Final = "strandline_broker.core.leader"
+_LOSSES: Final = "strandline_broker.hosts.losses"
+_REPORTS: Final = "strandline_broker.core.controller.losses"
+_RECOVERY: Final = "strandline_broker.core.controller.recovery"
+_REGISTRATION: Final = "strandline_broker.core.controller.registration"
 
 _ALL_DIE: Final = Needs(
     topology={"min_insync_replicas": 2, "flush_policy": "replicated"},
@@ -298,7 +298,7 @@ RECOVERING: Final = (
         " begins any more",
         (
             Edit(
-                "strandline_broker/storage/epochs_read.py",
+                "strandline_broker.storage.epochs_read",
                 " and rises[behind].batches <= count:\n",
                 " and rises[behind].batches < 0:\n",
             ),
@@ -313,7 +313,7 @@ RECOVERING: Final = (
         " what is missing between them counts as compacted, and is never copied again",
         (
             Edit(
-                "strandline_broker/storage/recovery_scan.py",
+                "strandline_broker.storage.recovery_scan",
                 "        return base_offset <= min(self.gaps_below, below)\n",
                 "        return base_offset <= self.gaps_below\n",
             ),
@@ -328,7 +328,7 @@ RECOVERING: Final = (
         " without an epoch, and one that ends before it is elected",
         (
             Edit(
-                "strandline_broker/storage/log_cut.py",
+                "strandline_broker.storage.log_cut",
                 "        if is_deletion:\n",
                 "        if is_deletion and offset < 0:\n",
             ),

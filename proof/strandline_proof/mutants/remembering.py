@@ -9,12 +9,12 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan import Fault
 
-_SNAPSHOT: Final = "strandline_broker/core/controller/snapshot.py"
-_TAKING: Final = "strandline_broker/hosts/controller/snapshots.py"
-_FILE: Final = "strandline_broker/storage/metadata_snapshot.py"
-_LOG: Final = "strandline_broker/storage/metadata_log.py"
-_STATE: Final = "strandline_broker/storage/strandline_state.py"
-_RESTORATION: Final = "strandline_broker/core/controller/restoration.py"
+_SNAPSHOT: Final = "strandline_broker.core.controller.snapshot"
+_TAKING: Final = "strandline_broker.hosts.controller.snapshots"
+_FILE: Final = "strandline_broker.storage.metadata_snapshot"
+_LOG: Final = "strandline_broker.storage.metadata_log"
+_STATE: Final = "strandline_broker.storage.strandline_state"
+_RESTORATION: Final = "strandline_broker.core.controller.restoration"
 
 _STARTS: Final = tuple(
     Fault(at_s, "kill", {"node": "controller", "restart_s": 0.2}) for at_s in (2.5, 4.5, 6.5)
@@ -74,7 +74,7 @@ REMEMBERING: Final = (
         "a controller on an old copy of its store answers brokers that have applied later records",
         (
             Edit(
-                "strandline_broker/core/controller/registration.py",
+                "strandline_broker.core.controller.registration",
                 "    found = state.epoch_at(metadata_offset)\n",
                 "    found = controller_epoch\n",
             ),
@@ -216,7 +216,7 @@ REMEMBERING: Final = (
                 "        while position < log.log_end_offset and self.snapshot is None:\n",
             ),
             Edit(
-                "strandline_broker/hosts/controller/pipeline.py",
+                "strandline_broker.hosts.controller.pipeline",
                 "        raise ValueError("
                 'f"it ends at {log.end_offset}, its last decision at {state.next_offset}")\n',
                 "        state.last_offset = MetadataOffset(log.end_offset - 1)\n",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DoesNotApply(Exception):
-    """The patch of a mutant is not for these sources; the message names the mutant and the file."""
+    """A mutant does not fit these sources; the message names the mutant and the module."""
 
 
 def source_root(package: str) -> Path:
@@ -32,33 +32,40 @@ def corpus_text(name: str) -> str:
     return (checkout / "tests" / "sim" / "corpus" / f"{name}.json").read_text("utf-8")
 
 
+def source_of(module: str) -> Path:
+    """The file in which the module's source lies, whether the file exists or not."""
+    folder = source_root(module.partition(".")[0]).joinpath(*module.split("."))
+    return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+
+
 def patched(mutant: Mutant) -> dict[str, str]:
-    """The changed files and their new text. DoesNotApply if a text to replace is not there once."""
+    """Returns each changed module with its new text; DoesNotApply unless each text stands once."""
     texts: dict[str, str] = {}
     for edit in mutant.edits:
-        path = source_root(_package(edit.file)) / edit.file
-        if edit.file not in texts:
+        if edit.module not in texts:
+            path = source_of(edit.module)
             if not path.is_file():
-                raise DoesNotApply(f"mutant {mutant.name}: there is no file {edit.file}")
-            texts[edit.file] = path.read_text("utf-8")
-        times = texts[edit.file].count(edit.old)
+                raise DoesNotApply(f"mutant {mutant.name}: there is no module {edit.module}")
+            texts[edit.module] = path.read_text("utf-8")
+        times = texts[edit.module].count(edit.old)
         if times != 1:
             raise DoesNotApply(
-                f"mutant {mutant.name}: in {edit.file} the text to replace stands {times} times"
+                f"mutant {mutant.name}: in {edit.module} the text to replace stands {times} times"
                 f" instead of once: {edit.old.strip().splitlines()[0]!r} ..."
             )
-        texts[edit.file] = texts[edit.file].replace(edit.old, edit.new)
+        texts[edit.module] = texts[edit.module].replace(edit.old, edit.new)
     return texts
 
 
 def plant(mutant: Mutant, into: Path) -> None:
     """Copy the packages that the mutant changes to `into`, with its changes."""
     texts = patched(mutant)
-    for package in dict.fromkeys(map(_package, texts)):
+    for package in dict.fromkeys(module.partition(".")[0] for module in texts):
         # With the bytecode of what stays: to compile a package takes longer than a run.
         shutil.copytree(source_root(package) / package, into / package)
-    for file, text in texts.items():
-        path = into / file
+    for module, text in texts.items():
+        source = source_of(module)
+        path = into / source.relative_to(source_root(module.partition(".")[0]))
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
             compiled.unlink()
         path.write_text(text, "utf-8")
@@ -67,7 +74,3 @@ def plant(mutant: Mutant, into: Path) -> None:
 def search_path(first: Path) -> str:
     """PYTHONPATH under which modules are looked for in `first`, then where this process does."""
     return os.pathsep.join([str(first), *(entry for entry in sys.path if entry)])
-
-
-def _package(file: str) -> str:
-    return file.partition("/")[0]

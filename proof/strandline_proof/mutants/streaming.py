@@ -6,12 +6,12 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
-_VIEW: Final = "strandline_broker/core/groups/stream_view.py"
-_SESSIONS: Final = "strandline_broker/hosts/coordination/sessions.py"
-_SESSION_RPC: Final = "strandline_broker/rpc/group_session.py"
-_HOST: Final = "strandline_broker/hosts/coordination/shard_host.py"
-_GROUP: Final = "strandline/_group.py"
-_COMMITS: Final = "strandline/_commits.py"
+_VIEW: Final = "strandline_broker.core.groups.stream_view"
+_SESSIONS: Final = "strandline_broker.hosts.coordination.sessions"
+_SESSION_RPC: Final = "strandline_broker.rpc.group_session"
+_HOST: Final = "strandline_broker.hosts.coordination.shard_host"
+_GROUP: Final = "strandline._group"
+_COMMITS: Final = "strandline._commits"
 
 STREAMING: Final = (
     Mutant(
@@ -154,7 +154,7 @@ STREAMING: Final = (
         " a status: its client waits for ever",
         (
             Edit(
-                "strandline_broker/rpc/fetch.py",
+                "strandline_broker.rpc.fetch",
                 "        failure = error\n",
                 "        raise error\n",
             ),

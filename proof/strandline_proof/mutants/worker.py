@@ -49,7 +49,7 @@ class _Mistakes(logging.Handler):
 
 def _check_sources(mutant: Mutant, root: str) -> None:
     for edit in mutant.edits:
-        module = import_module(edit.file.removesuffix(".py").replace("/", "."))
+        module = import_module(edit.module)
         assert str(module.__file__).startswith(root), f"{module.__file__} is not from {root}"
 
 

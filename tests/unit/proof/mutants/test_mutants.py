@@ -10,17 +10,17 @@ import pytest
 from strandline_proof.mutants.catalogue import MUTANTS, READ_BUGS, UnknownMutant, mutant_named
 from strandline_proof.mutants.mutant import READ, Edit, Mutant, Needs
 from strandline_proof.mutants.plans import plans
-from strandline_proof.mutants.scratch import DoesNotApply, patched, plant, source_root
+from strandline_proof.mutants.scratch import DoesNotApply, patched, plant, source_of, source_root
 from strandline_proof.mutants.unplanted import UNPLANTED
 from strandline_proof.sim.plan import check_plan, read_plan
 
-LEADER = "strandline_broker/core/leader.py"
+LEADER = "strandline_broker.core.leader"
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_mutant_applies_to_these_sources_and_changes_them(mutant: Mutant) -> None:
-    for file, text in patched(mutant).items():
-        original = (source_root(file.partition("/")[0]) / file).read_text("utf-8")
+    for module, text in patched(mutant).items():
+        original = source_of(module).read_text("utf-8")
         assert ast.dump(ast.parse(text)) != ast.dump(ast.parse(original))
 
 
@@ -36,9 +36,9 @@ def places(mutant: Mutant) -> set[tuple[str, int]]:
     """The lines that it changes."""
     found = set()
     for edit in mutant.edits:
-        text = (source_root(edit.file.partition("/")[0]) / edit.file).read_text("utf-8")
+        text = source_of(edit.module).read_text("utf-8")
         first = text[: text.index(edit.old)].count("\n")
-        found |= {(edit.file, first + n) for n in range(len(edit.old.splitlines()))}
+        found |= {(edit.module, first + n) for n in range(len(edit.old.splitlines()))}
     return found
 
 
@@ -64,19 +64,20 @@ def test_a_history_that_finds_a_mutant_is_there(history: str) -> None:
 
 def test_planting_changes_the_copy_and_nothing_else(tmp_path: Path) -> None:
     mutant = mutant_named("own-min-insync-replicas")
-    original = (source_root("strandline_broker") / LEADER).read_text("utf-8")
+    original = source_of(LEADER).read_text("utf-8")
     plant(mutant, tmp_path)
-    assert (tmp_path / LEADER).read_text("utf-8") == patched(mutant)[LEADER] != original
-    assert (source_root("strandline_broker") / LEADER).read_text("utf-8") == original
+    planted = tmp_path / "strandline_broker/core/leader.py"
+    assert planted.read_text("utf-8") == patched(mutant)[LEADER] != original
+    assert source_of(LEADER).read_text("utf-8") == original
     assert (tmp_path / "strandline_broker/core/follower.py").is_file()
 
 
 @pytest.mark.parametrize(
     ("edit", "why"),
     [
-        (Edit(LEADER, "no such text", ""), "mutant m: in .*leader.py .* stands 0 times"),
-        (Edit(LEADER, "self.", ""), "mutant m: in .*leader.py .* times instead of once"),
-        (Edit("strandline_broker/no.py", "a", "b"), "mutant m: there is no file .*no.py"),
+        (Edit(LEADER, "no such text", ""), "mutant m: in .*core.leader .* stands 0 times"),
+        (Edit(LEADER, "self.", ""), "mutant m: in .*core.leader .* times instead of once"),
+        (Edit("strandline_broker.no", "a", "b"), "mutant m: there is no module .*broker.no"),
     ],
 )
 def test_a_patch_that_does_not_apply_is_named(edit: Edit, why: str) -> None:
