@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from strandline_runtime.real import RealFileSystem
 
@@ -65,6 +66,10 @@ MEMORY = "/dev/shm"
 ROOM_BYTES = 4 << 30
 """A whole run needs a tenth of it."""
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
+
+settings.register_profile("strandline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("strandline")
+"""A machine that does other things takes its time with some examples: no property is timed."""
 
 
 @cache

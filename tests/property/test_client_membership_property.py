@@ -275,4 +275,4 @@ class Members(RuleBasedStateMachine):
 
 
 TestMembers = Members.TestCase
-TestMembers.settings = settings(max_examples=200, stateful_step_count=70, deadline=None)
+TestMembers.settings = settings(max_examples=200, stateful_step_count=70)

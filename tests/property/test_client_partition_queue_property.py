@@ -252,6 +252,6 @@ class PlainQueueMachine(QueueMachine):
 
 
 TestIdempotentQueue = QueueMachine.TestCase
-TestIdempotentQueue.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestIdempotentQueue.settings = settings(max_examples=150, stateful_step_count=60)
 TestPlainQueue = PlainQueueMachine.TestCase
-TestPlainQueue.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+TestPlainQueue.settings = settings(max_examples=80, stateful_step_count=50)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline_broker.core.controller.state import ControllerState
@@ -113,7 +113,7 @@ def _nobody_waits() -> Any:
     history=st.lists(calls(), min_size=1, max_size=6),
     pushed=st.lists(messages(push_pb2.LeaderAndIsrResponse.DESCRIPTOR), max_size=3),
 )
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 def test_nothing_that_is_sent_ends_the_controller(
     history: list[tuple[str, list[Message]]], pushed: list[push_pb2.LeaderAndIsrResponse]
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from strandline_proto import hot_messages as hot
@@ -105,12 +105,9 @@ MESSAGES: dict[str, st.SearchStrategy[Any]] = {
         hot.FetchRangeResponse, int32, text, int64, int64, int32, records, int64, int64, leaders
     ),
 }
-busy = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""A machine that does other things takes its time with some examples."""
 some = st.one_of([st.tuples(st.just(name), MESSAGES[name]) for name in MESSAGES])
 
 
-@busy
 @given(some)
 def test_a_message_has_the_bytes_that_protobuf_gives_it_and_comes_back(
     made: tuple[str, Any],
@@ -145,7 +142,6 @@ def damaged(draw: st.DrawFn) -> tuple[str, bytes]:
     return name, bytes(data)
 
 
-@busy
 @given(damaged())
 @example(("produce_request", b"\x08" + b"\x80" * 9 + b"\x03"))
 @example(("produce_request", b"\x08" + b"\x80" * 9 + b"\x01"))
@@ -167,7 +163,6 @@ def test_any_bytes_read_as_protobuf_reads_them(made: tuple[str, bytes]) -> None:
     assert outcome(kind.decode, data) == outcome(kind.decode_by_protobuf, data)
 
 
-@busy
 @given(some, st.data())
 def test_two_messages_in_a_row_are_merged_as_protobuf_merges(
     made: tuple[str, Any], data: st.DataObject
@@ -177,7 +172,6 @@ def test_two_messages_in_a_row_are_merged_as_protobuf_merges(
     assert KINDS[name].decode(both) == KINDS[name].decode_by_protobuf(both)
 
 
-@busy
 @given(some, st.integers(16, 2**20), st.binary(max_size=8))
 def test_a_field_of_a_later_version_is_passed_over(
     made: tuple[str, Any], number: int, value: bytes

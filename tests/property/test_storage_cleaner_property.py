@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline_proto.batch import Compression, Record, iter_headers
@@ -110,7 +110,7 @@ def check_lookups(store: Store) -> None:
         assert first == next(h for h in headers if h.last_offset >= start)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=40)
 @given(rounds, st.sampled_from([150, 400, 1000]))
 def test_a_cleaned_log_says_what_the_whole_one_would(history: list, size: int) -> None:  # type: ignore[type-arg]
     with tempfile.TemporaryDirectory() as directory:

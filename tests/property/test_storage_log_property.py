@@ -5,7 +5,7 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -176,7 +176,5 @@ class LogMachine(RuleBasedStateMachine):
 LogMachine.TestCase.settings = settings(
     max_examples=40,
     stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
 )
 TestLogAgainstAList = LogMachine.TestCase

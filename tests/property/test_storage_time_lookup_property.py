@@ -27,7 +27,7 @@ def scan(store: Store) -> list[Found]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     timestamps=st.lists(st.integers(-1, 40), min_size=1, max_size=30),
     size=st.integers(1, 3),

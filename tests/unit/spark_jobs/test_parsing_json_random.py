@@ -137,7 +137,7 @@ VALUES = st.one_of(
 
 
 @given(VALUES)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_both_readers_say_what_a_plain_loop_says(values: list[bytes]) -> None:
     parsed = PARSER.parse(batch_of(values))
     found = outcomes_of(parsed, len(values))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline_broker.storage.checkpoints import read_checkpoint, read_offsets, write_offsets
@@ -45,7 +45,6 @@ def test_a_time_index_has_kafkas_bytes() -> None:
     assert found.last == (0x018BCFE67588, 276)
 
 
-@settings(deadline=None)
 @given(
     pairs=st.tuples(rising(0, 2**31 - 1), rising(1, 2**31 - 1)),
     zeros=st.integers(0, 5),
@@ -71,7 +70,6 @@ def test_an_offset_index_finds_the_greatest_entry_not_above(
     )
 
 
-@settings(deadline=None)
 @given(
     pairs=st.tuples(rising(-(2**40), 2**62), rising(0, 2**31 - 1)),
     zeros=st.integers(0, 5),
@@ -205,7 +203,6 @@ def test_an_offset_that_does_not_read_makes_the_file_absent(tmp_path: Path, entr
     assert len(reports) == 1
 
 
-@settings(deadline=None)
 @given(
     sizes=st.lists(st.tuples(st.integers(1, 9), st.integers(61, 200)), max_size=30),
     start=st.integers(0, 300),
