@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import fastavro
@@ -48,6 +48,11 @@ _BROKEN: Final = (
 """What fastavro raises for bytes that are no datum."""
 
 
+_BITS_SHOWN: Final = 1024
+_WIDE: Final = Context(prec=400, Emax=10**9, Emin=-(10**9))
+"""As many digits as a number of so many bits has."""
+
+
 class SchemaProblem(ValueError):
     """`column` is None where the schema as a whole is wrong."""
 
@@ -57,8 +62,9 @@ class SchemaProblem(ValueError):
 
 
 def reader_plan(settings: ParseSettings) -> tuple[Any, dict[str, int]]:
-    """The schema for fastavro, in which times are plain numbers, and how many microseconds one unit
-    of each timestamp is. Raises SchemaProblem.
+    """The schema for fastavro, in which times are plain numbers and decimals plain bytes; and of
+    each timestamp how many microseconds one unit is, of each decimal its scale. fastavro would
+    round a decimal that has more digits than the schema says. Raises SchemaProblem.
     """
     try:
         schema = json.loads(settings.avro_schema or "")
@@ -95,7 +101,12 @@ def _plan(schema: dict[str, Any], settings: ParseSettings) -> tuple[Any, dict[st
             )
         if kind.name == "timestamp":
             units[name] = 1000 if found <= set(_MILLIS) else 1
-        if kind.name in ("timestamp", "date"):
+        elif found == {"decimal"}:
+            scales = {one.get("scale", 0) for one in branches if isinstance(one, dict)}
+            if len(scales) > 1:
+                raise SchemaProblem(name, "the Avro field has decimals of several scales")
+            (units[name],) = scales
+        if kind.name in ("timestamp", "date") or found == {"decimal"}:
             plain = [_plain(branch) for branch in branches]
             fields[field]["type"] = plain if isinstance(of, list) else plain[0]
     return fastavro.parse_schema(schema), units
@@ -112,6 +123,8 @@ def _type_of(branch: Any, named: dict[str, str]) -> str:
 
 
 def _plain(branch: Any) -> Any:
+    if isinstance(branch, dict) and branch["type"] == "fixed":
+        return {key: value for key, value in branch.items() if key != "logicalType"}
     return branch["type"] if isinstance(branch, dict) else branch
 
 
@@ -153,6 +166,10 @@ class AvroDecoder:
         """Raises ValueError for what the column cannot hold."""
         if value is None:
             return None
+        if isinstance(value, bytes):
+            return _decimal(
+                name, kind, int.from_bytes(value, "big", signed=True), self._units[name]
+            )
         wrong = ValueError(f"column {name}: {value} does not fit {kind.name}")
         if kind.name in RANGES:
             low, high = RANGES[kind.name]
@@ -161,10 +178,6 @@ class AvroDecoder:
             low, high = TIME_US_MIN, TIME_US_MAX
         elif kind.name == "date":
             low, high = TIME_US_MIN // DAY_US, TIME_US_MAX // DAY_US
-        elif isinstance(value, Decimal):
-            if not _fits(value, kind.arrow):
-                raise wrong
-            return value
         else:
             return float(value) if kind.name == "double" else value
         if not low <= value <= high:
@@ -183,10 +196,12 @@ def _what_of(error: Exception) -> str:
     return "no datum of the schema"
 
 
-def _fits(value: Decimal, kind: Any) -> bool:
-    """Without a digit lost on either side of the point."""
-    try:
-        pa.scalar(value, type=kind)
-    except pa.ArrowInvalid:
-        return False
-    return True
+def _decimal(name: str, kind: ColumnType, unscaled: int, scale: int) -> Decimal:
+    """The number for a column. Raises ValueError where a digit other than 0 has no place in it."""
+    more = kind.arrow.scale - scale
+    whole, left = (unscaled * 10**more, 0) if more >= 0 else divmod(unscaled, 10**-more)
+    if left != 0 or abs(whole) >= 10**kind.arrow.precision:
+        size = unscaled.bit_length()
+        said = Decimal(unscaled).scaleb(-scale, _WIDE) if size < _BITS_SHOWN else f"{size} bits"
+        raise ValueError(f"column {name}: {said} does not fit {kind.name}")
+    return Decimal(whole).scaleb(-kind.arrow.scale, _WIDE)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from strandline_spark.parsing.decimals import Decimals, is_number
 from strandline_spark.parsing.decoded import data_of
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
 from strandline_spark.parsing.strptime import DAY_US, TimeFormat
@@ -27,7 +28,6 @@ _NO_ZONE: Final[Any] = pa.timestamp("us")
 _ZONED: Final = r"[T ].*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 _FINER: Final = r"(\.[0-9]{6})[0-9]{1,3}"
 """Digits after the microseconds, which are cut off, as Spark does."""
-_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 
 
@@ -42,6 +42,7 @@ class Texts:
         self._name = name
         self._kind = kind
         self._format = None if kind.format is None else TimeFormat(kind.format)
+        self._decimals = Decimals(kind.arrow) if pa.types.is_decimal(kind.arrow) else None
 
     def read(self, texts: Any, faults: dict[int, Fault], first_row: int = 0) -> Any:
         """An array of the column's type, null where the text is and where it does not fit, whose
@@ -70,6 +71,8 @@ class Texts:
     def _cast(self, texts: Any) -> Any:
         """All or nothing: raises ArrowInvalid or ValueError."""
         name = self._kind.name
+        if self._decimals is not None:
+            return self._decimals.read(texts)
         if name == "timestamp":
             return _in_years(_timestamps(texts), self._kind.arrow)
         if name in ("int", "bigint") and re.search(rb"[xX]", data_of(texts)):
@@ -99,11 +102,9 @@ class Texts:
     def _fault(self, text: str, why: Exception) -> Fault:
         name, said = self._kind.name, f"column {self._name}: {shown(text)}"
         if name in ("int", "bigint"):
-            known = _INTEGER.fullmatch(text)
-        elif name == "double" or name.startswith("decimal"):
-            known = _NUMBER.fullmatch(text)
+            known = _INTEGER.fullmatch(text) is not None
         else:
-            known = None
+            known = (name == "double" or self._decimals is not None) and is_number(text)
         if known or isinstance(why, _NoSuchYear):
             return fault(Reason.OUT_OF_RANGE, f"{said} does not fit {name}")
         form = "" if self._kind.format is None else f" in the format {self._kind.format!r}"
