@@ -67,6 +67,24 @@ _MALLOC: Final = {
     "MALLOC_MMAP_THRESHOLD_": "67108864",
     "MALLOC_TRIM_THRESHOLD_": "268435456",
 }
+_MEANING: Final = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+}
+"""What a statement gives depends on these, so `spark-defaults.conf` and the environment do not set
+them, nor what else begins as `_NOT_TAKEN`.
+"""
+_NOT_TAKEN: Final = (
+    *("spark.sql.ansi.", "spark.sql.legacy.", "spark.sql.groupBy", "spark.sql.orderBy"),
+    *("spark.sql.optimizer.excludedRules", "spark.sql.requireAllClusterKeys"),
+)
 # What `spark-submit` does, but that Ctrl-C is not the JVM's, and that the JVM is not told Spark's
 # home: it would have its interpreters import PySpark from the zip file there, which each of them
 # compiles anew, in place of the package beside it, which is compiled.
@@ -184,6 +202,7 @@ def start_session(
         session = builder.getOrCreate()
         _end_accumulators_quietly(session)
         _keep_checkpoints_without_forks(session)
+        drop_other_meanings(session)
         return session
     except Py4JError as why:
         raise EnvironmentProblem(
@@ -234,6 +253,18 @@ def jvm_has_ended(why: BaseException) -> bool:
         return any(jvm.wait(END_SECONDS if lost else 0) is not None for jvm in _jvms)
     except subprocess.TimeoutExpired:
         return False
+
+
+def drop_other_meanings(session: SparkSession) -> None:
+    """Settings of the user's that change what SQL gives have Spark's own values in this session."""
+    for key in session.conf.getAll:
+        if key.startswith(_NOT_TAKEN) and key not in _MEANING and session.conf.isModifiable(key):
+            _logger.warning(
+                "warning: %s is not taken from Spark's configuration: it changes what statements"
+                " give",
+                key,
+            )
+            session.conf.unset(key)
 
 
 def end_session(session: SparkSession) -> None:
@@ -331,10 +362,9 @@ def _configuration(master: str, memory: str, *, direct: bool, worker_python: str
         "spark.sql.maxConcurrentOutputFileWriters": "64",
         # Spark's own default, INT96, is no Delta type, and has no statistics.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **_MEANING,
     }
     if is_local(master):
         return settings | {

@@ -7,11 +7,15 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import ArithmeticException
+from pyspark.sql import functions
 
 from strandline_spark.errors import OptionError
+from strandline_spark.gold.framing import FixedWindows
 from strandline_spark.gold.query import check_statement, closed_windows, held_rows, run_statement
 from strandline_spark.gold.watermark import GoldCommit, Window, WindowKind, closes
 from strandline_spark.offsets import TopicPartition
+from strandline_spark.session import drop_other_meanings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,6 +84,51 @@ def _median(sizes: list[int]) -> float:
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
+MINUTE, DAY = 60 * 10**6, 86_400 * 10**6
+FAR = 2**62
+
+
+@pytest.mark.parametrize(
+    ("size", "slide"),
+    [
+        (60 * MINUTE, MINUTE),
+        (DAY, 15 * MINUTE),
+        (37 * MINUTE, 36 * MINUTE),
+        (7 * DAY, 11 * MINUTE + 1),
+        (36_500 * DAY, 73 * DAY),
+        (36_500 * DAY, 36_500 * DAY),
+    ],
+)
+@pytest.mark.parametrize("origin", [0, 1_770_000_000 * 10**6, -(10**14), FAR, -FAR])
+def test_long_windows_are_as_many_as_a_plain_loop_counts(
+    spark: SparkSession, size: int, slide: int, origin: int
+) -> None:
+    kind = WindowKind(size, slide)
+    times = [origin, origin + size // 2, origin - slide, origin + size + 1]
+    rows: list[Row] = [("access", 0, n, time, "/", 1) for n, time in enumerate(times)]
+    for previous, watermark in (
+        (None, origin + 2 * size + slide),
+        (origin - slide // 2, origin + size // 2 + slide),
+    ):
+        expected = sorted(
+            (window.start, window.end, offset)
+            for _, _, offset, time, _, _ in rows
+            for window in kind.windows_of(time)
+            if closes(window, previous, watermark)
+        )
+        found = closed_windows(frame(spark, rows), kind, previous, watermark).selectExpr(
+            "unix_micros(window_start)", "unix_micros(window_end)", "offset"
+        )
+        assert sorted(map(tuple, found.collect())) == expected
+        assert expected
+        late = FixedWindows(kind).late(functions.unix_micros("event_time"), watermark)
+        assert {
+            row.offset for row in frame(spark, rows).where(late).select("offset").collect()
+        } == {
+            offset for _, _, offset, time, _, _ in rows if kind.windows_of(time)[0].end <= watermark
+        }
+
+
 def test_a_statement_is_checked_before_a_row_is_read(spark: SparkSession) -> None:
     silver = frame(spark, []).schema
     columns = check_statement(spark, silver, EXACT, step="sizes", line=30)
@@ -133,3 +182,17 @@ def test_what_does_not_compile_is_refused_with_its_step_and_line(
     with pytest.raises(OptionError, match=rf"^\[\[gold\]\] sizes, key sql, line 30: .*{words}"):
         check_statement(spark, silver, statement, step="sizes", line=30)
     assert not spark.catalog.tableExists("other")
+
+
+def test_a_users_configuration_does_not_change_what_a_statement_gives(spark: SparkSession) -> None:
+    session = spark.newSession()
+    assert session.conf.get("spark.sql.ansi.enabled") == "true"
+    session.conf.set("spark.sql.legacy.timeParserPolicy", "LEGACY")
+    session.conf.set("spark.sql.orderByOrdinal", "false")
+    session.conf.set("spark.sql.files.maxPartitionBytes", "1048576b")
+    drop_other_meanings(session)
+    assert session.conf.get("spark.sql.legacy.timeParserPolicy") == "CORRECTED"
+    assert session.conf.get("spark.sql.orderByOrdinal") == "true"
+    assert session.conf.get("spark.sql.files.maxPartitionBytes") == "1048576b"
+    with pytest.raises(ArithmeticException, match="ARITHMETIC_OVERFLOW"):
+        session.sql("SELECT 2147483647 + 1").collect()

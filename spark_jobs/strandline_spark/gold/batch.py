@@ -6,8 +6,9 @@ whoever knows these computes the same.
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from strandline_spark.gold.silver import Silver
     from strandline_spark.gold.watermark import GoldCommit
     from strandline_spark.pipeline.steps import GoldStep
+
+_ADVICE: Final = re.compile(
+    r" ?If necessary,? set \"?spark\.sql\.ansi\.enabled\"? to \"?false\"?[^.]*\."
+)
+"""Of Spark's errors: the session sets it, so that nobody's rows wrap around."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +133,7 @@ def _result(step: GoldStep, windows: DataFrame) -> Any:
     ) as why:
         raise OptionError(
             f"[[gold]] {step.name}, key sql, line {step.line}: the statement failed on the rows of"
-            f" silver: {first_line(why)}"
+            f" silver: {_ADVICE.sub('', first_line(why))}"
         ) from why
 
 

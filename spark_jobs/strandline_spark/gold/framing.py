@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from strandline_spark.gold.query import closed_windows
+from strandline_spark.gold.query import closed_windows, first_start, micros
 from strandline_spark.gold.watermark import WindowKind, event_times_to_read
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class FixedWindows:
     kind: WindowKind
 
     def final(self, latest: int) -> int:
-        return self.kind.windows_of(latest)[-1].end
+        return self.kind.final_end(latest)
 
     def closing(self, before: Closed | None, watermark: int) -> tuple[int | None, int] | None:
         previous = None if before is None else before.commit.watermark
@@ -81,15 +81,10 @@ class FixedWindows:
         return closing
 
     def is_late(self, event_time: int, watermark: int) -> bool:
-        return self.kind.windows_of(event_time)[0].end <= watermark
+        return self.kind.first_start(event_time) + self.kind.size <= watermark
 
     def late(self, event_time: Column, watermark: int) -> Column:
-        from pyspark.sql import functions as F
-
-        # The first window begins at the first multiple of the slide after this moment.
-        before = event_time - F.lit(self.kind.size)
-        start = before - F.pmod(before, F.lit(self.kind.slide)) + F.lit(self.kind.slide)
-        return start + F.lit(self.kind.size) <= F.lit(watermark)
+        return first_start(event_time, self.kind) + micros(self.kind.size) <= micros(watermark)
 
     def missed(self, before: Closed | None) -> Sequence[GoldCommit]:
         return ()

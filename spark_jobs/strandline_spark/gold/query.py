@@ -16,7 +16,7 @@ from strandline_spark.silver.names import WINDOW_COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from strandline_spark.gold.watermark import GoldCommit, WindowKind
@@ -33,7 +33,6 @@ _MOVING_LITERAL: Final = re.compile(
 """Spark has made a time of it when it has read the statement."""
 _HELD_END: Final = "strandline_held_end"
 _MISSED: Final = "strandline_missed"
-_BACK: Final = "strandline_window_back"
 _WHERE: Final = "[[gold]] {step}, key sql, line {line}"
 
 
@@ -168,20 +167,34 @@ def closed_windows(
     from pyspark.sql import functions as F
 
     time = F.unix_micros("event_time")
-    last = time - F.pmod(time, F.lit(kind.slide))
-    windows = -(-kind.size // kind.slide)
-    back = F.explode(F.sequence(F.lit(0), F.lit(windows - 1))) if windows > 1 else F.lit(0)
-    framed = (
-        rows.withColumn(_BACK, back)
-        .withColumn("window_start", last - F.col(_BACK) * F.lit(kind.slide))
-        .withColumn("window_end", F.col("window_start") + F.lit(kind.size))
-        .where((F.col("window_end") > time) & (F.col("window_end") <= F.lit(watermark)))
-    )
+    first, last = first_start(time, kind), time - F.pmod(time, micros(kind.slide))
+    # Only starts of windows that close now: a row may be in thousands of others.
+    last = F.least(last, micros(kind.last_end(watermark) - kind.size))
     if previous is not None:
-        framed = framed.where(F.col("window_end") > F.lit(previous))
+        first = F.greatest(first, micros(kind.last_end(previous) - kind.size + kind.slide))
+    framed = rows.where(first <= last).withColumn(
+        "window_start",
+        F.explode(F.sequence(first, last, micros(kind.slide))) if kind.slide < kind.size else last,
+    )
+    framed = framed.withColumn("window_end", F.col("window_start") + micros(kind.size))
     for name in WINDOW_COLUMNS:
         framed = framed.withColumn(name, F.timestamp_micros(name))
-    return framed.drop(_BACK)
+    return framed
+
+
+def first_start(event_time: Column, kind: WindowKind) -> Column:
+    """`WindowKind.first_start` of a column of bigints."""
+    from pyspark.sql import functions as F
+
+    before = event_time - micros(kind.size)
+    return before - F.pmod(before, micros(kind.slide)) + micros(kind.slide)
+
+
+def micros(value: int) -> Column:
+    """A bigint: Spark takes a small number for an int, whose products end at 36 minutes."""
+    from pyspark.sql import functions as F
+
+    return F.lit(value).cast("bigint")
 
 
 def run_statement(windows: DataFrame, statement: str, *, step: str, line: int) -> DataFrame:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline_spark.gold.framing import Framed
+from strandline_spark.gold.query import micros
 from strandline_spark.silver.names import WINDOW_COLUMNS
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Sessions:
         return event_time < watermark
 
     def late(self, event_time: Column, watermark: int) -> Column:
-        return event_time < watermark
+        return event_time < micros(watermark)
 
     def missed(self, before: Closed | None) -> Sequence[GoldCommit]:
         return () if before is None else (*before.late_after, before.commit)
@@ -74,7 +75,7 @@ class Sessions:
         cut = self._cut(rows, before, watermark).persist()
         try:
             start, end = (F.unix_micros(name) for name in WINDOW_COLUMNS)
-            closes = end <= watermark
+            closes = end <= micros(watermark)
             row = cut.agg(F.count_if(closes), F.min(F.when(~closes, start))).first()
             assert row is not None
             closed, open_from = row
@@ -88,21 +89,23 @@ class Sessions:
         from pyspark.sql import functions as F
 
         time = F.unix_micros("event_time")
-        rows = rows.where(time < watermark)
+        rows = rows.where(time < micros(watermark))
         if before is not None:
-            rows = rows.where(time >= read_from(before))
+            rows = rows.where(time >= micros(read_from(before)))
         by_time = Window.partitionBy(*self.key).orderBy(_TIME)
-        begins = F.coalesce(F.col(_TIME) - F.lag(_TIME).over(by_time) >= self.gap, F.lit(True))
+        begins = F.coalesce(
+            F.col(_TIME) - F.lag(_TIME).over(by_time) >= micros(self.gap), F.lit(True)
+        )
         of_session = Window.partitionBy(*self.key, _NUMBER)
         cut = (
             rows.withColumn(_TIME, time)
             .withColumn(_BEGINS, begins.cast("long"))
             .withColumn(_NUMBER, F.sum(_BEGINS).over(by_time))
             .withColumn("window_start", F.min(_TIME).over(of_session))
-            .withColumn("window_end", F.max(_TIME).over(of_session) + F.lit(self.gap))
+            .withColumn("window_end", F.max(_TIME).over(of_session) + micros(self.gap))
         )
         if before is not None:
-            cut = cut.where(F.col("window_end") > F.lit(before.commit.watermark))
+            cut = cut.where(F.col("window_end") > micros(before.commit.watermark))
         for name in WINDOW_COLUMNS:
             cut = cut.withColumn(name, F.timestamp_micros(name))
         return cut.drop(_TIME, _BEGINS, _NUMBER)

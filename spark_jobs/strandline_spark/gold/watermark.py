@@ -75,6 +75,14 @@ class WindowKind:
         starts = range(last, event_time - self.size, -self.slide)
         return [Window(start, start + self.size) for start in reversed(starts)]
 
+    def final_end(self, event_time: int) -> int:
+        """The end of the latest window that holds the moment."""
+        return event_time // self.slide * self.slide + self.size
+
+    def first_start(self, event_time: int) -> int:
+        """The start of the earliest window that holds the moment."""
+        return (event_time - self.size) // self.slide * self.slide + self.slide
+
     def last_end(self, watermark: int) -> int:
         """The end of the last window that this watermark has passed."""
         return (watermark - self.size) // self.slide * self.slide + self.size
@@ -105,7 +113,7 @@ def final_watermark(
     times = [one.event_time_max for one in partitions if one.event_time_max is not None]
     if not times:
         return previous
-    end = kind.windows_of(max(times))[-1].end
+    end = kind.final_end(max(times))
     return end if previous is None else max(previous, end)
 
 

@@ -38,6 +38,10 @@ _UNITS_US: Final = {
     "day": 86_400 * 10**6,
     "week": 7 * 86_400 * 10**6,
 }
+_DURATION_MAX_US: Final = 36_500 * 86_400 * 10**6
+"""A hundred years, so that sums with event times stay below 64 bits."""
+_WINDOWS_MAX: Final = 1_000_000
+"""A row is in so many hopping windows at the most."""
 _SHARE: Final = re.compile(r"(\d{1,3}(?:\.\d+)?) *%")
 _FORMAT_KEYS: Final = {
     "pattern": ("regex",),
@@ -251,6 +255,11 @@ def checked_step(step: GoldKeys, table: str, line: int) -> GoldStep:
             f"{where}, slide = {step.slide!r} is longer than window = {step.window!r}: rows would"
             " fall between windows"
         )
+    if window is not None and slide is not None and window > _WINDOWS_MAX * slide:
+        raise OptionError(
+            f"{where}, slide = {step.slide!r}: each row would be in {window // slide:,} windows of"
+            f" {step.window!r}; give a slide that makes them {_WINDOWS_MAX:,} at the most"
+        )
     if step.sql.strip() == "":
         raise OptionError(f"{where}, sql: it is empty; give a SELECT over the view silver")
     return GoldStep(
@@ -274,7 +283,10 @@ def duration_us(where: str, text: str, *, least: int = 1) -> int:
             f"{where} = {text!r}: give a whole number and second, minute, hour, day or week, as"
             " '5 minutes'"
         )
-    return int(found[1]) * _UNITS_US[found[2]]
+    micros = int(found[1]) * _UNITS_US[found[2]]
+    if micros > _DURATION_MAX_US:
+        raise OptionError(f"{where} = {text!r}: give 36500 days at the most")
+    return micros
 
 
 def limit_of(given: int | str | None) -> QuarantineLimit:

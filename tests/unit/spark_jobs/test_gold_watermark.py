@@ -67,6 +67,15 @@ def test_a_moment_lies_in_each_hopping_window_around_it_and_in_one_that_tumbles(
     assert TUMBLING.windows_of(-1) == [Window(-10, 0)]
 
 
+@pytest.mark.parametrize("kind", [TUMBLING, HOPPING, WindowKind(7, 7), WindowKind(9, 1)])
+def test_the_first_and_last_window_of_a_moment_are_found_without_those_between(
+    kind: WindowKind,
+) -> None:
+    for time in range(-25, 25):
+        assert kind.first_start(time) == kind.windows_of(time)[0].start
+        assert kind.final_end(time) == kind.windows_of(time)[-1].end
+
+
 @pytest.mark.parametrize("slide", [0, -4, 11])
 def test_a_slide_that_leaves_rows_between_windows_is_refused(slide: int) -> None:
     with pytest.raises(OptionError, match=f"slide is {slide} µs and window 10 µs"):

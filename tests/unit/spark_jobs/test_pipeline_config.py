@@ -152,6 +152,12 @@ def test_the_docs_have_a_sound_file_with_every_key_and_no_other() -> None:
         ('window = "1 minute"', "", 18, r"\[\[gold\]\] per_minute#: give either window"),
         ('window = "1 minute"', 'window = "1 minute"\nsession = "1 hour"', 18, "either window"),
         ('window = "1 minute"', 'window = "1 minute"\nslide = "2 minutes"', 21, "slide#.*between"),
+        (
+            'window = "1 minute"',
+            'window = "12 days"\nslide = "1 second"',
+            21,
+            "slide# = '1 second': each row would be in 1,036,800 windows of '12 days'",
+        ),
         ('session_key = ["user"]', "", 27, "sessions#: session and session_key belong together"),
         ('name = "sessions"', 'name = "a b"', 28, r"\[\[gold\]\] 2, name# = 'a b'"),
         ('name = "sessions"', 'name = "per_minute"', 28, "name#: two steps have this name"),
@@ -232,13 +238,18 @@ def test_folders_are_relative_to_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "us"),
-    [("1 second", 10**6), ("2 minutes", 120 * 10**6), ("1 day", 86_400 * 10**6)],
+    [
+        ("1 second", 10**6),
+        ("2 minutes", 120 * 10**6),
+        ("1 day", 86_400 * 10**6),
+        ("36500 days", 36_500 * 86_400 * 10**6),
+    ],
 )
 def test_durations(text: str, us: int) -> None:
     assert duration_us("k", text) == us
 
 
-@pytest.mark.parametrize("text", ["0 seconds", "1.5 hours", "month", "-1 day", ""])
+@pytest.mark.parametrize("text", ["0 seconds", "1.5 hours", "month", "-1 day", "", "5300 weeks"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(OptionError, match="k = "):
         duration_us("k", text)

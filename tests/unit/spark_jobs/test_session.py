@@ -81,6 +81,14 @@ def test_workers_of_a_cluster_keep_their_memory_as_local_ones_do() -> None:
     }
 
 
+def test_what_a_statement_gives_is_not_for_the_users_configuration_to_say() -> None:
+    settings = _configuration("local[2]", "1g", direct=True, worker_python="python")
+    assert settings["spark.sql.ansi.enabled"] == "true"
+    assert settings["spark.sql.session.timeZone"] == "UTC"
+    assert settings["spark.sql.caseSensitive"] == "false"
+    assert settings["spark.sql.timestampType"] == "TIMESTAMP_LTZ"
+
+
 @pytest.mark.parametrize("is_compiled", [True, False])
 def test_who_finds_records_in_python_is_told(
     is_compiled: bool, caplog: pytest.LogCaptureFixture
