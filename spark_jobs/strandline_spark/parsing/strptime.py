@@ -1,8 +1,8 @@
 """Dates and times in a format of strptime, in columns.
 
-What a text means is what Python's strptime makes of it: Arrow's takes the 31st of February for the
-3rd of March. Texts in which each part has its full width are read column by column, the others one
-by one.
+A text means what Python's strptime makes of it in the C locale, whatever locale and zone the
+machine has. Arrow's takes the 31st of February for the 3rd of March. Texts in which each part has
+its full width are read column by column, the others one by one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 
 from strandline_spark.errors import OptionError
 from strandline_spark.parsing.decoded import bounds, data_of
+from strandline_spark.parsing.time_directives import Directives, FormatProblem
 
 DAY_US: Final = 86_400_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SAMPLE: Final = datetime(2021, 11, 23, 17, 42, 58, 123456, tzinfo=UTC)
 _WIDTHS: Final = {"Y": 4, "m": 2, "d": 2, "H": 2, "M": 2, "S": 2, "f": 6, "b": 3, "z": 5}
 _PARTS: Final = re.compile(r"%(.)|([^%]+)", re.DOTALL)
 _MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
@@ -41,17 +41,17 @@ def check_format(name: str, kind: str, form: str) -> None:
     """Raises OptionError unless the format gives a whole date, and hours that are no half day."""
     said = f"[silver.columns] {name}: format {form!r}"
     try:
-        back = datetime.strptime(_SAMPLE.strftime(form), form)  # noqa: DTZ007 (without is UTC)
-    except (ValueError, re.error) as why:
+        directives = Directives(form)
+    except FormatProblem as why:
         raise OptionError(
             f"{said} is none that strptime reads ({why}): give one of Python's, for instance"
             " '%Y-%m-%d %H:%M:%S', or none for ISO 8601"
         ) from why
-    if back.date() != _SAMPLE.date():
+    if not directives.gives_date:
         raise OptionError(f"{said} does not give year, month and day: add %Y, %m and %d")
-    if back.hour not in (0, _SAMPLE.hour):
+    if directives.gives_half_days:
         raise OptionError(f"{said} has %I without %p: add %p, or use %H")
-    if kind == "date" and back.tzinfo is not None:
+    if kind == "date" and "z" in directives.names:
         raise OptionError(f"{said} has a time zone, and a date has none: make it a timestamp")
 
 
@@ -59,14 +59,13 @@ class TimeFormat:
     """Reads texts in one format, which `check_format` has let pass."""
 
     def __init__(self, form: str) -> None:
-        self._form = form
+        self._directives = Directives(form)
         self._parts = _parts(form)
 
     def one(self, text: str) -> tuple[date, int]:
         """The date as written, and the moment. Raises ValueError."""
-        found = datetime.strptime(text, self._form)  # noqa: DTZ007 (without is UTC)
-        zoned = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-        return found.date(), (zoned - _EPOCH) // timedelta(microseconds=1)
+        written, ahead = self._directives.read(text)
+        return written.date(), (written - _EPOCH - ahead) // timedelta(microseconds=1)
 
     def all(self, texts: Any) -> Times:
         """`texts` has no null."""
