@@ -26,7 +26,9 @@ COPY cli cli
 COPY chaos chaos
 COPY bench bench
 COPY tools/hatch_build.py tools/
-RUN /opt/build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels .
+# For the id of the build, since git's files stay outside; without it a digest of the sources names it.
+ARG STRANDLINE_COMMIT=
+RUN STRANDLINE_COMMIT=${STRANDLINE_COMMIT} /opt/build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels .
 
 FROM ${BASE_IMAGE} AS runtime
 # A fixed number, so that a volume made by one build belongs to the user of the next.

@@ -73,7 +73,7 @@ def _cpu_name() -> str:
 
 
 def commit() -> str:
-    """The commit of this checkout, `+` if files have changed since; the version outside of one."""
+    """The commit of this checkout, `+` if files have changed since; the build outside of one."""
     here = Path(__file__).resolve().parent
     try:
         told = subprocess.run(
@@ -85,12 +85,9 @@ def commit() -> str:
             check=True,
         )
     except (OSError, subprocess.SubprocessError):
-        from importlib.metadata import PackageNotFoundError, version
+        from strandline_runtime.build_id import build_id
 
-        try:
-            return f"version {version('strandline')}"
-        except PackageNotFoundError:
-            return "unknown"
+        return f"build {build_id()}"
     return told.stdout.strip()
 
 

@@ -13,6 +13,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from strandline_runtime.build_id import build_id
 from strandline_runtime.grpc_experiments import without_event_engine
 from strandline_runtime.real import (
     environment,
@@ -55,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="strandline_broker", description="One Strandline server process."
     )
+    parser.add_argument("--version", action="version", version=f"strandline {build_id()}")
     parser.add_argument("server", choices=("broker", "controller"))
     parser.add_argument("--config", metavar="FILE", help="TOML file with Kafka's keys")
     parser.add_argument(
@@ -92,7 +94,7 @@ def _broker(arguments: argparse.Namespace, overrides: dict[str, str]) -> int:
     async def run(runtime: Runtime, stop: asyncio.Event) -> None:
         from strandline_broker.app import run_broker
 
-        await run_broker(runtime, config, stop, version=_version())
+        await run_broker(runtime, config, stop, build=build_id())
 
     return _run(config, f"broker-{config.node_id}", run)
 
@@ -107,7 +109,7 @@ def _controller(arguments: argparse.Namespace, overrides: dict[str, str]) -> int
     async def run(runtime: Runtime, stop: asyncio.Event) -> None:
         from strandline_broker.controller_app import run_controller
 
-        await run_controller(runtime, config, stop, version=_version())
+        await run_controller(runtime, config, stop, build=build_id())
 
     return _run(config, f"controller-{config.node_id}", run)
 
@@ -117,15 +119,6 @@ def _print(config: ServerConfig) -> int:
 
     sys.stdout.write(printed(config) + "\n")
     return 0
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("strandline")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _run(
@@ -141,6 +134,7 @@ def _run(
 
     configure_logging(log_format=config.log_format, level=config.log_level, server=name)
     runtime = real_runtime(name)
+    runtime.log.info("starting", build=build_id(), pid=runtime.pid)
 
     async def until_signalled() -> None:
         stop = asyncio.Event()

@@ -70,11 +70,11 @@ STOP_GRACE_S: Final = 0.1
 class Broker:
     """One broker. Its parts are plain attributes, so that an oracle can look at them."""
 
-    def __init__(self, runtime: Runtime, config: BrokerConfig, version: str) -> None:
+    def __init__(self, runtime: Runtime, config: BrokerConfig, build: str) -> None:
         """Opens and locks the data directory; raises CannotStart."""
         self._runtime = runtime
         self._config = config
-        self._version = version
+        self._build_id = build
         self.broker_id = BrokerId(config.node_id)
         self.directories = _open_directories(runtime, config)
         for finding in self.directories.findings:
@@ -91,7 +91,7 @@ class Broker:
         self.link = ControllerLink(runtime, config.controller_target)
         self.servers: dict[str, grpc.aio.Server] = {}
         self.endpoints: list[Endpoint] = []
-        self.metrics = ServerMetrics(runtime.metrics)
+        self.metrics = ServerMetrics(runtime.metrics, build)
         self.is_loaded = False
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -118,7 +118,7 @@ class Broker:
             self.metadata,
             self.link,
             endpoints=self.endpoints,
-            version=self._version,
+            build=self._build_id,
         )
         epoch = self.lifecycle.epoch
         self.isr_changes = IsrChanges(runtime, self.link, self.broker_id, epoch)
@@ -282,10 +282,10 @@ class Broker:
 
 
 async def run_broker(
-    runtime: Runtime, config: BrokerConfig, stop: asyncio.Event, *, version: str = ""
+    runtime: Runtime, config: BrokerConfig, stop: asyncio.Event, *, build: str = ""
 ) -> None:
     """A broker from start to end. Raises CannotStart with a one-line reason."""
-    await Broker(runtime, config, version).run(stop)
+    await Broker(runtime, config, build).run(stop)
 
 
 def _open_directories(runtime: Runtime, config: BrokerConfig) -> BrokerDirectories:

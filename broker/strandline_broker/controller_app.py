@@ -59,14 +59,14 @@ class ControllerProcess:
         self,
         runtime: Runtime,
         config: ControllerConfig,
-        version: str,
+        build: str,
         *,
         has_groups: bool = True,
     ) -> None:
         """Lock the data directory and replay the log; raises CannotStart."""
         self._runtime = runtime
         self._config = config
-        self._version = version
+        self._build = build
         self.directory = _open_directory(runtime, config)
         self.log = _open_log(runtime, self.directory)
         self.state = ControllerState()
@@ -103,7 +103,7 @@ class ControllerProcess:
             runtime.serial_executor("push-translation"),
         )
         self.controller = Controller(runtime, identity, settings, self.state, self.log, dial)
-        self.metrics = ServerMetrics(runtime.metrics)
+        self.metrics = ServerMetrics(runtime.metrics, build)
         self.server = runtime.network.server()
         self.ports: dict[str, int] = {}
 
@@ -127,7 +127,7 @@ class ControllerProcess:
                 pid=self._runtime.pid,
                 host=host,
                 port=port,
-                version=self._version,
+                build=self._build,
             ),
         )
         add_controller_service(self.server, service)
@@ -172,10 +172,10 @@ class ControllerProcess:
 
 
 async def run_controller(
-    runtime: Runtime, config: ControllerConfig, stop: asyncio.Event, *, version: str = ""
+    runtime: Runtime, config: ControllerConfig, stop: asyncio.Event, *, build: str = ""
 ) -> None:
     """A controller from start to end. Raises CannotStart with a one-line reason."""
-    await ControllerProcess(runtime, config, version).run(stop)
+    await ControllerProcess(runtime, config, build).run(stop)
 
 
 def _offsets_topic(config: ControllerConfig) -> OffsetsTopic:

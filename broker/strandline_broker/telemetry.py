@@ -10,6 +10,8 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_runtime.build_id import commit_of, version_of
+
 if TYPE_CHECKING:
     from collections.abc import MutableMapping, Sequence
 
@@ -83,8 +85,11 @@ def _quoted(value: Any) -> str:
 class ServerMetrics:
     """The metrics that both servers have."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        from prometheus_client import Counter, Gauge
+    def __init__(self, registry: CollectorRegistry, build: str = "") -> None:
+        from prometheus_client import Counter, Gauge, Info
+
+        self.build = Info("strandline_build", "The build that runs.", registry=registry)
+        self.build.info({"version": version_of(build), "commit": commit_of(build)})
 
         self.requests = Counter(
             "strandline_requests", "Calls begun, streams included.", ["method"], registry=registry

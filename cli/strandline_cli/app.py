@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import typer
@@ -31,7 +32,7 @@ from strandline_cli.commands.strays import strays
 from strandline_cli.commands.topic import topic_app
 from strandline_cli.commands.up import up
 from strandline_cli.errors import UsageMistake
-from strandline_cli.main import version
+from strandline_runtime.build_id import build_id
 
 
 def build_app() -> typer.Typer:
@@ -70,7 +71,8 @@ def build_app() -> typer.Typer:
     app.add_typer(log_app(), name="log")
     app.add_typer(config_app(), name="config")
     app.add_typer(demo_app(), name="demo")
-    app.add_typer(chaos_app(), name="chaos")
+    # No wheel has the simulator: help does not offer it there, and who asks is told where it is.
+    app.add_typer(chaos_app(), name="chaos", hidden=find_spec("strandline_proof") is None)
     app.command("bench", add_help_option=False)(_bench)
     _refuse_nan(app)
     return app
@@ -99,7 +101,7 @@ def _without_nan(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"strandline {version()}")
+        print(f"strandline {build_id()}")
         raise typer.Exit
 
 

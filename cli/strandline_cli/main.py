@@ -17,6 +17,7 @@ from strandline_cli.errors import (
     OutputFailed,
     ReaderLeft,
 )
+from strandline_runtime.build_id import build_id
 from strandline_runtime.extras import what_is_missing
 from strandline_runtime.grpc_experiments import without_event_engine
 
@@ -24,16 +25,6 @@ _YOUNG: Final = 50_000
 """Objects between two looks for garbage. What a command imports is a hundred thousand that stay: a
 look at each of them, again and again, and once more at the end, is a quarter of a short command.
 """
-
-
-def version() -> str:
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        return installed("strandline")
-    except PackageNotFoundError:
-        return "unknown (not installed)"
 
 
 def main() -> NoReturn:
@@ -81,7 +72,7 @@ def run(argv: list[str]) -> int:
 def _dispatch(argv: list[str]) -> int:
     if argv == ["--version"]:
         # Answered without importing the command line's libraries: scripts ask often.
-        print(f"strandline {version()}")
+        print(f"strandline {build_id()}")
         return EXIT_OK
     if missing := what_is_missing("broker"):
         raise CliError(missing)

@@ -42,6 +42,8 @@ class BrokerState:
     stray_dirs: tuple[str, ...] = ()
     refused_truncations: "tuple[RefusedTruncation, ...]" = ()
     full_log_dirs: tuple[str, ...] = ()
+    build: str = ""
+    """Version and commit of the build that it runs, or ran last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,7 @@ def states_in(answer: "metadata_pb2.DescribeClusterResponse") -> list[BrokerStat
             stray_dirs=tuple(b.stray_dirs),
             refused_truncations=tuple(b.refused_truncations),
             full_log_dirs=tuple(b.full_log_dirs),
+            build=b.version,
         )
         for b in answer.brokers
     ]

@@ -18,6 +18,7 @@ from strandline.types import (
 )
 from strandline_proto.conditions import condition_name
 from strandline_proto.errors import NONE
+from strandline_runtime.build_id import version_of
 
 if TYPE_CHECKING:
     from strandline_proto.v1 import metadata_pb2
@@ -80,7 +81,8 @@ def controller_info(controller: metadata_pb2.ControllerDescription) -> Controlle
         controller_epoch=controller.controller_epoch,
         metadata_offset=controller.metadata_offset,
         store_id=controller.store_id,
-        version=controller.version,
+        version=version_of(controller.version),
+        build=controller.version,
     )
 
 
@@ -93,7 +95,7 @@ def broker_info(broker: metadata_pb2.BrokerDescription) -> BrokerInfo:
         pid=broker.pid,
         listeners=tuple((at.listener, at.host, at.port) for at in broker.listeners),
         rack=broker.rack,
-        version=broker.version,
+        version=version_of(broker.version),
         last_heard_ms=broker.last_heard_ms,
         decommissioning=broker.decommissioning,
         refused_truncations=tuple(
@@ -109,6 +111,7 @@ def broker_info(broker: metadata_pb2.BrokerDescription) -> BrokerInfo:
             for r in broker.refused_truncations
         ),
         full_log_dirs=tuple(broker.full_log_dirs),
+        build=broker.version,
     )
 
 

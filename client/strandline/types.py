@@ -190,12 +190,17 @@ class BrokerInfo:
     """(listener name, host, port)."""
     rack: str
     version: str
+    """Of its release: 0.1.0."""
     last_heard_ms: int
     decommissioning: bool = False
     """It is to leave the cluster, and takes no new replicas."""
     refused_truncations: tuple[RefusedTruncation, ...] = ()
     full_log_dirs: tuple[str, ...] = ()
     """Data directories that refuse writes for want of room."""
+    build: str = ""
+    """Which build it runs, or ran last: version and commit, 0.1.0+7540e83e8f2c. A broker of before
+    builds had a name gives its version alone.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +214,9 @@ class ControllerInfo:
     metadata_offset: int
     store_id: str
     version: str
+    """Of its release: 0.1.0."""
+    build: str = ""
+    """Which build it runs: version and commit, 0.1.0+7540e83e8f2c."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Which optional dependencies a program needs, so that a missing one is named before it begins."""
 
+from collections.abc import Collection
 from importlib.util import find_spec
 from typing import Final
 
@@ -20,10 +21,16 @@ MODULES: Final = {
 """Import packages of each extra that users install."""
 
 
-def what_is_missing(*extras: str) -> str | None:
-    """One line that says what to install; None if everything is there."""
+def what_is_missing(*extras: str, of: Collection[str] | None = None) -> str | None:
+    """One line that says what to install; None if everything is there. `of`: no other modules of
+    the extras are needed.
+    """
     lacking = {
-        extra: [module for module in MODULES[extra] if find_spec(module) is None]
+        extra: [
+            module
+            for module in MODULES[extra]
+            if (of is None or module in of) and find_spec(module) is None
+        ]
         for extra in extras
     }
     modules = [module for found in lacking.values() for module in found]

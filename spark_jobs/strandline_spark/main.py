@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from strandline_proto.errors import WireError
+from strandline_runtime.build_id import build_id
 from strandline_runtime.extras import what_is_missing
 from strandline_runtime.grpc_experiments import without_event_engine
 from strandline_spark.errors import OptionError, StrandlineSparkError
@@ -69,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="strandline-spark", description="From Strandline topics to Delta tables, with Spark."
     )
+    parser.add_argument("--version", action="version", version=f"strandline {build_id()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     ingest = commands.add_parser("ingest", help="run an ingestion job")
     jobs = ingest.add_subparsers(required=True, metavar="JOB")

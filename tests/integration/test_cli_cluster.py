@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
+from strandline import sync
 from strandline_cli.errors import EXIT_INTERRUPTED
 from strandline_cli.local_cluster import LocalCluster
 from strandline_proto.batch import iter_headers
+from strandline_runtime.build_id import build_id
 from support.cluster import eventually
 from support.command import CompletedCommand, start_strandline, strandline
 from support.far_away import far_away
 
-STATUS_KEYS = {"id", "pid", "address", "state"}
+STATUS_KEYS = {"build", "id", "pid", "address", "state"}
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +58,22 @@ def test_status_gives_controller_and_brokers_by_directory_and_by_bootstrap(
         assert {b["id"]: (b["pid"], b["address"], b["state"]) for b in status["brokers"]} == {
             i: (cluster.process(i).pid, cluster.address(i), "UNFENCED") for i in cluster.broker_ids
         }
+
+
+def test_every_process_names_its_build(directory: Path) -> None:
+    cluster, build = LocalCluster.open(directory), build_id()
+    status = _json(directory, "status")
+    assert {p["build"] for p in (status["controller"], *status["brokers"])} == {build}
+    assert strandline("--version").out == f"strandline {build}\n"
+    with sync.Admin(cluster.bootstrap) as admin:
+        found = admin.describe_cluster()
+    named = {(broker.build, broker.version) for broker in found.brokers}
+    named.add((found.controller.build, found.controller.version))
+    assert named == {(build, build.partition("+")[0])}
+    for process_id in cluster.process_ids:
+        first = cluster.process(process_id).log_file.read_text().splitlines()[0]
+        assert "starting" in first
+        assert f"build={build}" in first
 
 
 def test_the_cluster_keeps_a_topic_for_itself(directory: Path) -> None:

@@ -175,7 +175,7 @@ class HostileRun:
             ElectionsRpc(self.controller),
             PartitionsRpc(self.controller),
             ReassignmentsRpc(self.controller),
-            ClusterRpc(self.controller, pid=1, host="127.0.0.1", port=9090, version="test"),
+            ClusterRpc(self.controller, pid=1, host="127.0.0.1", port=9090, build="test"),
         )
         self.running: asyncio.Task[None] | None = None
 

@@ -19,6 +19,7 @@ class Registration:
     flush_policy: str
     pid: int
     version: str
+    """Of its build, with the commit: 0.1.0+7540e83e8f2c."""
     store_id: str
     controller_epoch: ControllerEpoch
     metadata_offset: MetadataOffset

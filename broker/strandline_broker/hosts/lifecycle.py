@@ -101,7 +101,7 @@ class BrokerLifecycle:
         controller: ControllerCalls,
         *,
         endpoints: Sequence[Endpoint],
-        version: str,
+        build: str,
     ) -> None:
         self.incarnation_id = runtime.random_id().hex()
         self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
@@ -116,7 +116,7 @@ class BrokerLifecycle:
         self._metadata = metadata
         self._controller = controller
         self._endpoints = endpoints
-        self._version = version
+        self._build = build
         self._log = runtime.log
         self._loaded = False
         self._shutting_down = False
@@ -230,7 +230,7 @@ class BrokerLifecycle:
             directory_id=directory.directory_id,
             flush_policy=config.flush_policy,
             pid=self._runtime.pid,
-            version=self._version,
+            version=self._build,
             store_id=self._metadata.store_id,
             controller_epoch=self._metadata.controller_epoch,
             metadata_offset=self._metadata.highest_offset,

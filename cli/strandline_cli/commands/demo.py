@@ -1,12 +1,15 @@
 """`strandline demo ...`: a cluster of its own, something goes wrong, and proof of the outcome."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from strandline_cli.interrupts import signals_as_interrupt
 from strandline_cli.options import Format, FormatOption
+
+_COMPARING: Final = ("numpy", "pyarrow")
+"""What the comparison of a topic with what was acknowledged needs."""
 
 
 def demo_app() -> typer.Typer:
@@ -34,7 +37,7 @@ def flights(
     output: FormatOption = Format.TABLE,
 ) -> int:
     """Kill a leader in the middle of a stream; every acknowledged record must be in the table."""
-    _require_spark()
+    _require(None if spark else _COMPARING)
     from rich.console import Console
 
     from strandline_cli.demo.flights import FlightsDemo
@@ -49,7 +52,7 @@ def flights(
 
 def kip101(output: FormatOption = Format.TABLE) -> int:
     """Show the two classic losses of truncating to the high watermark, and their cure."""
-    _require_spark()
+    _require(_COMPARING)
     from rich.console import Console
 
     from strandline_cli.demo.kip101 import Kip101Demo
@@ -59,10 +62,12 @@ def kip101(output: FormatOption = Format.TABLE) -> int:
         return Kip101Demo(Console(stderr=as_json), as_json=as_json).run()
 
 
-def _require_spark() -> None:
-    """Both read the topic into a table in the end; what that needs is asked for before."""
+def _require(modules: tuple[str, ...] | None) -> None:
+    """Demos compare what is there in the end; what that needs is asked for before. Raises CliError
+    if some of these `modules` is not installed; None: of all that Spark's jobs need.
+    """
     from strandline_cli.errors import CliError
     from strandline_runtime.extras import what_is_missing
 
-    if missing := what_is_missing("spark"):
+    if missing := what_is_missing("spark", of=modules):
         raise CliError(missing)

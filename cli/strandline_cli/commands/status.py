@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from strandline_proto.v1.metadata_pb2 import DescribeClusterResponse
 
 _TIMEOUT_S = 5.0
+_RUNNING = ("ACTIVE", "UNFENCED", "CONTROLLED_SHUTDOWN")
 
 
 def status(
@@ -20,7 +21,7 @@ def status(
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show the controller and the brokers: id, pid, address, state."""
+    """Show the controller and the brokers: id, pid, address, state, build."""
     target = find_target(bootstrap=bootstrap, directory=directory)
     document = describe(target)
     if output is Format.JSON:
@@ -28,14 +29,14 @@ def status(
     else:
         rows = [("controller", *_cells(document["controller"]))]
         rows += [("broker", *_cells(broker)) for broker in document["brokers"]]
-        emit_table(("role", "id", "pid", "address", "state"), rows)
+        emit_table(("role", "id", "pid", "address", "state", "build"), rows)
         if document["problem"] is not None:
             note(document["problem"])
     return 0
 
 
 def _cells(process: dict[str, Any]) -> tuple[object, ...]:
-    return process["id"], process["pid"], process["address"], process["state"]
+    return tuple(process[name] for name in ("id", "pid", "address", "state", "build"))
 
 
 def describe(target: Target) -> dict[str, Any]:
@@ -58,7 +59,8 @@ def describe(target: Target) -> dict[str, Any]:
             f"no broker answers at {target.bootstrap} (last: {problem}): check the addresses, or"
             " start the cluster with `strandline up`"
         )
-    document["problem"] = _problem(document, served=served) or document["problem"]
+    stopped = _problem(document, served=served) or document["problem"]
+    document["problem"] = "; ".join(filter(None, (stopped, _several_builds(document)))) or None
     return document
 
 
@@ -84,6 +86,23 @@ def _problem(document: dict[str, Any], *, served: bool) -> str | None:
         dead.insert(0, "`strandline start controller`")
     how = f" ({', '.join(dead)})" if dead else ""
     return f"{what}: nothing is served until one does{how}"
+
+
+def _several_builds(document: dict[str, Any]) -> str | None:
+    """Which processes run which build, where an upgrade is half done."""
+    running = [("controller", document["controller"])]
+    running += [(f"broker {broker['id']}", broker) for broker in document["brokers"]]
+    names: dict[str, list[str]] = {}
+    for name, process in running:
+        if process["state"] in _RUNNING and process["build"]:
+            names.setdefault(process["build"], []).append(name)
+    if len(names) < 2:
+        return None
+    told = "; ".join(f"{build}: {', '.join(names[build])}" for build in names)
+    return (
+        f"{len(names)} builds run ({told}): an upgrade is under way, or was not finished; restart"
+        " each process that has the build of before"
+    )
 
 
 def _through_broker(address: str) -> dict[str, Any]:
@@ -116,8 +135,11 @@ def _described(answer: "DescribeClusterResponse") -> dict[str, Any]:
             "state": controller.state,
             "controller_epoch": controller.controller_epoch,
             "metadata_offset": controller.metadata_offset,
+            "build": controller.version,
         },
-        "brokers": [_process(b.id, b.pid, b.address, b.state) for b in probe.states_in(answer)],
+        "brokers": [
+            _process(b.id, b.pid, b.address, b.state, b.build) for b in probe.states_in(answer)
+        ],
         "problem": _lost_directories(answer),
     }
 
@@ -146,9 +168,14 @@ def _lost_directories(answer: "DescribeClusterResponse") -> str | None:
 
 
 def _process(
-    process_id: int | str, pid: int | None, address: str | None, state: str
+    process_id: int | str,
+    pid: int | None,
+    address: str | None,
+    state: str,
+    build: str | None = None,
 ) -> dict[str, Any]:
-    return {"id": process_id, "pid": pid, "address": address, "state": state}
+    """`build`: the one that it runs or ran last, as the controller knows it."""
+    return {"id": process_id, "pid": pid, "address": address, "state": state, "build": build}
 
 
 def _with_local_knowledge(local: LocalCluster, seen: dict[str, Any] | None) -> dict[str, Any]:

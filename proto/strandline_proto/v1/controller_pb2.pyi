@@ -52,6 +52,7 @@ class BrokerRegistrationRequest(_message.Message):
     """replicated or always."""
     pid: _builtins.int
     version: _builtins.str
+    """Of its build, with the commit behind a plus: 0.1.0+7540e83e8f2c."""
     store_id: _builtins.str
     """The controller record that the directory last applied; empty and -1 if none (P-76)."""
     controller_epoch: _builtins.int

@@ -534,6 +534,7 @@ class ControllerDescription(_message.Message):
     metadata_offset: _builtins.int
     store_id: _builtins.str
     version: _builtins.str
+    """Of its build, with the commit behind a plus."""
     def __init__(
         self,
         *,
@@ -581,6 +582,7 @@ class BrokerDescription(_message.Message):
     pid: _builtins.int
     rack: _builtins.str
     version: _builtins.str
+    """Of its build, with the commit behind a plus."""
     last_heard_ms: _builtins.int
     """Milliseconds since the controller last heard from it; -1 if it never did."""
     decommissioning: _builtins.bool

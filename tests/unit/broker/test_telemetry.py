@@ -94,3 +94,10 @@ async def test_metrics_are_served_to_a_scraper_and_garbage_does_no_harm() -> Non
                 writer.close()
         assert answer.startswith(b"HTTP/1.1 200 OK")
         assert b'strandline_requests_total{method="Produce"} 1.0' in answer
+
+
+def test_the_metrics_name_the_build() -> None:
+    registry = CollectorRegistry()
+    ServerMetrics(registry, "0.1.0+7540e83e8f2c")
+    labels = {"version": "0.1.0", "commit": "7540e83e8f2c"}
+    assert registry.get_sample_value("strandline_build_info", labels) == 1.0

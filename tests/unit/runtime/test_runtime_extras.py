@@ -42,13 +42,33 @@ def test_the_command_says_so_before_anything_else(
     assert said == "error: typer is not installed: pip install 'strandline[broker]'\n"
 
 
-@pytest.mark.parametrize("demo", ["flights", "kip101"])
+@pytest.mark.parametrize(
+    ("demo", "missing"),
+    [
+        (["flights"], "deltalake"),
+        (["flights"], "pyspark"),
+        (["flights", "--no-spark"], "numpy"),
+        (["kip101"], "pyarrow"),
+    ],
+)
 def test_a_demo_says_so_before_its_cluster_runs(
-    demo: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    demo: list[str],
+    missing: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _without(monkeypatch, "deltalake")
-    assert main.run(["demo", demo]) == 1
-    assert "pip install 'strandline[spark]'" in capsys.readouterr().err
+    _without(monkeypatch, missing)
+    assert main.run(["demo", *demo]) == 1
+    said = capsys.readouterr().err
+    assert said == f"error: {missing} is not installed: pip install 'strandline[spark]'\n"
+
+
+def test_a_demo_without_spark_asks_for_nothing_of_sparks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _without(monkeypatch, "pyspark", "deltalake", "fastavro")
+    assert main.run(["demo", "flights", "--no-spark", "--input", "/nowhere"]) == 1
+    assert "/nowhere is not a file" in capsys.readouterr().err
 
 
 def test_the_spark_command_says_so(

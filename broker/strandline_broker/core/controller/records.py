@@ -111,6 +111,7 @@ class RegisterBrokerRecord(Record, frozen=True, kw_only=True):
     flush_policy: str
     pid: int
     version: str
+    """Of its build, with the commit."""
     listeners: tuple[Endpoint, ...]
     inter_broker_listener: str
     rack: str = ""

@@ -80,13 +80,13 @@ def _new_topic(topic: metadata_pb2.NewTopic) -> NewTopic:
 
 class ClusterRpc:
     def __init__(
-        self, controller: Controller, *, pid: int, host: str, port: int, version: str
+        self, controller: Controller, *, pid: int, host: str, port: int, build: str
     ) -> None:
         self._controller = controller
         self._pid = pid
         self._host = host
         self._port = port
-        self._version = version
+        self._build = build
 
     async def DescribeCluster(
         self, request: metadata_pb2.DescribeClusterRequest, context: Any
@@ -105,7 +105,7 @@ class ClusterRpc:
                 controller_epoch=state.controller_epoch,
                 metadata_offset=state.last_offset,
                 store_id=identity.store_id,
-                version=self._version,
+                version=self._build,
             ),
             brokers=[self._broker(each, NAMED_BYTES_MAX // len(brokers)) for each in brokers],
             losses=[_loss(report) for report in state.losses],

@@ -106,7 +106,7 @@ async def broker(
         metadata,
         link,
         endpoints=[Endpoint("PLAINTEXT", "127.0.0.1", 9092)],
-        version="1",
+        build="1",
     )
     try:
         yield Subject(lifecycle, directory, metadata, NoReplicas())

@@ -42,7 +42,7 @@ async def described(**named: Any) -> metadata_pb2.DescribeClusterResponse:
         told=told,
         now_ms=lambda: 2,
     )
-    rpc = ClusterRpc(cast("Any", controller), pid=1, host="h", port=1, version="1")
+    rpc = ClusterRpc(cast("Any", controller), pid=1, host="h", port=1, build="1")
     return await rpc.DescribeCluster(metadata_pb2.DescribeClusterRequest(), None)
 
 

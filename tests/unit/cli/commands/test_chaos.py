@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from strandline_cli.errors import EXIT_FAILED
+from strandline_cli.errors import EXIT_FAILED, EXIT_OK
 from strandline_cli.main import run
 from support.tidy_tree import ROOT
 
@@ -20,6 +20,18 @@ def test_where_the_simulator_is_missing_it_is_said_where_it_is(
     assert said.out == ""
     assert "strandline_proof is missing" in said.err
     assert "in a checkout" in said.err
+
+
+def test_help_offers_the_simulator_only_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--help"]) == EXIT_OK
+    assert "\n  chaos " in capsys.readouterr().out
+    monkeypatch.setitem(sys.modules, "strandline_proof", None)
+    assert run(["--help"]) == EXIT_OK
+    shown = capsys.readouterr().out
+    assert "chaos" not in shown
+    assert "\n  demo " in shown
 
 
 def test_no_wheel_has_the_simulator() -> None:

@@ -26,6 +26,9 @@ class Answers:
         self.cluster = LocalCluster.create(directory, brokers=2, port=0)
         (directory / "run").mkdir()
         self.controller = self.broker = False
+        self.state = "FENCED"
+        self.builds = ["", "", ""]
+        """Of the controller and the two brokers."""
         monkeypatch.setattr(probe, "ask_controller", self._ask_controller)
         monkeypatch.setattr(probe, "ask_cluster", self._ask_cluster)
         monkeypatch.setattr(probe, "ask_metadata", self._ask_metadata)
@@ -44,9 +47,13 @@ class Answers:
     def _ask_controller(self, address: str, timeout_s: float) -> DescribeClusterResponse:
         if not self.controller:
             raise probe.NoAnswer(f"{address} does not answer")
-        brokers = [BrokerDescription(id=1, state="FENCED"), BrokerDescription(id=2, state="FENCED")]
+        controller, *builds = self.builds
         return DescribeClusterResponse(
-            controller=ControllerDescription(state="ACTIVE"), brokers=brokers
+            controller=ControllerDescription(state="ACTIVE", version=controller),
+            brokers=[
+                BrokerDescription(id=broker_id, state=self.state, version=build)
+                for broker_id, build in zip((1, 2), builds, strict=True)
+            ],
         )
 
     def _ask_cluster(self, address: str, timeout_s: float) -> DescribeClusterResponse:
@@ -106,3 +113,24 @@ def test_a_cluster_that_is_well_has_no_problem(answers: Answers) -> None:
     answers.run("controller", 1, 2)
     answers.controller = answers.broker = True
     assert answers.states() == ("ACTIVE", ["FENCED", "FENCED"], None)
+
+
+def test_an_upgrade_that_is_half_done_is_seen(answers: Answers) -> None:
+    answers.run("controller", 1, 2)
+    answers.controller = answers.broker = True
+    answers.state = "UNFENCED"
+    answers.builds = ["0.1.0+b", "0.1.0+b", "0.1.0"]
+    document = describe(Target(answers.cluster.bootstrap, answers.cluster))
+    assert document["controller"]["build"] == "0.1.0+b"
+    assert [broker["build"] for broker in document["brokers"]] == ["0.1.0+b", "0.1.0"]
+    assert "2 builds run (0.1.0+b: controller, broker 1; 0.1.0: broker 2)" in document["problem"]
+    answers.builds = ["0.1.0+b"] * 3
+    assert answers.states()[2] is None
+
+
+def test_a_broker_that_does_not_run_is_no_half_of_an_upgrade(answers: Answers) -> None:
+    answers.run("controller", 1)
+    answers.controller = answers.broker = True
+    answers.state = "UNFENCED"
+    answers.builds = ["0.1.0+b", "0.1.0+b", "0.1.0+a"]
+    assert answers.states() == ("ACTIVE", ["UNFENCED", "DEAD"], None)
