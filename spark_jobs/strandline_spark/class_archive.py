@@ -44,7 +44,8 @@ def archive_path() -> str:
 def java_options() -> list[str]:
     """For a driver's JVM on this machine."""
     path = archive_path()
-    return [f"-XX:SharedArchiveFile={path}"] if os.path.isfile(path) else []
+    usable = ":" not in path and os.path.isfile(path)
+    return [f"-XX:SharedArchiveFile={path}"] if usable else []
 
 
 def prepare() -> str:
@@ -54,6 +55,11 @@ def prepare() -> str:
     from strandline_spark.session import end_session, start_session
 
     path = archive_path()
+    if ":" in path:
+        raise EnvironmentProblem(
+            f"the archive {path} would not be found: Java takes ':' in its path for the end of one;"
+            " set XDG_CACHE_HOME to a folder without it"
+        )
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         scratch = tempfile.mkdtemp(dir=os.path.dirname(path))
@@ -107,7 +113,7 @@ def _exercise(session: SparkSession, scratch: str) -> None:
     query.awaitTermination()
     files = f"file://{scratch}/rows"
     session.range(1000).selectExpr("id", "id % 7 AS key").write.parquet(files)
-    session.read.parquet(files).createOrReplaceTempView("numbers")
+    session.read.option("__globPaths__", "false").parquet(files).createOrReplaceTempView("numbers")
     grouped = "SELECT key, count(*), percentile(id, 0.5) FROM numbers GROUP BY key ORDER BY key"
     session.sql(grouped).collect()
 

@@ -20,7 +20,6 @@ import contextlib
 import json
 import os
 import platform
-import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -34,7 +33,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from strandline_spark.commits import from_metadata, to_metadata
 from strandline_spark.durable import sync, sync_log
 from strandline_spark.errors import FenceError, TableError, first_line
-from strandline_spark.local_files import files_under
+from strandline_spark.local_files import check_path, files_under
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +48,6 @@ OWNER_KEY: Final = "strandline.pipeline"
 _LOG: Final = "_delta_log"
 _NAMED_MAX: Final = 5
 _AGAIN: Final = "nothing was committed, start the job again"
-_READ_OTHERWISE: Final = re.compile(r"%[0-9A-Fa-f]{2}|\\")
 _FENCE: Final = "strandline/{topic}/{partition}"
 CONFIGURATION: Final[dict[str, str | None]] = {
     "delta.appendOnly": "true",
@@ -350,15 +348,6 @@ def committing(table: str) -> Iterator[None]:
             f"{platform.node()} cannot commit to {table} ({first_line(why)}): make room there, or"
             " see to it that you may write; run this again then, it goes on where the table ends"
         ) from why
-
-
-def check_path(path: str) -> None:
-    """Raises TableError for a path that delta-rs takes for another, whose table it would use."""
-    if found := _READ_OTHERWISE.search(path):
-        raise TableError(
-            f"{path} cannot be the path of a table: delta-rs reads {found[0]!r} in it as another"
-            " character, and so another folder; give a path without it"
-        )
 
 
 def _check_there(root: str, file: DataFile) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
 from strandline_spark.errors import OptionError
+from strandline_spark.local_files import has_scheme, not_of_a_path
 from strandline_spark.losses import OnLoss
 from strandline_spark.offsets import (
     INT32_MAX,
@@ -34,6 +35,7 @@ TRIGGER_DELAY_SECONDS: Final = 900.0
 POLL_TIMEOUT_MS: Final = 120_000
 OFFSET_RETRIES: Final = 3
 OFFSET_RETRY_MS: Final = 1000
+_NOT_PLAIN: Final = re.compile(r"%[0-9A-Fa-f]{2}|[#?]")
 SECONDS_MIN: Final = 100_000_000
 SECONDS_MAX: Final = 100_000_000_000
 """Times between these are seconds of the years from 1973 on, as milliseconds of January to March
@@ -277,12 +279,18 @@ def optional_path(value: str | None) -> str | None:
 
 
 def local_path(name: str, value: str) -> str:
-    """`value` as a path of this machine's file system. Raises OptionError for another scheme."""
+    """`value` as a path of this machine's file system. Raises OptionError for another scheme, and
+    for a URL with a part that is none of a path or stands for another character.
+    """
     path = (
         value.removeprefix("file://")
         if value.startswith("file:///")
         else value.removeprefix("file:")
     )
-    if "://" in path or not path.strip():
+    if has_scheme(path) or "://" in path or not path.strip():
         raise OptionError(f"{name}: {value!r} is not a path of a local or mounted file system")
+    if (found := not_of_a_path(path)) is not None:
+        raise OptionError(f"{name}: {value!r} has {found!r} in it; give a path without it")
+    if path != value and _NOT_PLAIN.search(path):
+        raise OptionError(f"{name}: {value!r}: give the path itself, without file: and unencoded")
     return path

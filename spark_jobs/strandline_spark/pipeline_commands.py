@@ -15,6 +15,8 @@ from strandline_spark.spark_flags import add_spark, local_session
 if TYPE_CHECKING:
     import argparse
 
+    from pyspark.sql import DataFrame, SparkSession
+
     from strandline_spark.bronze import Totals
     from strandline_spark.micro_batch import BatchReport
     from strandline_spark.pipeline.config import Pipeline
@@ -186,8 +188,7 @@ def _run_latest(arguments: argparse.Namespace) -> int:
     with local_session(arguments, "strandline latest") as spark:
         frame = latest(spark, path).orderBy("topic", "partition", "offset")
         if output is not None:
-            frame.write.parquet(f"file://{output}")
-            print(f"{output}: {spark.read.parquet(f'file://{output}').count():,} rows")  # noqa: T201
+            print(f"{output}: {_written(spark, frame, output):,} rows")  # noqa: T201 - the result
         elif arguments.format == "json":
             for line in frame.toJSON().toLocalIterator():
                 print(line)  # noqa: T201 - the command's result
@@ -198,6 +199,14 @@ def _run_latest(arguments: argparse.Namespace) -> int:
             if rows == 0:
                 _note("rows without a key are no part of it")
     return 0
+
+
+def _written(spark: SparkSession, frame: DataFrame, folder: str) -> int:
+    """The rows, counted in the files."""
+    frame.write.parquet(f"file://{folder}")
+    # A folder may have signs in its name that stand for others in a pattern.
+    reader = spark.read.option("__globPaths__", "false")
+    return int(reader.parquet(f"file://{folder}").count())
 
 
 def _note(line: str) -> None:

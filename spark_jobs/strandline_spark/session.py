@@ -6,7 +6,9 @@ user sees.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import locale
 import logging
 import os
 import re
@@ -18,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark import class_archive, row_walk
@@ -38,7 +41,7 @@ _DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _CHECKPOINT_FILES: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-_LOG_CONFIGURATION: Final = os.path.join(os.path.dirname(__file__), "log4j2.properties")
+_LOG_CONFIGURATION: Final = Path(__file__).resolve().with_name("log4j2.properties")
 TASK_FAILURES_MAX: Final = 4
 """As on a cluster: a local master takes the first failure of a task for the end of the query."""
 _LOCAL_MASTER: Final = re.compile(r"local(\[([1-9][0-9]*|\*)(,[1-9][0-9]*)?\])?")
@@ -185,7 +188,7 @@ def start_session(
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     settings = _configuration(master, memory, direct=direct, worker_python=worker_python)
     own = class_archive.java_options() if java_options is None else java_options
-    settings[_DRIVER_OPTIONS] = " ".join([settings[_DRIVER_OPTIONS], *own])
+    settings[_DRIVER_OPTIONS] = " ".join([settings[_DRIVER_OPTIONS], *map(_quoted, own)])
     settings |= {} if jars is None else {"spark.jars": jars}
     master = with_task_failures(master)
     builder = SparkSession.builder.appName(app_name).master(master)
@@ -211,6 +214,12 @@ def start_session(
         ) from why
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+
+
+def _quoted(option: str) -> str:
+    """One of Java's options in Spark's list of them: a path may have blanks."""
+    inner = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{inner}"'
 
 
 def with_task_failures(master: str) -> str:
@@ -315,7 +324,7 @@ def _start_jvm(settings: dict[str, str], log_path: str) -> tuple[int, str]:
     with tempfile.TemporaryDirectory() as directory, open(log_path, "ab") as log:
         connection = os.path.join(directory, "connection")
         environment = {**_MALLOC, **os.environ, "SPARK_CONNECT_MODE": "0"}
-        environment |= {"SPARK_HOME": home, "PYTHONHASHSEED": "0"}
+        environment |= {"SPARK_HOME": home, "PYTHONHASHSEED": "0"} | _text_settings()
         environment["_PYSPARK_DRIVER_CONN_INFO_PATH"] = connection
         jvm = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment
@@ -329,6 +338,14 @@ def _start_jvm(settings: dict[str, str], log_path: str) -> tuple[int, str]:
         with open(connection, "rb") as file:
             port, secret_size = struct.unpack(">ii", file.read(8))
             return port, file.read(secret_size).decode("utf-8")
+
+
+def _text_settings() -> dict[str, str]:
+    """Java names files in the encoding of its locale: in another than UTF-8 it has no name for a
+    folder that Python and delta-rs use.
+    """
+    is_utf_8 = codecs.lookup(locale.getencoding()).name == "utf-8"
+    return {} if is_utf_8 else {"LC_ALL": "C.UTF-8"}
 
 
 def _keep_checkpoints_without_forks(session: SparkSession) -> None:
@@ -348,7 +365,7 @@ def _configuration(master: str, memory: str, *, direct: bool, worker_python: str
     # would take more of the processor than they give, and the start would cost twice as much.
     plain = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC") if direct else ()
     java = " ".join((*_ARROW, *plain))
-    log = f"-Dlog4j2.configurationFile=file:{_LOG_CONFIGURATION}"
+    log = f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}"
     settings = {
         "spark.driver.memory": memory,
         _DRIVER_OPTIONS: f"{log} {java}",

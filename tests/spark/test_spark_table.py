@@ -49,17 +49,6 @@ def sound_table(root: str) -> None:
     table.commit("j", 1, [taken(10, 20)], [write_file(root, list(range(10, 20)))])
 
 
-@pytest.mark.parametrize("name", ["a%20b", "a\\b"])
-def test_a_path_that_delta_takes_for_another_one_is_refused(name: str, tmp_path: Path) -> None:
-    """It would use the table of the path that it means."""
-    other = str(tmp_path / ("a b" if "%" in name else "a/b"))
-    BronzeTable.open_or_create(other)
-    for act in (BronzeTable.open, BronzeTable.open_or_create, BronzeTable.find):
-        with pytest.raises(TableError, match=r"reads '.*' in it as another character"):
-            act(str(tmp_path / name))
-    assert not (tmp_path / name).exists()
-
-
 def test_a_commit_carries_batch_fence_and_account_together(root: str) -> None:
     sound_table(root)
     table = BronzeTable.open(root)

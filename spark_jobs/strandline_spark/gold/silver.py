@@ -23,6 +23,7 @@ from strandline_spark.commits import from_metadata
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold.query import held_rows
 from strandline_spark.gold.watermark import PartitionProgress
+from strandline_spark.local_files import check_path
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.schema import TIMESTAMP_TYPE
 
@@ -77,6 +78,7 @@ class Silver:
     @classmethod
     def open(cls, path: str) -> Silver:
         """Raises TableError if there is no such table, or it is not a silver table."""
+        check_path(path)
         try:
             handle = DeltaTable(path)
         except TableNotFoundError as why:

@@ -26,7 +26,7 @@ from strandline_spark.errors import TableError, first_line
 from strandline_spark.fenced_table import committing, make_table
 from strandline_spark.gold.account import METADATA_KEY, GoldAccount, from_metadata, to_metadata
 from strandline_spark.gold.definition import definition_hash, delta_columns
-from strandline_spark.local_files import files_under
+from strandline_spark.local_files import check_path, files_under
 from strandline_spark.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class GoldTable:
     @classmethod
     def open(cls, step: GoldStep, pipeline: str) -> GoldTable:
         """Raises TableError if there is no such table, or it is another's."""
+        check_path(step.table)
         try:
             handle = DeltaTable(step.table)
         except TableNotFoundError as why:
@@ -81,6 +82,7 @@ class GoldTable:
         """Raises TableError for a table that is another's, or of other columns than the step's
         result, or of a step that computed something else.
         """
+        check_path(step.table)
         schema = Schema.from_json(json.dumps(delta_columns(columns)))
         if os.path.isfile(step.table) or not DeltaTable.is_deltatable(step.table):
             _create(step, pipeline, schema)

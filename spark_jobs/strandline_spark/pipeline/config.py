@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from strandline_spark.errors import OptionError
+from strandline_spark.local_files import has_scheme, not_of_a_path, not_of_a_table
 from strandline_spark.parsing.checks import check_settings, column_type
 from strandline_spark.parsing.settings import RECORD_TIME, ParseSettings
 from strandline_spark.pipeline.explained import explained, located
@@ -164,9 +165,17 @@ class _Checker:
     def _placed(self, where: str, given: str | None, default: str) -> str:
         """`default` is below the pipeline's directory, `given` below the file's."""
         if given is None:
-            return os.path.normpath(os.path.join(self._root, default))
-        _check_folder(where, given)
-        return os.path.normpath(os.path.join(self._folder, given))
+            path = os.path.normpath(os.path.join(self._root, default))
+        else:
+            _check_folder(where, given)
+            path = os.path.normpath(os.path.join(self._folder, given))
+        found = not_of_a_path(path) if where.endswith("checkpoint") else not_of_a_table(path)
+        if found is not None:
+            raise OptionError(
+                f"{where} is the folder {path!r}: there can be no {found!r} in its path; rename the"
+                " folder that has it in its name, or name another"
+            )
+        return path
 
     def _parse_settings(self, silver: SilverKeys) -> ParseSettings:
         for key, formats in _FORMAT_KEYS.items():
@@ -332,7 +341,7 @@ def _check_name(where: str, name: str) -> None:
 
 
 def _check_folder(where: str, given: str) -> None:
-    if "://" in given:
+    if has_scheme(given) or "://" in given:
         raise OptionError(
             f"{where} = {given!r}: tables and checkpoints lie in folders of this machine"
         )

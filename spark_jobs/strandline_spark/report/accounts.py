@@ -20,7 +20,7 @@ from strandline_spark.audit import audit_path
 from strandline_spark.commits import from_metadata
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.fenced_table import METADATA_KEY
-from strandline_spark.local_files import files_under
+from strandline_spark.local_files import check_path, files_under
 
 if TYPE_CHECKING:
     from strandline_spark.commits import CommittedRange
@@ -99,6 +99,7 @@ def is_table(path: str) -> bool:
 
 def read_table(path: str) -> TableAccount:
     """Raises TableError if there is no table, it is none of ours, or it does not read."""
+    check_path(path)
     try:
         handle = DeltaTable(path)
         kind = _kind(handle, path)

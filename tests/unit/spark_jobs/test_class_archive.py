@@ -29,6 +29,18 @@ def test_a_session_uses_the_archive_once_it_is_there() -> None:
     assert java_options() == [f"-XX:SharedArchiveFile={path}"]
 
 
+def test_an_archive_that_java_would_not_find_is_not_used_and_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a:b"))
+    path = Path(archive_path())
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"")
+    assert java_options() == []
+    with pytest.raises(EnvironmentProblem, match=r"takes ':' in its path .*set XDG_CACHE_HOME"):
+        prepare()
+
+
 def test_another_java_has_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = archive_path()
     java = tmp_path / "bin" / "java"

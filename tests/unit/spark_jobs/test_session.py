@@ -11,6 +11,8 @@ from strandline_spark.errors import OptionError
 from strandline_spark.main import main
 from strandline_spark.session import (
     _configuration,
+    _quoted,
+    _text_settings,
     checked_memory,
     warn_of_slow_walks,
     with_task_failures,
@@ -96,3 +98,18 @@ def test_who_finds_records_in_python_is_told(
     warn_of_slow_walks(is_compiled=is_compiled)
     told = ["install a C compiler" in message for message in caplog.messages]
     assert told == ([] if is_compiled else [True])
+
+
+@pytest.mark.parametrize(
+    ("encoding", "settings"),
+    [("UTF-8", {}), ("utf8", {}), ("ANSI_X3.4-1968", {"LC_ALL": "C.UTF-8"})],
+)
+def test_a_jvm_names_files_in_utf_8_whatever_the_locale(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, settings: dict[str, str]
+) -> None:
+    monkeypatch.setattr("locale.getencoding", lambda: encoding)
+    assert _text_settings() == settings
+
+
+def test_an_option_with_a_path_is_one_option_of_javas() -> None:
+    assert _quoted('-Da=b c"\\') == '"-Da=b c\\"\\\\"'
