@@ -1,10 +1,11 @@
 """Values that a regular expression of RE2 matches from their first character to their last, with a
-named group for each column.
+named group for each column. Where a column stands in several alternatives of the pattern, its other
+groups are named `column__2`, `column__3` and so on, as RE2 has each name once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -15,6 +16,9 @@ from strandline_spark.parsing.texts import Texts, or_null
 
 if TYPE_CHECKING:
     from strandline_spark.parsing.settings import ParseSettings
+
+
+_ALTERNATIVE: Final = "__"
 
 
 def whole(pattern: str) -> str:
@@ -40,7 +44,13 @@ class RegexDecoder:
                 detail = f"{shown(values[row].as_py())} is not what the pattern describes"
                 faults[row] = fault(Reason.NO_MATCH, detail)
         columns = []
+        groups = [field.name for field in found.type]
         for name, kind in self._columns.items():
             texts = pc.struct_field(found, name)
+            for other in groups:
+                base, mark, number = other.rpartition(_ALTERNATIVE)
+                if base == name and mark and number.isdigit():
+                    absent = pc.equal(texts, "")
+                    texts = pc.if_else(absent, pc.struct_field(found, other), texts)
             columns.append(self._texts[name].read(or_null(texts, kind, self._nulls), faults))
         return Decoded(columns, faults)

@@ -102,3 +102,13 @@ def test_a_real_access_log_is_what_a_plain_loop_makes_of_it() -> None:
         assert row["time"] == datetime.strptime(time, "%d/%b/%Y:%H:%M:%S %z")
         status, size = rest.split('" ', 1)[1].split()[:2]
         assert (row["status"], row["bytes"]) == (int(status), None if size == "-" else int(size))
+
+
+def test_a_column_may_stand_in_several_alternatives() -> None:
+    pattern = r"n=(?P<n>\d*)|(?P<n__2>\d+)!|(?P<s>x)?(?P<n__10>-\d+)?(?P<n__x>y)?"
+    parser = parser_of("regex", options={"pattern": pattern}, n="int", s="string")
+    found = outcomes(parser, ["n=5", "6!", "x-7", "n=", "xy"])
+    assert [(each[1]["n"], each[1]["s"]) for each in found] == [
+        *((5, ""), (6, ""), (-7, "x")),
+        *((None, ""), (None, "x")),
+    ]
