@@ -16,6 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
+from strandline_runtime import byte_streams
 from strandline_runtime.runtime import FileStat, Probe, Runtime
 
 if TYPE_CHECKING:
@@ -108,6 +109,9 @@ class RealFileSystem:
 
 
 class RealNetwork:
+    listen = staticmethod(byte_streams.listen)
+    connect = staticmethod(byte_streams.connect)
+
     async def probe(self, host: str, port: int, timeout_s: float) -> Probe:
         try:
             async with asyncio.timeout(timeout_s):

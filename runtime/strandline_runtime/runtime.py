@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
     import grpc.aio
@@ -92,7 +92,81 @@ class Probe(enum.Enum):
     """No answer in time, no route, no such name: nothing is proven."""
 
 
+class ByteStream(Protocol):
+    """One TCP connection: bytes in order, both ways, cut into segments at any place.
+
+    Every wait needs a deadline of the caller's: a silent peer may stay silent for hours.
+    """
+
+    peer: str
+    """`host:port` of the other side."""
+
+    async def read(self, at_most: int) -> bytes:
+        """At least one byte and at most `at_most`; `b""` once the other side has closed.
+
+        Raises ConnectionError if the connection broke. A read that is cancelled takes nothing.
+        """
+        ...
+
+    async def read_exactly(self, length: int) -> bytes:
+        """Exactly `length` bytes.
+
+        Raises asyncio.IncompleteReadError if the other side closes before, ConnectionError if the
+        connection broke. A read that is cancelled takes nothing.
+        """
+        ...
+
+    def write(self, data: Buffer) -> None:
+        """Queue bytes. `data` must not change afterwards. On a closed stream they are dropped."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until little is queued. Raises ConnectionError if the connection broke.
+
+        A writer that never calls it queues without a bound.
+        """
+        ...
+
+    def close(self) -> None:
+        """Send what is queued, then close. Nothing more is read."""
+        ...
+
+    def abort(self) -> None:
+        """Drop what is queued, and close at once."""
+        ...
+
+    async def closed(self) -> None:
+        """Wait until the connection is closed; a peer that reads nothing can delay it for ever."""
+        ...
+
+
+class Listener(Protocol):
+    """A port that accepts byte streams."""
+
+    port: int
+
+    def close(self) -> None:
+        """Accept nothing more. Connections that are open go on."""
+        ...
+
+
 class Network(Protocol):
+    async def listen(self, host: str, port: int, accept: Callable[[ByteStream], None]) -> Listener:
+        """Accept TCP connections on `host:port`. Port 0 takes a free one; host `""` is all of them.
+
+        `accept` is called once for each connection. It must not block; its owner starts the task
+        that serves the stream. Raises OSError if the address cannot be bound.
+        """
+        ...
+
+    async def connect(self, host: str, port: int) -> ByteStream:
+        """Open a TCP connection.
+
+        Raises ConnectionRefusedError if no process listens there, another OSError if there is no
+        such host or no route. It has no deadline of its own.
+        """
+        ...
+
     async def probe(self, host: str, port: int, timeout_s: float) -> Probe:
         """Try to connect, and close at once."""
         ...

@@ -31,6 +31,7 @@ from strandline_proto.v1 import common_pb2, controller_pb2, metadata_pb2
 from strandline_runtime.real import real_runtime
 from strandline_runtime.runtime import Probe
 from support.controller_cluster import CLUSTER, DEFAULTS, SERVER_KEYS, SESSION_MS, STORE
+from support.grpc_only import GrpcOnly
 from support.memory_store import MemoryStore
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class _Channel:
 
 
 @dataclass
-class _Network:
+class _Network(GrpcOnly):
     answers: list[push_pb2.LeaderAndIsrResponse] = field(default_factory=list)
 
     async def probe(self, host: str, port: int, timeout_s: float) -> Probe:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from support.tidy_tree import ROOT, SOURCE_ROOTS, name_of, python_files, syntax
 
-FILE_LINES_MAX = 410
+FILE_LINES_MAX = 500
 TEST_FILE_LINES_MAX = 650
 """A test file is a list that is read by its names; splitting one hides what is missing from it."""
 FUNCTION_LINES_MAX = 50
@@ -15,17 +15,6 @@ FUNCTION_LINES_MAX = 50
 LONG_FILES: dict[str, str] = {
     "broker/strandline_broker/core/controller/state.py": (
         "the fold of the controller's log: state is changed in the one file that owns it"
-    ),
-    "broker/strandline_broker/storage/log.py": (
-        "what changes a log's segments, tail, start and end stands in the one class that owns them"
-    ),
-    "proto/strandline_proto/errors.py": "a list: the one table of codes that cross the wire",
-    "client/strandline/errors.py": "a list, made from that table, of classes to catch",
-    "proof/strandline_proof/sim/oracles/committed.py": (
-        "one ghost: what is committed, lost and excused of a partition is changed together"
-    ),
-    "broker/strandline_broker/core/leader.py": (
-        "one machine: what is committed and who is in sync are changed together"
     ),
 }
 LONG_FUNCTIONS: dict[str, str] = {}

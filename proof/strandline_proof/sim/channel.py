@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from strandline_proof.sim.connection import End
-    from strandline_proof.sim.network import NodeNetwork
-    from strandline_proof.sim.server import SimServer
+    from strandline_proof.sim.network import Acceptor, NodeNetwork
 
 CONNECT_S: Final = (0.05, 1.0)
 """How long an attempt to connect may take, and the pause before the next one: the bounds of the
@@ -109,7 +108,7 @@ class ChannelCore:
                 end.close()
                 network.hang_up(end, "the attempt was given up")
 
-        def arrived(server: SimServer) -> None:
+        def arrived(server: Acceptor) -> None:
             server.on_connect(self.node, opened)
 
         def answer(verdict: Probe) -> None:

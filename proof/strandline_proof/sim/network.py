@@ -16,10 +16,12 @@ tries again by itself because they never left the client.
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import math
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from strandline_proof.sim.byte_streams import SimByteStream, SimListener, open_stream
 from strandline_proof.sim.channel import SimChannel
 from strandline_proof.sim.connection import Blocked, End, Link, Pipe, connect
 from strandline_proof.sim.echo import Echoer, Echoes
@@ -32,6 +34,13 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     import grpc.aio
+
+    from strandline_runtime.runtime import ByteStream
+
+    class Acceptor(Protocol):
+        """What listens on a port: a gRPC server or a listener of byte streams."""
+
+        def on_connect(self, client: NodeNetwork, opened: Callable[[End], None]) -> None: ...
 
     class Post(Protocol):
         def __call__(
@@ -293,7 +302,7 @@ class SimNetwork:
         client: NodeNetwork,
         host: str,
         port: int,
-        arrived: Callable[[SimServer], None] | None,
+        arrived: Callable[[Acceptor], None] | None,
         answer: Callable[[Probe], None],
     ) -> None:
         """A SYN. `arrived` runs at the server's process, `answer` at the client with what its
@@ -372,7 +381,7 @@ class NodeNetwork:
         self.name = name
         self.owner = owner
         self.alive = True
-        self.listeners: dict[int, SimServer] = {}
+        self.listeners: dict[int, Acceptor] = {}
         self.ends: dict[int, End] = {}
 
     async def probe(self, host: str, port: int, timeout_s: float) -> Probe:
@@ -398,7 +407,21 @@ class NodeNetwork:
     def server(self) -> grpc.aio.Server:
         return cast("grpc.aio.Server", SimServer(self))
 
-    def bind(self, address: str, server: SimServer) -> int:
+    async def listen(
+        self, host: str, port: int, accept: Callable[[ByteStream], None]
+    ) -> SimListener:
+        listener = SimListener(self, accept)
+        try:
+            listener.port = self.bind(f"{host}:{port}", listener)
+        except RuntimeError as error:
+            raise OSError(errno.EADDRINUSE, str(error)) from error
+        await asyncio.sleep(0)
+        return listener
+
+    async def connect(self, host: str, port: int) -> SimByteStream:
+        return await open_stream(self, host, port)
+
+    def bind(self, address: str, acceptor: Acceptor) -> int:
         """The port; raises RuntimeError as grpc does."""
         host, _, text = address.rpartition(":")
         port = int(text)
@@ -406,5 +429,5 @@ class NodeNetwork:
             raise RuntimeError(f"Failed to bind to address {address}")
         if port == 0:
             port = self.network.next_port()
-        self.listeners[port] = server
+        self.listeners[port] = acceptor
         return port

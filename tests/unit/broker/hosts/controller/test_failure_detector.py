@@ -17,6 +17,7 @@ from strandline_proto.ids import BrokerId
 from strandline_runtime.real import real_runtime
 from strandline_runtime.runtime import Probe
 from support.controller_cluster import B1, B2, Cluster
+from support.grpc_only import GrpcOnly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from strandline_proto.ids import BrokerEpoch
 
 
-class Network:
+class Network(GrpcOnly):
     """Probes find what the test says, one after the other; the last one stays."""
 
     def __init__(self, *found: Probe) -> None:
