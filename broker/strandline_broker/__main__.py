@@ -2,7 +2,7 @@
 until SIGTERM.
 
 Exit status: 0 after a clean shutdown, 1 with one line `error: ...` if the server cannot start or
-stop properly.
+stop properly, 70 if it stopped at once as it must not go on.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from strandline_runtime.build_id import build_id
 from strandline_runtime.grpc_experiments import without_event_engine
+from strandline_runtime.log_output import end_process, take_over_stderr
 from strandline_runtime.real import (
     environment,
     keep_large_buffers,
@@ -130,10 +131,11 @@ def _run(
     import uvloop
 
     from strandline_broker.hosts.lifecycle import CannotStart
-    from strandline_broker.telemetry import configure_logging
+    from strandline_broker.telemetry import configure_logging, count_dropped_lines
 
     configure_logging(log_format=config.log_format, level=config.log_level, server=name)
     runtime = real_runtime(name)
+    count_dropped_lines(runtime.metrics)
     runtime.log.info("starting", build=build_id(), pid=runtime.pid)
 
     async def until_signalled() -> None:
@@ -171,4 +173,5 @@ def _check_ports(config: ServerConfig) -> None:
 
 if __name__ == "__main__":
     without_event_engine()
-    sys.exit(main())
+    take_over_stderr()
+    end_process(main())

@@ -37,7 +37,7 @@ from strandline_broker.rpc.lazy_service import add_standard_services
 from strandline_broker.rpc.push_codec import PushTranslator
 from strandline_broker.storage.damage import DamagedLog
 from strandline_broker.storage.directory import DataDirectory, DirectoryError
-from strandline_broker.storage.metadata_log import MetadataLog, check_identity
+from strandline_broker.storage.metadata_log import MetadataLog, NoRoom, check_identity
 from strandline_broker.telemetry import ServerMetrics, watch_event_loop
 from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId, topic_id_text
@@ -135,14 +135,27 @@ class ControllerProcess:
         try:
             await self.controller.start()
             await self._serve_until(stop, f"{host}:{port}")
+        except NoRoom as full:
+            raise CannotStart(str(full)) from full
         except BaseExceptionGroup as group:
             self._runtime.log.error("a background task failed", exc_info=group)
             self._runtime.exit(f"a background task failed: {group.exceptions[0]!r}")
         finally:
             self.controller.close()
-            self.log.close()
+            self._close_log()
             self.directory.close()
         self._runtime.log.info("stopped")
+
+    def _close_log(self) -> None:
+        """What a full disk does not take now are indexes, which a start can do without: decisions
+        are durable already.
+        """
+        try:
+            self.log.close()
+        except (OSError, WireError) as error:
+            self._runtime.log.warning(
+                "the log was not closed properly and is checked at the next start", why=str(error)
+            )
 
     async def _serve_until(self, stop: asyncio.Event, address: str) -> None:
         identity, state = self.controller.identity, self.state

@@ -7,28 +7,31 @@ live in the Runtime's registry, so that a whole simulated cluster keeps them apa
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_runtime.build_id import commit_of, version_of
+from strandline_runtime.log_output import output_of_stderr
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping, Sequence
+    from collections.abc import Callable, MutableMapping, Sequence
 
     from prometheus_client import CollectorRegistry
-    from structlog.typing import FilteringBoundLogger
+    from structlog.typing import FilteringBoundLogger, Processor
 
     from strandline_broker.listeners import HostPort
     from strandline_runtime.runtime import Clock
 
 LOOP_WINDOW_S: Final = 60.0
 SCRAPE_TIMEOUT_S: Final = 5.0
+DROPPED: Final = "log lines were dropped: their output, a full disk or an unread pipe, took no more"
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 def configure_logging(*, log_format: str, level: str, server: str) -> None:
     """Once, at the start of a server process; `server` names it in each line, for instance
-    broker-1.
+    broker-1. Standard error has been taken over before (`log_output`), so no line raises or waits.
     """
     structlog = _import_structlog()
 
@@ -37,18 +40,70 @@ def configure_logging(*, log_format: str, level: str, server: str) -> None:
         return event
 
     render = structlog.processors.JSONRenderer() if log_format == "json" else _console
+    line = _line_of(
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        add_server,
+        structlog.processors.format_exc_info,
+        render,
+    )
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            add_server,
-            structlog.processors.format_exc_info,
-            render,
-        ],
+        processors=[line],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    logging.basicConfig(handlers=[_ForeignLines(structlog.get_logger())], force=True)
+    output = output_of_stderr()
+    if output is not None:
+        output.notice = lambda dropped: (
+            f"{line(None, 'warning', {'event': DROPPED, 'lines': dropped})}\n"
+        )
+
+
+def _line_of(*steps: Processor) -> Callable[[Any, str, MutableMapping[str, Any]], str]:
+    """A processor that makes the line. It never raises: a value that has no text is no reason for
+    the work that is logged to fail.
+    """
+
+    def line(logger: Any, level: str, event: MutableMapping[str, Any]) -> str:
+        made: Any = dict(event)
+        try:
+            for step in steps:
+                made = step(logger, level, made)
+        except Exception as error:  # noqa: BLE001 - logging never fails its caller
+            return f"a log line could not be made ({type(error).__name__}): {event.get('event')!r}"
+        return str(made)
+
+    return line
+
+
+class _ForeignLines(logging.Handler):
+    """What libraries say through the standard library's logging, as lines of ours."""
+
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            say = self._log.error if record.levelno >= logging.ERROR else self._log.warning
+            say(record.getMessage(), logger=record.name, exc_info=record.exc_info)
+        except Exception:  # noqa: BLE001 - logging never fails its caller
+            self.handleError(record)
+
+
+def count_dropped_lines(registry: CollectorRegistry) -> None:
+    """Let the metrics say how many log lines were dropped."""
+    from prometheus_client import Gauge
+
+    output = output_of_stderr()
+    if output is not None:
+        Gauge(
+            "strandline_log_lines_dropped",
+            "Log lines that were dropped, as a full disk or an unread pipe took no more.",
+            registry=registry,
+        ).set_function(lambda: output.dropped)
 
 
 def _import_structlog() -> Any:

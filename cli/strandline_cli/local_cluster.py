@@ -336,15 +336,13 @@ class LocalCluster:
         process = self.process(process_id)
         self._signal(process_id, signal.SIGTERM)
         process.send(signal.SIGCONT)  # a paused process could not act on it
-        if not process.wait_until_gone(self.patience(wait_s, process_id)):
-            process.send(signal.SIGKILL)
-            process.wait_until_gone(STOP_S)
-            process.forget()
+        killed = not process.end_by(self.patience(wait_s, process_id))
+        process.forget()
+        if killed:
             raise CliError(
                 f"{self._title(process_id)} did not stop within {wait_s:.0f} s and was killed;"
                 f" see {process.log_file}"
             )
-        process.forget()
 
     def kill(self, process_id: ProcessId) -> None:
         """SIGKILL, and wait until it is gone."""
@@ -387,9 +385,7 @@ class LocalCluster:
             deadline = self.patience(wait_s, *group)
             for process_id in group:
                 process = self.process(process_id)
-                if not process.wait_until_gone(deadline):
-                    process.send(signal.SIGKILL)
-                    process.wait_until_gone(STOP_S)
+                if not process.end_by(deadline):
                     forced.append(process_id)
                 process.forget()
         return forced

@@ -20,6 +20,7 @@ from strandline_cli.errors import (
 from strandline_runtime.build_id import build_id
 from strandline_runtime.extras import what_is_missing
 from strandline_runtime.grpc_experiments import without_event_engine
+from strandline_runtime.log_output import take_over_stderr
 
 _YOUNG: Final = 50_000
 """Objects between two looks for garbage. What a command imports is a hundred thousand that stay: a
@@ -34,6 +35,9 @@ def main() -> NoReturn:
     without_event_engine()
     # gRPC's own lines (a broker that says goodbye) are not for the user of a command.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    if sys.argv[1:2] == ["up"]:
+        # It stays with its cluster: a terminal or pipe that takes no notes must not hold it up.
+        take_over_stderr()
     status = run(sys.argv[1:])
     gc.freeze()
     sys.exit(status)

@@ -52,7 +52,8 @@ class Patience:
 
     def _idle_s(self, pid: int, work: Work, passed: float) -> float:
         before = self._before.get(pid)
-        if before is None or work[1] > before[1]:
+        # Less work than before: a thread has ended, and what it had done is not counted any more.
+        if before is None or work[1] > before[1] or work[0] < before[0]:
             return 0.0
         return max(0.0, passed - (work[0] - before[0]))
 

@@ -20,11 +20,12 @@ _HAS_PROC: Final = Path("/proc/self/stat").exists()
 _POLL_S: Final = 0.02
 _LOOK_S: Final = 0.1
 _REAP_S: Final = 5.0
+_KILLED_S: Final = 20.0
 
 
 def start_identity(pid: int) -> str | None:
     """What tells this process from any other that ever had its pid; None if it has ended (a
-    zombie has).
+    zombie has, when its last thread has ended).
     """
     if not _HAS_PROC:
         return _start_identity_by_ps(pid)
@@ -37,7 +38,20 @@ def start_identity(pid: int) -> str | None:
     # behind it.
     fields = stat.rpartition(")")[2].split()
     state, start_ticks = fields[0], fields[19]
-    return None if state in "ZX" else f"{boot}/{start_ticks}"
+    if state in "ZX" and not _has_living_thread(pid):
+        return None
+    return f"{boot}/{start_ticks}"
+
+
+def _has_living_thread(pid: int) -> bool:
+    """Whether a process lives on after its first thread: it holds its locks and ports until its
+    last thread ends.
+    """
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if thread.read_text().rpartition(")")[2].split()[0] not in "ZX":
+                return True
+    return False
 
 
 def _start_identity_by_ps(pid: int) -> str | None:
@@ -81,7 +95,12 @@ class ServerProcess:
                 start_new_session=True,
             )
         self._child = child
-        self._write_pid_file(child.pid)
+        try:
+            self._write_pid_file(child.pid)
+        except BaseException:  # a full disk: what no file names could not be stopped
+            child.kill()
+            child.wait()
+            raise
         return child.pid
 
     def _write_pid_file(self, pid: int) -> None:
@@ -121,8 +140,7 @@ class ServerProcess:
         """Exit status, negative for a signal, if it was this program that started it; else None."""
         if self._child is None or self.pid is not None:
             return None
-        # It counts as ended with its first thread, and has a status after the last.
-        self._reap(_REAP_S)
+        self._reap(_REAP_S)  # its status comes a moment after its end
         return self._child.returncode
 
     def send(self, signal_number: signal.Signals) -> bool:
@@ -159,6 +177,15 @@ class ServerProcess:
                     ended.poll(_LOOK_S * 1000)
         self._reap(_REAP_S)
         return True
+
+    def end_by(self, patience: Patience) -> bool:
+        """Wait for its end, and kill it when `patience` is over. Whether it has ended by itself:
+        it may do so at the very moment, and a kill then does nothing.
+        """
+        if self.wait_until_gone(patience) or not self.send(signal.SIGKILL):
+            return True
+        self.wait_until_gone(_KILLED_S)
+        return self.exit_status not in (None, -signal.SIGKILL)
 
     def forget(self) -> None:
         """Drop the pid file: it was stopped on purpose."""

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from strandline_runtime import byte_streams
+from strandline_runtime.log_output import end_process
 from strandline_runtime.runtime import FileStat, Probe, Runtime
 
 if TYPE_CHECKING:
@@ -146,9 +147,9 @@ def _executor(name: str) -> ThreadPoolExecutor:
 
 
 def _exit(why: str) -> NoReturn:
-    sys.stderr.write(f"strandline: stopping at once: {why}\n")
-    sys.stderr.flush()
-    os._exit(70)  # EX_SOFTWARE
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"strandline: stopping at once: {why}\n")
+    end_process(70)  # EX_SOFTWARE
 
 
 def keep_large_buffers() -> None:

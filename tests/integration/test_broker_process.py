@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,39 +16,13 @@ from strandline_proto.errors import NotController
 from strandline_proto.v1 import metadata_pb2
 from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 from support.cluster import eventually
+from support.processes import broker_settings, command, free_ports, until_listening
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 DEADLINE_S = 60.0
-REFUSED_CONNECTION = "127.0.0.1:1"
-
-
-def free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
-def command(server: str, **settings: str) -> list[str]:
-    words = [sys.executable, "-m", "strandline_broker", server]
-    for name, value in settings.items():
-        words += ["--set", f"{name.replace('_', '.')}={value}"]
-    return words
-
-
-def broker_settings(path: Path, port: int, controller: str = REFUSED_CONNECTION) -> dict[str, str]:
-    return {
-        "node_id": "1",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "log_dirs": str(path),
-        "controller_quorum_bootstrap_servers": controller,
-    }
 
 
 def refused(server: str, **settings: str) -> str:
@@ -74,14 +47,6 @@ def process(server: str, log: Path, **settings: str) -> Iterator[subprocess.Pope
     finally:
         started.kill()
         started.wait()
-
-
-def until_listening(port: int) -> None:
-    def listening() -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", port)) == 0
-
-    eventually(listening, f"something listens on port {port}")
 
 
 def until_logged(log: Path, text: str) -> None:

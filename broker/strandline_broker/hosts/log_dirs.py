@@ -9,7 +9,6 @@ rest goes on, see `full_dirs`.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os.path
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from strandline_broker.hosts.disk_lanes import DiskLanes
 from strandline_broker.hosts.full_dirs import FullDirs
 from strandline_broker.hosts.threads import to_the_end
-from strandline_broker.storage.file import NO_SPACE
+from strandline_broker.storage.file import NO_SPACE, PASSING
 from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PASSING: Final = NO_SPACE | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-"""Errors that say nothing against the disk: what asked for it is refused, and may ask again."""
 FULL_DISK_RETRY_S: Final = 5.0
 """How long after a disk was too full for something it is tried again."""
 

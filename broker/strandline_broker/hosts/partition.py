@@ -18,9 +18,9 @@ from strandline_broker.core.fencing import check_leader_epoch
 from strandline_broker.core.producer_state import ProducerStates
 from strandline_broker.hosts.following import Following
 from strandline_broker.hosts.leading import Leading
-from strandline_broker.hosts.log_dirs import PASSING
 from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.hosts.replica_configs import log_config
+from strandline_broker.storage.file import PASSING
 from strandline_proto.errors import KafkaStorageError, NotLeaderOrFollower, WireError
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.damage import METADATA_REMEDY
 from strandline_broker.storage.directory import DirectoryError
+from strandline_broker.storage.file import NO_SPACE, PASSING
 from strandline_broker.storage.log import INT64_MAX, LogConfig
 from strandline_broker.storage.meta_properties import FILE_NAME as META_NAME
 from strandline_broker.storage.metadata_snapshot import (
@@ -67,6 +68,12 @@ def check_identity(fs: FileSystem, root: str) -> None:
             f"put it back from a copy, or rebuild the store from the brokers with `strandline "
             f"controller restore --discard-store`"
         )
+
+
+class NoRoom(KafkaStorageError):
+    """The disk is full, or what else a write needs is: it was refused whole, and may be tried
+    again.
+    """
 
 
 class MetadataLog:
@@ -170,21 +177,36 @@ class MetadataLog:
     def append(
         self, values: Sequence[bytes], *, controller_epoch: int, now_ms: int
     ) -> tuple[int, int]:
-        """(base, last offset) of a decision that is durable. Any error is final: what is on disk is
-        unknown (P-24).
+        """(base, last offset) of a decision that is durable. NoRoom: nothing was written. Any other
+        error is final: what is on disk is unknown (P-24).
         """
         assert values, "a decision has at least one record"
         assert not self._failed, "the metadata log failed before; the process must have ended"
         self._failed = True
         batch = build_batch(((None, value) for value in values), timestamp_ms=now_ms)
-        appended = self._log.append_as_leader(
-            batch, read_header(batch), leader_epoch=controller_epoch
-        )
+        try:
+            appended = self._log.append_as_leader(
+                batch, read_header(batch), leader_epoch=controller_epoch
+            )
+        except OSError as error:
+            if error.errno not in PASSING:
+                raise
+            raise self._no_room(error) from error
         ticket = self._log.flush_snapshot()
         ticket.run()
         self._log.flushed(ticket)
         self._failed = False
         return appended.base_offset, appended.next_offset - 1
+
+    def _no_room(self, error: OSError) -> NoRoom:
+        """What to answer where an append has failed, and what was written is cut off again."""
+        self._log.state.check_usable()
+        self._failed = False
+        remedy = "free disk space" if error.errno in NO_SPACE else "raise the limit"
+        return NoRoom(
+            f"the controller cannot write its decision to {self._log.path} ({error.strerror}): "
+            f"nothing was decided; {remedy}, then ask again"
+        )
 
     def seal(self) -> None:
         """End the active segment, so that it can go once a snapshot covers it. OSError: the log

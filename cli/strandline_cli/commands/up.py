@@ -11,6 +11,7 @@ from strandline_cli.interrupts import signals_as_interrupt, uninterrupted
 from strandline_cli.local_cluster import LocalCluster, ProcessId
 from strandline_cli.options import DirOption, Format, FormatOption
 from strandline_cli.output import emit_json, emit_table, note
+from strandline_cli.standard_streams import let_go_of_stdout
 from strandline_cli.target import cluster_directory
 
 _POLL_S = 0.25
@@ -67,6 +68,7 @@ def up(
             _stop(cluster)
             if is_up:
                 return 0
+            let_go_of_stdout()  # what is left to print must not hold up the end
             raise
 
 

@@ -354,15 +354,17 @@ CONTROLLING: Final = (
                 _METADATA_LOG,
                 "        batch = build_batch(((None, value) for value in values),"
                 " timestamp_ms=now_ms)\n"
-                "        appended = self._log.append_as_leader(\n"
-                "            batch, read_header(batch), leader_epoch=controller_epoch\n"
-                "        )\n",
-                "        base = self._log.log_end_offset\n"
-                "        for value in values:\n"
-                "            batch = build_batch([(None, value)], timestamp_ms=now_ms)\n"
+                "        try:\n"
                 "            appended = self._log.append_as_leader(\n"
                 "                batch, read_header(batch), leader_epoch=controller_epoch\n"
                 "            )\n",
+                "        base = self._log.log_end_offset\n"
+                "        try:\n"
+                "            for value in values:\n"
+                "                batch = build_batch([(None, value)], timestamp_ms=now_ms)\n"
+                "                appended = self._log.append_as_leader(\n"
+                "                    batch, read_header(batch), leader_epoch=controller_epoch\n"
+                "                )\n",
             ),
             Edit(
                 _METADATA_LOG,

@@ -48,6 +48,18 @@ def test_time_in_which_one_works_or_waits_for_a_processor_does_not_count() -> No
     assert patience.is_over()
 
 
+def test_a_thread_that_ends_takes_nothing_from_the_time_that_is_left() -> None:
+    """A server's threads end when it stops, and with them goes what they had worked."""
+    machine = Machine()
+    patience = machine.patience(10.0)
+    machine.pass_time(0.3, busy_s=-6.0)
+    assert not patience.is_over()
+    machine.pass_time(6.0)
+    assert not patience.is_over()
+    machine.pass_time(4.0)
+    assert patience.is_over()
+
+
 def test_time_in_which_one_reads_from_the_disk_does_not_count() -> None:
     machine = Machine()
     patience = machine.patience(10.0)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from strandline_cli.patience import Patience
 from strandline_cli.processes import ServerProcess, start_identity
 
 _GONE_S = 20.0
@@ -56,10 +57,48 @@ def test_a_process_whose_first_thread_has_ended_tells_the_status_of_its_last(
         "ctypes.CDLL(None).pthread_exit(None)"
     )
     process.start([sys.executable, "-c", script], os.environ)
-    deadline = time.monotonic() + _GONE_S
-    while process.pid is not None:
-        assert time.monotonic() < deadline
+    assert process.wait_until_gone(_GONE_S)
     assert process.exit_status == 70
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="NOT TESTED: threads by /proc")
+def test_a_process_whose_first_thread_has_ended_lives(process: ServerProcess) -> None:
+    script = (
+        "import ctypes, threading\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)"
+    )
+    pid = process.start([sys.executable, "-c", script], os.environ)
+    deadline = time.monotonic() + _GONE_S
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline
+    assert process.pid == pid
+    assert process.send(signal.SIGKILL)
+    assert process.wait_until_gone(_GONE_S)
+
+
+def test_a_process_that_ends_by_itself_at_the_deadline_was_not_killed(
+    process: ServerProcess,
+) -> None:
+    """What is killed says so, and only then."""
+    process.start([sys.executable, "-c", ""], os.environ)
+    assert process.end_by(Patience(_GONE_S, tuple))
+    process.start(_SLEEPER, os.environ)
+    assert not process.end_by(Patience(0.0, tuple))
+    process.start([sys.executable, "-c", ""], os.environ)
+    assert process._child is not None
+    os.waitid(os.P_PID, process._child.pid, os.WEXITED | os.WNOWAIT)
+    assert process.end_by(Patience(0.0, tuple))
+
+
+def test_a_process_that_no_pid_file_could_name_is_not_left_running(
+    process: ServerProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "run" / "sleeper.new").mkdir(parents=True)  # as on a full disk, it cannot be made
+    with pytest.raises(IsADirectoryError):
+        process.start(_SLEEPER, os.environ)
+    assert process._child is not None
+    assert process._child.returncode == -signal.SIGKILL
 
 
 def test_a_killed_process_has_no_pid_and_tells_its_signal(process: ServerProcess) -> None:

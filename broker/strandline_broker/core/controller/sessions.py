@@ -77,6 +77,10 @@ class Sessions:
         if session is not None and session.epoch == epoch:
             del self._sessions[broker_id]
 
+    def put_back(self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int) -> None:
+        """The fencing that forgot it could not be written: the session is over still."""
+        self._sessions.setdefault(broker_id, _Session(epoch, now_ms, None))
+
     def is_alive(self, broker_id: BrokerId, now_ms: int) -> bool:
         """Whether this controller has heard the broker itself, within its session (P-81)."""
         session = self._sessions.get(broker_id)

@@ -33,6 +33,7 @@ from strandline_broker.core.controller.topics import (
     decide_create_topic,
     decide_delete_topic,
 )
+from strandline_broker.hosts.controller.pipeline import NOT_NOW
 from strandline_proto.errors import ThrottlingQuotaExceeded, WireError
 from strandline_proto.ids import TopicId
 
@@ -178,7 +179,7 @@ class Administration:
                 judged = await self._pipeline.submit(
                     partial(decide_reassignments, self._state, batch, earlier)
                 )
-            except ThrottlingQuotaExceeded as full:
+            except NOT_NOW as full:
                 return [*results, *(ReassignmentResult(wish, full) for wish in wishes[first:])]
             results += judged
         return results

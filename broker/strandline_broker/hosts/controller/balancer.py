@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.controller.balance import Balanced, decide_balance
 from strandline_broker.core.controller.decision import Decision
-from strandline_proto.errors import ThrottlingQuotaExceeded
+from strandline_broker.hosts.controller.pipeline import NOT_NOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,8 +60,8 @@ class Balancer:
             return missing_ms / 1000
         try:
             balanced = await self._pipeline.submit(self._decide)
-        except ThrottlingQuotaExceeded:
-            return PAUSE_S  # there is more important work
+        except NOT_NOW:
+            return PAUSE_S
         if balanced.moved > 0:
             self._runtime.log.info("leaders balanced", moved=balanced.moved, left=balanced.left)
         return PAUSE_S if balanced.left > 0 else None

@@ -41,12 +41,12 @@ from strandline_broker.core.controller.startup import decide_start
 from strandline_broker.hosts.controller.administration import Administration
 from strandline_broker.hosts.controller.balancer import Balancer
 from strandline_broker.hosts.controller.failure_detector import FailureDetector
-from strandline_broker.hosts.controller.pipeline import Pipeline
+from strandline_broker.hosts.controller.pipeline import NOT_NOW, Pipeline
 from strandline_broker.hosts.controller.push_answers import PushAnswers
 from strandline_broker.hosts.controller.pusher import Pusher, PushPlan
 from strandline_broker.hosts.controller.recoveries import Recoveries
 from strandline_broker.hosts.controller.snapshots import Snapshots
-from strandline_proto.errors import InvalidRequest, ThrottlingQuotaExceeded
+from strandline_proto.errors import InvalidRequest
 from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffset, ProducerId
 
 if TYPE_CHECKING:
@@ -342,10 +342,12 @@ class Controller:
         epoch: BrokerEpoch,
         why: str,
     ) -> bool:
-        """False: there are too many decisions before this one."""
+        """False: there are too many decisions before this one, or no room for it on the disk."""
         try:
             fenced = await self._pipeline.submit(decide)
-        except ThrottlingQuotaExceeded:
+        except NOT_NOW:
+            if (known := self.state.brokers.get(broker_id)) is not None and not known.fenced:
+                self.sessions.put_back(broker_id, epoch, self.now_ms())
             return False
         if fenced:
             self._runtime.log.info("broker fenced", broker=broker_id, epoch=epoch, why=why)

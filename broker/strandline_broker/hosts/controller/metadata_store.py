@@ -3,8 +3,8 @@
 `storage.metadata_log` is the one there is: a log and snapshots on one disk, whose lock keeps a
 second controller out, so its writes need no condition. A store that several controllers share keeps
 the same promises and one more: `append` fails if a later controller epoch has written (I-31). The
-caller ends its process at any failure of `append`, so a deposed controller is gone before it can
-say what it did not decide.
+caller ends its process at any failure of `append` but `NoRoom`, so a deposed controller is gone
+before it can say what it did not decide.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class MetadataStore(Protocol):
     def append(
         self, values: Sequence[bytes], *, controller_epoch: int, now_ms: int
     ) -> tuple[int, int]:
-        """(base, last offset) of one decision, once nothing can take it back. An error is final:
-        whether it happened is unknown.
+        """(base, last offset) of one decision, once nothing can take it back. NoRoom: it has not
+        happened, and the next one may be tried. Any other error is final: whether it happened is
+        unknown.
         """
         ...
 

@@ -4,7 +4,8 @@ One task takes one decision at a time: decide on the committed state, make the r
 replay them, tell the push streams, answer. Nothing else changes the state, so a decision never
 stands on anything that is not committed, and nobody hears of anything that is not durable (P-29). A
 write that fails ends the process: whether it happened is unknown, and only a replay of the log can
-tell (P-24).
+tell (P-24). A decision for which the disk has no room has not happened: its asker is refused, and
+the process goes on.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from strandline_broker.core.config_values import shown
 from strandline_broker.core.controller import push, snapshot
 from strandline_broker.core.controller.records import ControllerEpochRecord, decode, encode
 from strandline_broker.core.controller.rules import BrokenRule
+from strandline_broker.storage.metadata_log import NoRoom
 from strandline_proto.errors import ThrottlingQuotaExceeded, WireError
 from strandline_proto.ids import MetadataOffset
 
@@ -35,6 +37,12 @@ Answer = TypeVar("Answer")
 Made = TypeVar("Made")
 
 QUEUE_MAX: Final = 1024
+NOT_NOW: Final = (ThrottlingQuotaExceeded, NoRoom)
+"""What refuses any decision for a while: too many wait before it, or the disk is full."""
+
+
+COMPLAINT_S: Final = 5.0
+"""Between two log lines that say so."""
 
 
 class OnCommit(Protocol):
@@ -111,6 +119,7 @@ class Pipeline:
         """What is decided and not yet committed; one batch at the most."""
         self._settled = asyncio.Event()
         """Of that batch."""
+        self._quiet_until_s = 0.0
 
     async def submit(self, decide: Callable[[], Decision[Answer]]) -> Answer:
         """Have `decide` called on the committed state in its turn; its answer, once its records are
@@ -150,12 +159,20 @@ class Pipeline:
             job.answer.set_exception(refused)
             return
         if decision.records:
-            await self.commit(decision.records)
+            try:
+                await self.commit(decision.records)
+            except NoRoom as full:
+                self._complain(full)
+                if not job.answer.done():
+                    job.answer.set_exception(full)
+                return
         if not job.answer.done():
             job.answer.set_result(decision.answer)
 
     async def commit(self, records: Sequence[AnyRecord]) -> None:
-        """Make one atomic batch durable, then true, then known, in this order."""
+        """Make one atomic batch durable, then true, then known, in this order. NoRoom: it is
+        none of these.
+        """
         state, self.pending = self._state, records
         first = records[0]
         epoch = first.epoch if isinstance(first, ControllerEpochRecord) else state.controller_epoch
@@ -167,14 +184,26 @@ class Pipeline:
 
         try:
             base, last = await asyncio.get_running_loop().run_in_executor(self.executor, append)
+        except NoRoom:
+            self._settle()
+            raise
         except (OSError, WireError) as error:
             self._runtime.exit(f"the controller's log could not be written: {error}")
         assert base == state.next_offset, (base, state.next_offset)
         assert last == base + len(records) - 1, (base, last, len(records))
         await self._replay(records, base)
+        self._settle()
+
+    def _settle(self) -> None:
         self.pending = ()
         settled, self._settled = self._settled, asyncio.Event()
         settled.set()
+
+    def _complain(self, full: NoRoom) -> None:
+        now_s = self._runtime.clock.monotonic()
+        if now_s >= self._quiet_until_s:
+            self._quiet_until_s = now_s + COMPLAINT_S
+            self._runtime.log.error("decisions are refused", why=str(full))
 
     async def _replay(self, records: Sequence[AnyRecord], base: int) -> None:
         """The state changes, and the batch is told, in one step; what that takes of a large batch

@@ -12,10 +12,10 @@ from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.fencing import decide_replica_failed
 from strandline_broker.core.controller.leaderless import decide_lead_again, may_lead_again
 from strandline_broker.core.controller.registration import check_memory
+from strandline_broker.hosts.controller.pipeline import NOT_NOW
 from strandline_proto.errors import (
     KafkaStorageError,
     StaleBrokerEpoch,
-    ThrottlingQuotaExceeded,
     UnknownServerError,
 )
 
@@ -176,5 +176,5 @@ class PushAnswers:
         while True:
             try:
                 return await self._decide(decide)
-            except ThrottlingQuotaExceeded:
+            except NOT_NOW:
                 await asyncio.sleep(RETRY_S)

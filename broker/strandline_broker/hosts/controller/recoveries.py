@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_broker.core.controller.departures import decide_departures, departures_applied
 from strandline_broker.core.controller.log_ends import LogEnds
 from strandline_broker.core.controller.recovery import decide_recoveries, recoveries
-from strandline_proto.errors import ThrottlingQuotaExceeded
+from strandline_broker.hosts.controller.pipeline import NOT_NOW
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -75,7 +75,7 @@ class Recoveries:
         while next(departures_applied(self._state, self._applied), None) is not None:
             try:
                 await self._submit(decide)
-            except ThrottlingQuotaExceeded:
+            except NOT_NOW:
                 return  # they stay known until the next look
 
     async def _elect(self) -> None:
@@ -83,7 +83,7 @@ class Recoveries:
         while next(recoveries(self._state, self.ends), None) is not None:
             try:
                 elected = await self._submit(decide)
-            except ThrottlingQuotaExceeded:
+            except NOT_NOW:
                 return  # it is so still at the next look
             for change in elected:
                 self._log.warning(

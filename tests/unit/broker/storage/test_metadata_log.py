@@ -8,7 +8,7 @@ import pytest
 
 from strandline_broker.storage.damage import DamagedLog
 from strandline_broker.storage.directory import DataDirectory, DirectoryError
-from strandline_broker.storage.metadata_log import MetadataLog, check_identity
+from strandline_broker.storage.metadata_log import MetadataLog, NoRoom, check_identity
 from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError
 from support.disk import FaultyDisk
@@ -131,5 +131,41 @@ def test_a_failed_append_is_final(disk: FaultyDisk, call: str) -> None:
     with pytest.raises(OSError, match=r"\.log"):
         log.append([b"b"], controller_epoch=1, now_ms=1)
     disk.failing.clear()
+    with pytest.raises(AssertionError, match="must have ended"):
+        log.append([b"c"], controller_epoch=1, now_ms=1)
+
+
+@pytest.mark.parametrize("room", [0, 7, 61, 90])
+def test_a_decision_without_room_has_not_happened_and_the_next_one_may(
+    disk: FaultyDisk, room: int
+) -> None:
+    """P-24: nothing of it was appended, so nothing is unknown."""
+    _, log, _ = opened(disk)
+    log.append([b"a"], controller_epoch=1, now_ms=1)
+    for _ in range(2):
+        disk.room = room
+        with pytest.raises(NoRoom, match=r"No space left.*nothing was decided; free disk space"):
+            log.append([b"b" * 100], controller_epoch=1, now_ms=1)
+        assert log.end_offset == 1
+    disk.room = None
+    assert log.append([b"c"], controller_epoch=1, now_ms=1) == (1, 1)
+    disk.crash()
+    _, log, reports = opened(disk)
+    assert [values for _, _, values in log.batches()] == [[b"a"], [b"c"]]
+    assert reports == []
+
+
+@pytest.mark.parametrize("also", ["fdatasync", "ftruncate"])
+def test_a_full_disk_that_leaves_a_decision_unknown_is_final(disk: FaultyDisk, also: str) -> None:
+    """P-24: it may be on the disk, if only in part."""
+    _, log, _ = opened(disk)
+    log.append([b"a"], controller_epoch=1, now_ms=1)
+    disk.failing[also] = errno.ENOSPC if also == "fdatasync" else errno.EIO
+    disk.room = 0 if also == "ftruncate" else None
+    with pytest.raises((OSError, KafkaStorageError)) as failed:
+        log.append([b"b"], controller_epoch=1, now_ms=1)
+    assert not isinstance(failed.value, NoRoom)
+    disk.failing.clear()
+    disk.room = None
     with pytest.raises(AssertionError, match="must have ended"):
         log.append([b"c"], controller_epoch=1, now_ms=1)

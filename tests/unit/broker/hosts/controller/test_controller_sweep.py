@@ -21,6 +21,7 @@ from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts.controller.controller import Controller
 from strandline_broker.hosts.controller.pipeline import QUEUE_MAX
 from strandline_broker.hosts.controller.settings import ControllerSettings, Identity
+from strandline_broker.storage.metadata_log import NoRoom
 from strandline_proto.errors import BrokerIdNotRegistered
 from strandline_proto.ids import BrokerId, MetadataOffset, TopicId
 from strandline_runtime.real import real_runtime
@@ -55,9 +56,12 @@ class SlowStore(MemoryStore):
         self.may_write.set()
         self.then_hangs = False
         """After one more write."""
+        self.is_full = False
 
     def append(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
         assert self.may_write.wait(20)
+        if self.is_full:
+            raise NoRoom("free disk space")
         if self.then_hangs:
             self.may_write.clear()
         return super().append(*args, **kwargs)
@@ -195,6 +199,40 @@ async def test_a_sweep_that_finds_the_pipeline_full_leaves_it_to_the_next_one() 
     await bench.decided(asyncio.gather(*waiting))
     await bench.decided(controller._sweep_once(controller.now_ms()))
     assert bench.broker.fenced
+    controller.close()
+
+
+@pytest.mark.parametrize("how", ["its session ended", "its process is gone"])
+async def test_a_broker_whose_end_could_not_be_written_is_fenced_once_there_is_room(
+    how: str,
+) -> None:
+    """P-61: its session is over all the same, unless it is heard."""
+    bench = Bench()
+    await bench.set_up()
+    controller, epoch = bench.controller, bench.broker.epoch
+    bench.store.is_full = True
+    if how == "its session ended":
+        bench.clock.now_s += 1.1 * SESSION_MS / 1000
+        await bench.decided(controller._sweep_once(controller.now_ms()))
+    else:
+        await bench.decided(controller.fence_dead(B1, epoch, lambda: True))
+    assert not bench.broker.fenced
+    bench.store.is_full = False
+    await bench.decided(controller._sweep_once(controller.now_ms()))
+    assert bench.broker.fenced
+    controller.close()
+
+
+async def test_a_broker_that_is_heard_after_its_end_could_not_be_written_lives_on() -> None:
+    bench = Bench()
+    await bench.set_up()
+    controller, epoch = bench.controller, bench.broker.epoch
+    bench.store.is_full = True
+    await bench.decided(controller.fence_dead(B1, epoch, lambda: True))
+    bench.store.is_full = False
+    bench.hear()
+    await bench.decided(controller._sweep_once(controller.now_ms()))
+    assert not bench.broker.fenced
     controller.close()
 
 

@@ -28,7 +28,7 @@ from strandline_broker.core.controller.topics import (
 from strandline_broker.core.controller.unfencing import decide_unfence
 from strandline_broker.hosts.controller.pipeline import QUEUE_MAX, Pipeline, replay_log
 from strandline_broker.storage.directory import DataDirectory
-from strandline_broker.storage.metadata_log import MetadataLog
+from strandline_broker.storage.metadata_log import MetadataLog, NoRoom
 from strandline_proto.errors import InvalidRequest, ThrottlingQuotaExceeded
 from strandline_proto.ids import BrokerEpoch, ControllerEpoch, TopicId
 from strandline_runtime.real import real_runtime
@@ -55,12 +55,15 @@ class FailingStore(MemoryStore):
     """Writes fail when the test says so."""
 
     fails = False
+    is_full = False
 
     def append(
         self, values: Sequence[bytes], *, controller_epoch: int, now_ms: int
     ) -> tuple[int, int]:
         if self.fails:
             raise OSError(5, "Input/output error")
+        if self.is_full:
+            raise NoRoom("free disk space")
         return super().append(values, controller_epoch=controller_epoch, now_ms=now_ms)
 
 
@@ -189,6 +192,25 @@ async def test_a_failed_write_ends_the_process_before_anyone_hears_of_it() -> No
         await bench.pipeline.commit(config("lost").records)
     assert "k" not in bench.state.defaults
     assert len(bench.published) == 1
+
+
+async def test_a_decision_without_room_is_refused_and_the_process_goes_on() -> None:
+    log = FailingStore()
+    bench = Bench(log)
+    await bench.start()
+    async with bench.running():
+        log.is_full = True
+        settled = bench.pipeline._settled
+        for _ in range(2):
+            with pytest.raises(NoRoom, match="free disk space"):
+                await bench.pipeline.submit(lambda: config("lost"))
+        assert "k" not in bench.state.defaults
+        assert settled.is_set(), "who waits for what was decided need not wait any longer"
+        assert bench.pipeline.pending == ()
+        assert len(bench.published) == 1
+        log.is_full = False
+        assert await bench.pipeline.submit(lambda: config("kept")) == "kept"
+    assert bench.state.defaults["k"] == "kept"
 
 
 def open_log(path: Path) -> tuple[DataDirectory, MetadataLog]:

@@ -1,0 +1,48 @@
+"""Server processes started by hand, with their settings on the command line."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+from support.cluster import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REFUSED_CONNECTION = "127.0.0.1:1"
+
+
+def free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def command(server: str, **settings: str) -> list[str]:
+    words = [sys.executable, "-m", "strandline_broker", server]
+    for name, value in settings.items():
+        words += ["--set", f"{name.replace('_', '.')}={value}"]
+    return words
+
+
+def broker_settings(path: Path, port: int, controller: str = REFUSED_CONNECTION) -> dict[str, str]:
+    return {
+        "node_id": "1",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "log_dirs": str(path),
+        "controller_quorum_bootstrap_servers": controller,
+    }
+
+
+def until_listening(port: int) -> None:
+    def listening() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    eventually(listening, f"something listens on port {port}")
