@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
@@ -33,6 +34,17 @@ _ADVICE = {
 }
 
 
+_TOO_LARGE = re.compile(r"message larger than max \((\d+) vs\. \d+\)")
+"""What gRPC says, on either side, of a message that it neither sends nor hands over."""
+
+
+class MessageTooLarge(BrokerUnreachable):
+    """The transport refused a message for its size, and ended the stream."""
+
+    size = 0
+    """Bytes of the message."""
+
+
 def parse_bootstrap(servers: str | Iterable[str]) -> tuple[str, ...]:
     """The addresses of `bootstrap_servers`: 'host:port,host:port' or several such strings."""
     texts = [servers] if isinstance(servers, str) else several("bootstrap_servers", servers, str)
@@ -53,6 +65,10 @@ def transport_error(error: grpc.aio.AioRpcError, where: str) -> BrokerUnreachabl
     text = f"{where}: {error.code().name}: {detail}"
     unserved = error.code() == grpc.StatusCode.UNIMPLEMENTED
     kind = CallNotServed if unserved else BrokerUnreachable
+    if (large := _TOO_LARGE.search(detail)) is not None:
+        refused = MessageTooLarge(text)
+        refused.size = int(large[1])
+        return refused
     return kind(f"{text} ({advice})" if advice else text)
 
 

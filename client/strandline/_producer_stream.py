@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import grpc.aio
 
-from strandline._connections import on_stream, transport_error
+from strandline._connections import MessageTooLarge, on_stream, transport_error
 from strandline._core.backoff import Backoff
 from strandline._core.delivery_terms import Answer
 from strandline.errors import BrokerUnreachable, StrandlineError
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 HELLO_TIMEOUT_S: Final = 2.0
 SMALL_BATCH_BYTES: Final = 32 << 10
 """Batches up to this size share a request, if nothing of their partitions is under way."""
+FRAME_BYTES_MAX: Final = 64
+"""Of a request and of each batch in it: ids, numbers and lengths."""
 SILENCE_SLACK_MS: Final = 2000.0
 """Beyond the time that the broker was given for an answer."""
 
@@ -46,6 +48,11 @@ class Request(NamedTuple):
     message: ProduceRequest
     batches: list[InFlight]
     sent_ms: float
+
+    def is_message_of(self, size: int) -> bool:
+        """Whether a message of so many bytes may be this one, whose frame is small."""
+        frame = size - sum(len(batch.data) for _, batch, _ in self.batches)
+        return 0 <= frame <= FRAME_BYTES_MAX * (1 + len(self.batches))
 
 
 class ProducerStream:
@@ -105,6 +112,9 @@ class ProducerStream:
             call.cancel()
             unanswered, self._unanswered = self._unanswered, {}
             for request in unanswered.values():
+                if isinstance(error, MessageTooLarge) and request.is_message_of(error.size):
+                    self._sender.on_message_too_large(request.batches, error)
+                    continue
                 for queue, batch, attempt in request.batches:
                     self._sender.on_lost(queue, batch, attempt, error)
         deliver_cancellation()

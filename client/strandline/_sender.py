@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline._acknowledgement import Unheard
 from strandline._core.backoff import Backoff
-from strandline._core.delivery_terms import Identity
+from strandline._core.delivery_terms import Answer, Identity
 from strandline._core.partition_queue import PartitionQueue
+from strandline._core.splitting import remaining
 from strandline._producer_stream import ProducerStream
 from strandline.errors import (
     DeliveryError,
     LeaderNotAvailable,
     OperationTimedOut,
+    RecordTooLarge,
     StrandlineError,
     TopicRecreated,
     UnknownTopicOrPartition,
@@ -28,9 +30,10 @@ from strandline_proto.v1 import metadata_pb2
 
 if TYPE_CHECKING:
     from strandline._core.cluster_view import Changes, PartitionKey
-    from strandline._core.delivery_terms import Answer, QueueOptions
+    from strandline._core.delivery_terms import QueueOptions
     from strandline._core.partition_queue import Settled
     from strandline._core.producer_batch import ProducerBatch
+    from strandline._producer_stream import InFlight
     from strandline._session import Session
     from strandline.errors import ClientClosed
 
@@ -164,13 +167,28 @@ class Sender:
         self._after(queue, settled)
 
     def on_lost(
-        self, queue: PartitionQueue, batch: ProducerBatch, attempt: int, error: Exception
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        attempt: int,
+        error: Exception,
+        *,
+        sent: bool = True,
     ) -> None:
         settled = queue.on_lost(
-            batch, attempt, error, sent=True, now_ms=self.now_ms(), chance=self.chance()
+            batch, attempt, error, sent=sent, now_ms=self.now_ms(), chance=self.chance()
         )
         self.cluster.request_refresh()
         self._after(queue, settled)
+
+    def on_message_too_large(self, batches: list[InFlight], error: StrandlineError) -> None:
+        """The transport refused the message of these batches: no broker has seen them."""
+        answer = Answer(RecordTooLarge.code, describe(error), appended=False)
+        for queue, batch, attempt in batches:
+            if batch.count > 1 or len(batches) == 1:
+                self.on_answer(queue, batch, attempt, answer)
+            else:  # what is sent again has a message of its own
+                self.on_lost(queue, batch, attempt, error, sent=False)
 
     def on_unreachable(self, queues: list[PartitionQueue], error: StrandlineError) -> None:
         for queue in queues:
@@ -296,7 +314,7 @@ class Sender:
                 waiting.append(queue.open)
                 queue.flushing = True
                 self.dispatch(queue)
-        while waiting := [batch for batch in waiting if not batch.settled]:
+        while waiting := list(remaining(waiting)):
             if self._progress is None:
                 self._progress = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._progress)

@@ -45,9 +45,9 @@ _END: Final = object()
 _logger = logging.getLogger(__name__)
 _WHY_OUT_OF_ORDER: Final = (
     "the rows of this micro-batch do not go on where those of its first run ended: the number of"
-    " tasks, the order of the rows or batch.size is another now, or the brokers have forgotten the"
-    " producer (producer.id.expiration.ms). Make the query what it was, or set"
-    " deliveryGuarantee=at-least-once, with which a rerun writes its rows again"
+    " tasks, the order of the rows, batch.size or the topic's max.message.bytes is another now, or"
+    " the brokers have forgotten the producer (producer.id.expiration.ms). Make it what it was, or"
+    " set deliveryGuarantee=at-least-once, with which a rerun writes its rows again"
 )
 _WHY_FENCED: Final = (
     "a later micro-batch of this query has been written already, and nothing of this one is added:"

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from strandline._core.backoff import Backoff
+from strandline._core.chosen_queue import ChosenQueue
 from strandline._core.delivery_terms import Answer, Identity, QueueOptions
 from strandline._core.partition_queue import PartitionQueue, Settled
 from strandline_proto import errors
@@ -45,23 +46,29 @@ class Sent:
 
 
 class Log:
-    """A log with the sequence check of a leader that never forgets."""
+    """A log with the size and sequence checks of a leader that never forgets."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
         self.last: dict[int, tuple[int, int]] = {}
-        self.held: dict[tuple[int, int, int], int] = {}
+        self.held: dict[tuple[int, int, int, int], int] = {}
+        self.size_max = 1 << 20
 
     def append(self, data: bytes) -> tuple[int, int]:
         """(error code, base offset)"""
+        if len(data) > self.size_max:
+            return errors.RecordTooLarge.code, -1
         header = check_batch(data)
-        key = (header.producer_id, header.producer_epoch, header.base_sequence)
+        sequences = header.base_sequence, header.last_sequence
+        key = (header.producer_id, header.producer_epoch, *sequences)
         if header.producer_id >= 0:
             if key in self.held:
                 return 0, self.held[key]
             epoch, last = self.last.get(header.producer_id, (-1, -1))
             if header.producer_epoch < epoch:
                 return errors.InvalidProducerEpoch.code, -1
+            if header.producer_epoch == epoch and header.last_sequence <= last:
+                return 0, -1
             expected = 0 if header.producer_epoch > epoch else add_sequence(last, 1)
             if header.base_sequence != expected:
                 return errors.OutOfOrderSequenceNumber.code, -1
@@ -82,7 +89,7 @@ class QueueMachine(RuleBasedStateMachine):
             idempotent=self.idempotent,
             max_in_flight=5,
             linger_ms=0,
-            batch_size=200,
+            batch_size=600,
             compression=0,
             delivery_timeout_ms=1000,
         )
@@ -97,9 +104,14 @@ class QueueMachine(RuleBasedStateMachine):
         self.fate: dict[bytes, str] = {}
         self.epoch = 0
         self.leader_epoch = 0
+        self.released = 0
 
     def note(self, settled: list[Settled]) -> None:
         for batch, error in settled:
+            assert len(batch.waiters) == batch.count
+            self.released += batch.reserved
+            if isinstance(error, errors.RecordTooLarge):
+                assert batch.count == 1, "what can be split does not fail for its size"
             for _, _, value in batch.waiters:
                 assert value not in self.fate, "settled twice"
                 if error is None:
@@ -112,10 +124,10 @@ class QueueMachine(RuleBasedStateMachine):
                     index = next(i for i, _, v in batch.waiters if v == value)
                     assert self.log.values[batch.base_offset + index] == value
 
-    @rule(count=st.integers(1, 3))
-    def send(self, count: int) -> None:
+    @rule(count=st.integers(1, 9), size=st.sampled_from([0, 1, 30, 150]))
+    def send(self, count: int, size: int) -> None:
         for _ in range(count):
-            value = b"%06d" % self.next_value
+            value = b"%06d" % self.next_value + bytes(size)
             self.next_value += 1
             batch = self.queue.open_batch(self.now)
             if batch.append(batch.count, 0, None, value, []) is None:
@@ -124,6 +136,12 @@ class QueueMachine(RuleBasedStateMachine):
                 batch.append(0, 0, None, value, [])
             batch.waiters.append((batch.count, 0, value))
             batch.count += 1
+            batch.reserved += 1
+
+    @rule(size_max=st.sampled_from([90, 120, 160, 250, 1 << 20]))
+    def the_limit_is_altered(self, size_max: int) -> None:
+        """A record of 30 bytes fits into each of them, one of 150 does not."""
+        self.log.size_max = size_max
 
     @rule()
     def take(self) -> None:
@@ -210,7 +228,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def in_flight_is_bounded(self) -> None:
-        assert len(self.queue.in_flight) <= 5
+        assert sum(batch.outstanding for batch in self.queue.in_flight) <= 5
 
     @invariant()
     def each_is_there_once_and_in_order(self) -> None:
@@ -221,7 +239,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Once the network is well again, everything is settled before its deadline."""
-        for _ in range(400):
+        for _ in range(2000):
             self.note(self.queue.on_expiry(self.now))
             if self.queue.idle:
                 break
@@ -243,6 +261,7 @@ class QueueMachine(RuleBasedStateMachine):
                 self.now += 200  # its request is on no wire any more: only the deadline is left
         assert self.queue.idle
         assert len(self.fate) == self.next_value
+        assert self.released == self.next_value, "each record's room is given back once"
         self.words_are_true()
         self.each_is_there_once_and_in_order()
 
@@ -255,3 +274,60 @@ TestIdempotentQueue = QueueMachine.TestCase
 TestIdempotentQueue.settings = settings(max_examples=150, stateful_step_count=60)
 TestPlainQueue = PlainQueueMachine.TestCase
 TestPlainQueue.settings = settings(max_examples=80, stateful_step_count=50)
+
+
+LIMITS = st.sampled_from([140, 160, 250, 500, 1 << 20])
+"""Each record fits into the lowest."""
+
+
+def _run_of_a_task(log: Log, batches: list[list[bytes]], limit: int, answers: int) -> list[bytes]:
+    """A task sends its batches under the identity it chose, and dies after so many answers; the
+    values that were acknowledged.
+    """
+    options = QueueOptions(-1, True, 3, 0, 1, 0, 1e9)
+    queue = ChosenQueue("orders", b"o" * 16, 0, options, Backoff(), identity=Identity(1 << 62, 0))
+    for values in batches:
+        batch = queue.new_batch(0, 1 << 20)
+        for value in values:
+            assert batch.append(batch.count, 0, None, value, []) is not None
+            batch.waiters.append((batch.count, 0, value))
+            batch.count += 1
+        queue.ready.append(batch)
+    log.size_max = limit
+    done: list[bytes] = []
+    now = 0.0
+    while not queue.idle and answers > 0:
+        now += 1000
+        taken = []
+        while (part := queue.take(now)) is not None:
+            taken.append((part, part.attempt, part.data))
+        assert taken, "what is not settled can be sent"
+        for part, attempt, data in taken[:answers]:
+            code, base = log.append(data)
+            answer = Answer(code, "", code == 0, base, 1)
+            settled = queue.on_answer(part, attempt, answer, now_ms=now, chance=0.5)
+            for whole, error in settled:
+                if error is None:
+                    done += [value for _, _, value in whole.waiters]
+            answers -= 1
+    return done
+
+
+@given(
+    sizes=st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=12), min_size=1, max_size=6),
+    runs=st.lists(st.integers(1, 12), max_size=4),
+    limits=st.lists(LIMITS, min_size=5, max_size=5).map(lambda limits: sorted(limits)[::-1]),
+)
+def test_a_task_that_is_run_again_finds_its_own_parts(
+    sizes: list[list[int]], runs: list[int], limits: list[int]
+) -> None:
+    """I-59: the same limit cuts the same parts, and a lower one cuts these."""
+    numbers = iter(range(1000))
+    batches = [[b"%06d" % next(numbers) + bytes(size) for size in batch] for batch in sizes]
+    everything = [value for batch in batches for value in batch]
+    log = Log()
+    for limit, answers in zip(limits, runs, strict=False):
+        _run_of_a_task(log, batches, limit, answers)
+        assert log.values == everything[: len(log.values)]
+    assert sorted(_run_of_a_task(log, batches, limits[-1], 10_000)) == everything
+    assert log.values == everything

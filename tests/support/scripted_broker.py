@@ -97,12 +97,14 @@ class ScriptedBroker(
         self.alterations = []
         self.fetches: list[fetch_pb2.FetchRequest] = []
         self.produced = 0
+        self.message_bytes_max = 64 << 20
         self._server: grpc.aio.Server | None = None
         self._streams: set[asyncio.Event] = set()
         """One for each open stream; set, it makes the stream break."""
 
     async def start(self) -> None:
-        options = [("grpc.max_receive_message_length", 64 << 20), ("grpc.so_reuseport", 0)]
+        limit = ("grpc.max_receive_message_length", self.message_bytes_max)
+        options = [limit, ("grpc.so_reuseport", 0)]
         self._server = grpc.aio.server(options=options)
         services_pb2_grpc.add_BrokerServiceServicer_to_server(self, self._server)
         self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")

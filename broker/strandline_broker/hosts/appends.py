@@ -104,7 +104,7 @@ class Appends:
         if len(batch) > partition.max_message_bytes:
             raise RecordTooLarge(
                 f"{partition.name}: a batch of {len(batch)} bytes is above max.message.bytes"
-                f" ({partition.max_message_bytes}); send smaller batches or raise it"
+                f" ({partition.max_message_bytes}); send less at once, or raise it"
             )
         header = check_batch(batch) if looked is None else looked.header
         if origin.is_looked_into:

@@ -3,6 +3,9 @@
 They are the same whenever the same work is done again, and have no successor. So a batch given up
 takes all the rest with it, now and later: what follows would go out with its sequence numbers, and
 the leader would take it for the batch that failed when that comes again.
+
+A batch that is too large is cut in halves, and these again. So the parts depend on the batch and
+the topic's limit alone, and are the same whenever the same work is done again.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING
 from strandline._core.delivery_terms import failure
 from strandline._core.partition_queue import PartitionQueue
 from strandline.errors import OutOfOrderSequenceNumber
+from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT
 
 if TYPE_CHECKING:
     from strandline._core.backoff import Backoff
@@ -53,6 +57,10 @@ class ChosenQueue(PartitionQueue):
         if ahead and isinstance(error, OutOfOrderSequenceNumber):
             return []  # what stands before it is still unresolved: its turn comes again
         return self._give_up(batch, failure(batch, str(self), error))
+
+    @property
+    def _part_size(self) -> int:
+        return DECOMPRESSED_BYTES_LIMIT  # half of the batch is always less
 
     def _with_the_rest(self, settled: list[Settled]) -> list[Settled]:
         error = next((error for _, error in settled if error is not None), None)

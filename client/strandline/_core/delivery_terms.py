@@ -7,7 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from strandline.errors import DeliveryTimedOut, OutcomeUnknown, describe
+from strandline.errors import DeliveryTimedOut, OutcomeUnknown, RecordTooLarge, describe
+from strandline_proto.batch import raw_records, read_header
+from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT, Bound
 from strandline_proto.errors import (
     InvalidProducerEpoch,
     OutOfOrderSequenceNumber,
@@ -21,6 +23,10 @@ LOST_IDENTITY: Final = frozenset(
     {OutOfOrderSequenceNumber.code, InvalidProducerEpoch.code, UnknownProducerId.code}
 )
 """The leader's record of this producer does not lead up to the batch; it was not written."""
+
+
+PACKED_HERE: Final = Bound(DECOMPRESSED_BYTES_LIMIT, "what a batch may unpack to")
+"""Of batches that this producer has packed itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +79,14 @@ def expired(
         f"they {known}: {why}",
         cause=cause,
         may_have_been_written=batch.may_be_written,
+    )
+
+
+def too_large(batch: ProducerBatch, where: str, error: Exception) -> RecordTooLarge:
+    """The refusal of a batch that is one record, by the size of that record."""
+    record = next(raw_records(batch.data, read_header(batch.data), PACKED_HERE))
+    size = len(record.key or b"") + len(record.value or b"")
+    size += sum(len(name.encode()) + len(text or b"") for name, text in record.headers)
+    return RecordTooLarge(
+        f"{where}: a record of {size} bytes (key, value and headers) is too large: {error}"
     )

@@ -22,20 +22,21 @@ from strandline._core.delivery_terms import (
     QueueOptions,
     expired,
     failure,
+    too_large,
 )
 from strandline._core.producer_batch import NO_SEQUENCE, ProducerBatch, sequence_before
+from strandline._core.splitting import split
 from strandline.errors import BrokerError, DeliveryTimedOut, from_code
+from strandline_proto import errors as wire
 from strandline_proto.batch import add_sequence
-from strandline_proto.errors import (
-    NONE,
-    CorruptMessage,
-    OutOfOrderSequenceNumber,
-)
+from strandline_proto.errors import NONE
 
 if TYPE_CHECKING:
     from strandline._core.backoff import Backoff
 
 LAST_CALL_MS: Final = 100.0
+SMALLER_FOR_MS: Final = 300_000.0
+"""So long after a split new batches stay small: the topic's limit may be raised meanwhile."""
 _CORRUPT_TRIES_MAX: Final = 3
 
 Settled = tuple[ProducerBatch, Exception | None]
@@ -71,13 +72,17 @@ class PartitionQueue:
         self._resend: deque[ProducerBatch] = deque()
         self._renew = False
         self._gap_at = NO_SEQUENCE
+        self._size_max = options.batch_size
+        self._small_until_ms = 0.0
 
     # Records come in.
 
     def open_batch(self, now_ms: float) -> ProducerBatch:
         """The batch that takes the next record."""
         if self.open is None:
-            self.open = self.new_batch(now_ms, self.options.batch_size)
+            if now_ms >= self._small_until_ms:
+                self._size_max = self.options.batch_size
+            self.open = self.new_batch(now_ms, self._size_max)
         return self.open
 
     def new_batch(self, now_ms: float, size_max: int) -> ProducerBatch:
@@ -116,6 +121,8 @@ class PartitionQueue:
         return batch
 
     def _next_resend(self, now_ms: float) -> ProducerBatch | None:
+        if sum(b.outstanding for b in self.in_flight) >= self.options.max_in_flight:
+            return None  # there are more since one was split; a leader remembers so many
         while self._resend:
             if self._resend[0].settled:
                 self._resend.popleft()
@@ -190,14 +197,42 @@ class PartitionQueue:
         batch.last_error = error
         if answer.code in LOST_IDENTITY and self.options.idempotent:
             settled = self._out_of_sequence(batch, error)
+        elif isinstance(error, wire.RecordTooLarge) and self._is_to_split(batch):
+            self._split(batch)
+            self._small_until_ms = now_ms + SMALLER_FOR_MS
+            self._repair()
+            return []
         elif not self._retries(batch, error):
-            settled = self._give_up(batch, failure(batch, str(self), error))
+            settled = self._give_up(batch, self._refusal(batch, error))
         else:
             settled = []
         if not settled:
             self._recover(now_ms, chance)
         self._repair()
         return settled
+
+    def _is_to_split(self, batch: ProducerBatch) -> bool:
+        """Without numbers a part of what may be written would be a second copy."""
+        return batch.count > 1 and (self.options.idempotent or not batch.may_be_written)
+
+    def _split(self, batch: ProducerBatch) -> None:
+        """Put smaller batches in the place of one that is too large, to be sent at once; those
+        behind it are sent again after them.
+        """
+        self._size_max, parts = split(batch, self._part_size, self.options.compression)
+        at = self.in_flight.index(batch)
+        self.in_flight[at : at + 1] = parts
+        self._recovering = True
+        self._resend.clear()
+
+    @property
+    def _part_size(self) -> int:
+        """Bytes that a part of a batch has at the most: a leader has refused more."""
+        return self._size_max
+
+    def _refusal(self, batch: ProducerBatch, error: BrokerError) -> Exception:
+        is_large = isinstance(error, wire.RecordTooLarge) and batch.count == 1
+        return failure(batch, str(self), too_large(batch, str(self), error) if is_large else error)
 
     def _recover(self, now_ms: float, chance: float) -> None:
         """Something failed: wait for what is under way, then send all of it again in order."""
@@ -221,7 +256,7 @@ class PartitionQueue:
     def _retries(self, batch: ProducerBatch, error: BrokerError) -> bool:
         if not error.retriable:
             return False
-        if isinstance(error, CorruptMessage) and batch.attempt >= _CORRUPT_TRIES_MAX:
+        if isinstance(error, wire.CorruptMessage) and batch.attempt >= _CORRUPT_TRIES_MAX:
             return False
         # Without idempotence the same bytes sent twice are two records.
         return self.options.idempotent or not batch.may_be_written
@@ -229,7 +264,7 @@ class PartitionQueue:
     def _out_of_sequence(self, batch: ProducerBatch, error: BrokerError) -> list[Settled]:
         """The leader expects another sequence: this attempt of the batch was not written."""
         ahead = self.in_flight[: self.in_flight.index(batch)]
-        if ahead and isinstance(error, OutOfOrderSequenceNumber):
+        if ahead and isinstance(error, wire.OutOfOrderSequenceNumber):
             return []  # what stands before it is still unresolved: its turn comes again
         if batch.may_be_written:
             return self._give_up(batch, failure(batch, str(self), error))

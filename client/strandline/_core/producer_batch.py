@@ -41,6 +41,7 @@ class ProducerBatch:
         "log_append_time_ms",
         "may_be_written",
         "outstanding",
+        "parts",
         "reserved",
         "sent_ms",
         "settled",
@@ -74,6 +75,8 @@ class ProducerBatch:
         self.may_be_written = False
         """Some attempt ended without a certain answer (I-21)."""
         self.settled = False
+        self.parts: tuple[ProducerBatch, ...] = ()
+        """What took its place when it was too large: it is settled, its records are not."""
         self.last_error: BaseException | None = None
         self.base_offset = -1
         self.leader_epoch = -1

@@ -8,8 +8,8 @@ from strandline._core.backoff import Backoff
 from strandline._core.delivery_terms import Answer, Identity
 from strandline.errors import (
     DeliveryTimedOut,
+    InvalidRecord,
     OutcomeUnknown,
-    RecordTooLarge,
 )
 from strandline_proto import errors
 from support.partition_queues import DONE, add, make, refuse, sequence, take
@@ -139,9 +139,9 @@ def test_a_definite_refusal_lets_the_next_batches_move_up_in_the_same_epoch() ->
     first, second = add(queue, records=3), add(queue)
     take(queue)
     take(queue)
-    [(batch, error)] = refuse(queue, first, errors.RecordTooLarge.code)
+    [(batch, error)] = refuse(queue, first, errors.InvalidRecord.code)
     assert batch is first
-    assert isinstance(error, RecordTooLarge)
+    assert isinstance(error, InvalidRecord)
     assert not error.may_have_been_written
     refuse(queue, second, errors.OutOfOrderSequenceNumber.code)
     assert not queue.wants_identity
