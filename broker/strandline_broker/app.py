@@ -26,7 +26,6 @@ from strandline_broker.hosts.push import PushReceiver
 from strandline_broker.hosts.push_streams import PushStreams
 from strandline_broker.hosts.record_check import RecordChecks, warn_of_slow_checks
 from strandline_broker.hosts.replica_manager import ReplicaManager
-from strandline_broker.hosts.to_controller import ControllerSide
 from strandline_broker.rpc.admin import AdminRpc
 from strandline_broker.rpc.broker_service import (
     BROKER_SERVICE,
@@ -65,6 +64,20 @@ if TYPE_CHECKING:
 
 STOP_GRACE_S: Final = 0.1
 """For calls that are about to answer. Streams never end by themselves."""
+
+
+class ControllerSide:
+    """`ToController` of a running broker: heartbeats, AlterPartition, the push stream."""
+
+    def __init__(
+        self, lifecycle: BrokerLifecycle, isr_changes: IsrChanges, streams: PushStreams
+    ) -> None:
+        self.broker_epoch = lifecycle.epoch
+        self.is_sure = lifecycle.is_sure
+        self.propose_isr = isr_changes.propose
+        self.report_offline = lifecycle.report_offline
+        self.offline_known_at = lifecycle.offline_known_at
+        self.ask_for_all = streams.ask_for_all
 
 
 class Broker:
@@ -136,7 +149,7 @@ class Broker:
             observers=(self.shards,),
         )
         thread = runtime.serial_executor("record-checks")
-        self._record_checks = RecordChecks(runtime.clock, self.replicas, thread)
+        self._record_checks = RecordChecks(runtime.clock, self.replicas.partitions, thread)
         self._copies_out = LeaderThrottle(runtime.clock, self.replicas.config)
         warn_of_slow_checks(runtime.log)
         self.receiver = PushReceiver(
@@ -148,6 +161,11 @@ class Broker:
                 self.metadata,
                 controller,
                 self.replicas,
+                config=self.replicas.config,
+                eligibility=self.replicas.eligibility,
+                roles=self.replicas.roles,
+                logs=self.replicas.logs,
+                fetchers=self.replicas.fetchers,
                 session_s=self.lifecycle.session_s,
             ),
             streams,

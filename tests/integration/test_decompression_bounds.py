@@ -109,7 +109,7 @@ async def test_the_cleaner_leaves_a_log_alone_until_the_bound_is_raised(tmp_path
         partition, log = node.partition, node.partition.log
         store(node, keyed(b"first"), keyed(b"v" * 6000, zipped=True))
         store(node, *[keyed(b"%d" % i * 200) for i in range(30)])
-        cleaner = partition._upkeep.cleaner
+        cleaner = node.replicas.upkeep.cleaner
         await eventually(lambda: partition in cleaner._uncleanable, "given up")
         first = log.read(0, max_bytes=1, limit=1).records
         assert (log.cleaned_to, read_header(first).record_count) == (0, 1)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from strandline_broker.hosts.leading import check_leader
 from strandline_broker.hosts.record_check import ON_LOOP_BYTES_MAX, Looked
 from strandline_proto.batch import HEADER_SIZE, Compression, build_batch, check_batch
 from strandline_proto.errors import InvalidRecord, InvalidTimestamp
@@ -103,7 +104,7 @@ async def test_a_topic_that_changed_meanwhile_has_its_batch_looked_at_again(brok
     before = Looked(check_batch(batch), partition.log.config, None)
     partition.log.config = replace(partition.log.config, cleanup_policy=("compact",))
     with pytest.raises(InvalidRecord, match="needs a key in every record"):
-        partition.check_leader(0).appends.append(
+        check_leader(partition, 0).appends.append(
             batch, acks=-1, on_done=lambda _: None, looked=before
         )
     assert partition.log.log_end_offset == 0, "I-72"

@@ -15,6 +15,7 @@ import pytest
 from strandline_broker.core.push_envelope import Envelope, LiveBroker
 from strandline_broker.core.replica_condition import ReplicaCondition
 from strandline_broker.hosts.full_dirs import ROOM_BYTES
+from strandline_broker.hosts.leading import check_leader
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_proto.ids import (
@@ -70,7 +71,7 @@ def below(node: Node, path: Path) -> list[Partition]:
 def append(partition: Partition) -> list[ProduceOutcome]:
     done: list[ProduceOutcome] = []
     batch = build_batch([(None, b"v")], timestamp_ms=1)
-    partition.check_leader(None).appends.append(batch, acks=1, on_done=done.append)
+    check_leader(partition, None).appends.append(batch, acks=1, on_done=done.append)
     return done
 
 

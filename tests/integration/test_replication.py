@@ -14,6 +14,7 @@ import pytest
 
 from strandline_broker.hosts.fetch_stream import FetchStreams
 from strandline_broker.hosts.fetcher import Fetcher
+from strandline_broker.hosts.leading import check_leader
 from strandline_broker.storage.log import Log
 from strandline_proto.batch import build_batch, crc_matches, read_header
 from strandline_proto.errors import (
@@ -467,7 +468,7 @@ async def test_what_waits_for_its_flush_is_asked_for_right_after_it(
 
         def append() -> None:
             for each in leaders:
-                each.check_leader(None).appends.append(batch(b"m"), acks=1, on_done=lambda _: None)
+                check_leader(each, None).appends.append(batch(b"m"), acks=1, on_done=lambda _: None)
 
         append()
         await eventually(lambda: {each.high_watermark for each in leaders} == {1}, "both follow")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 
+from strandline_broker.hosts.leading import check_leader
 from strandline_broker.hosts.log_starts import LogStarts
 from strandline_broker.storage.damaged_ranges import DamagedRange
 from strandline_broker.storage.leader_epochs import LeaderEpochs
@@ -57,7 +58,7 @@ async def fill(leader: Node, count: int, *, timestamp_ms: int | None = None) -> 
     now_ms = wall_ms(leader.runtime.clock)
     done: list[ProduceOutcome] = []
     for i in range(count):
-        leader.partition.check_leader(None).appends.append(
+        check_leader(leader.partition, None).appends.append(
             build_batch(
                 [(None, b"%d" % i)], timestamp_ms=now_ms if timestamp_ms is None else timestamp_ms
             ),
@@ -263,7 +264,7 @@ async def test_what_is_not_committed_stays_whatever_its_age(tmp_path: Path) -> N
     ):
         await decide(state(1, epoch=0, isr=(1, 2, 3)), a, b)  # 3 never fetches
         for _ in range(9):
-            a.partition.check_leader(None).appends.append(
+            check_leader(a.partition, None).appends.append(
                 build_batch([(None, b"old")], timestamp_ms=1),
                 acks=1,
                 on_done=lambda outcome: None,

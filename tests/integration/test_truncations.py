@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc.aio
 
 from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.hosts.leading import check_leader
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import InvalidRequest, OffsetOutOfRange, UnknownTopicOrPartition
 from strandline_proto.ids import LeaderEpoch
@@ -18,7 +19,7 @@ KEY = (TOPIC_ID, 0)
 
 
 def append(node: Node, value: bytes) -> None:
-    node.partition.check_leader(None).appends.append(
+    check_leader(node.partition, None).appends.append(
         build_batch([(None, value)], timestamp_ms=1), acks=1, on_done=lambda _: None
     )
 

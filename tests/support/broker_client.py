@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
+from strandline_broker.hosts.leading import check_leader
 from strandline_proto.batch import read_header
 from strandline_proto.ids import Offset
 from strandline_proto.v1 import fetch_pb2, produce_pb2, services_pb2_grpc
@@ -23,7 +24,7 @@ def store(node: Node, *batches: bytes) -> None:
     ticket = log.flush_snapshot()  # the flush schedule hears of appends that a role has made
     ticket.run()
     log.flushed(ticket)
-    leading = node.partition.check_leader(0)
+    leading = check_leader(node.partition, 0)
     leading.on_append(Offset(node.partition.log.log_end_offset))
 
 

@@ -34,7 +34,7 @@ from strandline_broker.core.push_envelope import (
     TopicMetadata,
 )
 from strandline_broker.hosts.coordination.registry import Shards
-from strandline_broker.hosts.envelopes import Envelopes
+from strandline_broker.hosts.leading import check_leader
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.rpc.fetch_client import FetchClient
 from strandline_broker.storage.broker_directories import BrokerDirectories
@@ -52,6 +52,7 @@ from strandline_proto.ids import (
     TopicId,
 )
 from strandline_runtime.real import real_runtime
+from support.applied_envelopes import applied_to
 from support.told_controller import ToldController
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.assignors import PartitionSets
     from strandline_broker.core.groups.commands import Reply
     from strandline_broker.hosts.coordination.shard_host import ShardHost
+    from strandline_broker.hosts.envelopes import Envelopes
     from strandline_broker.hosts.partition import Partition
     from strandline_runtime.runtime import FileSystem, Runtime
 
@@ -172,7 +174,7 @@ class GroupBroker:
     def replicate(self, end: int | None = None) -> None:
         """Broker 2 has read up to there, or all there is, so that is committed."""
         partition = self.partition
-        role = partition.check_leader(None)
+        role = check_leader(partition, None)
         role.carry_out(
             role.machine.on_follower_fetch(
                 BrokerId(2),
@@ -201,7 +203,7 @@ class GroupBroker:
         log = self.partition.log
         for data in batches:
             log.append_as_leader(data, read_header(data), leader_epoch=self.partition.leader_epoch)
-        role = self.partition.check_leader(None)
+        role = check_leader(self.partition, None)
         role.carry_out(role.machine.on_append(Offset(log.log_end_offset)))
 
     def batches(self, start: int = 0) -> list[list[tuple[object, object]]]:
@@ -343,7 +345,7 @@ async def group_broker(
     tasks = [loop.create_task(replicas.run()), loop.create_task(shards.run(replicas.dirs))]
     await asyncio.sleep(0)
     topics = {ORDERS_ID: (ORDERS, PARTITIONS)}
-    envelopes = Envelopes(runtime, metadata, controller, replicas, session_s=lambda: 9.0)
+    envelopes = applied_to(replicas, runtime, metadata, controller, session_s=lambda: 9.0)
     try:
         async with envelopes.late.owned():
             yield GroupBroker(shards, replicas, envelopes, metadata, topics, exits)

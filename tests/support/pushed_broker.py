@@ -15,7 +15,6 @@ import pytest
 
 from strandline_broker.config_loading import load_broker_config
 from strandline_broker.core.metadata_cache import MetadataCache
-from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.push import PushReceiver
 from strandline_broker.hosts.push_streams import PushStreams
 from strandline_broker.hosts.replica_manager import ReplicaManager
@@ -29,6 +28,7 @@ from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import common_pb2, push_pb2
 from strandline_proto.v1.services_pb2_grpc import ReplicaServiceStub
 from strandline_runtime.real import real_runtime
+from support.applied_envelopes import applied_to
 from support.scripted_controller import WAIT_S, running
 from support.told_controller import ToldController
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from strandline_broker.config import BrokerConfig
-    from strandline_broker.hosts.role_observer import RoleObserver
+    from strandline_broker.hosts.observers import RoleObserver
     from strandline_proto.v1.services_pb2_grpc import ReplicaServiceAsyncStub
     from strandline_runtime.runtime import FileSystem
 
@@ -103,7 +103,7 @@ async def broker(
         runtime,
         metadata,
         replicas,
-        Envelopes(runtime, metadata, controller, replicas, session_s=lambda: session_s),
+        applied_to(replicas, runtime, metadata, controller, session_s=lambda: session_s),
         streams,
         broker_epoch=controller.broker_epoch,
         on_applied=lambda: None,

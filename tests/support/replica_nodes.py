@@ -20,7 +20,6 @@ from strandline_broker.core.push_envelope import (
     TopicMetadata,
 )
 from strandline_broker.hosts.copy_throttle import LeaderThrottle
-from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.record_check import RecordChecks
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.rpc.broker_service import Service, add_broker_service
@@ -46,6 +45,7 @@ from strandline_proto.ids import (
 )
 from strandline_proto.v1 import services_pb2
 from strandline_runtime.real import real_runtime
+from support.applied_envelopes import applied_to
 from support.told_controller import ToldController
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.leader import ProposeIsr
     from strandline_broker.core.push_answer import FailedPartition
+    from strandline_broker.hosts.envelopes import Envelopes
     from strandline_broker.hosts.partition import Partition
     from strandline_runtime.runtime import Clock, FileSystem, Runtime
 
@@ -135,7 +136,7 @@ async def run_node(
     add_broker_service(server, _data_plane(runtime, metadata, replicas))
     await server.start()
     me = BrokerId(broker_id)
-    envelopes = Envelopes(runtime, metadata, controller, replicas, session_s=lambda: 9.0)
+    envelopes = applied_to(replicas, runtime, metadata, controller, session_s=lambda: 9.0)
     node = Node(runtime, me, replicas, envelopes, metadata, directory, port, controller)
     runner = asyncio.get_running_loop().create_task(replicas.run())
     try:
@@ -163,7 +164,9 @@ def not_served(*parts: object) -> object:
 def _data_plane(runtime: Runtime, metadata: MetadataCache, replicas: ReplicaManager) -> Service:
     clock, thread = runtime.clock, runtime.serial_executor("record-checks")
     parts = (
-        ProduceRpc(replicas, metadata, RecordChecks(clock, replicas, thread), "PLAINTEXT"),
+        ProduceRpc(
+            replicas, metadata, RecordChecks(clock, replicas.partitions, thread), "PLAINTEXT"
+        ),
         FetchRpc(clock, metadata, replicas, LeaderThrottle(clock, replicas.config)),
         FetchRangeRpc(replicas, metadata),
         OffsetsRpc(replicas, metadata),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
+
+from strandline_broker.storage.log import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,3 +41,22 @@ class DynamicConfig:
                 self._resolved.clear()
             known = self._resolved[key] = self.current.topic_defaults.with_entries(entries)
         return known
+
+
+def log_config(topic: TopicConfig) -> LogConfig:
+    """What storage has to know of a topic's configuration."""
+    return LogConfig(**{field.name: getattr(topic, field.name) for field in fields(LogConfig)})
+
+
+def keep_everything(config: DynamicConfig) -> LogConfig:
+    """The configuration of a log whose topic's is not known yet: nothing is deleted or compacted.
+
+    A broker that has just started, or finds no controller, must not apply its own defaults to a
+    topic that may be kept for ever.
+    """
+    return replace(
+        log_config(config.resolve({})),
+        cleanup_policy=("delete",),
+        retention_bytes=-1,
+        retention_ms=-1,
+    )

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.core.producer_state import ProducerStates
 from strandline_broker.core.push_answer import FailedPartition
 from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
+from strandline_broker.hosts.dynamic_config import log_config
 from strandline_broker.hosts.late_roles import LateRoles
 from strandline_broker.hosts.log_dirs import is_full_disk
-from strandline_broker.hosts.replica_configs import configure_replicas, log_config
+from strandline_broker.hosts.replica_configs import configure_replicas
 from strandline_broker.hosts.usable import admit_epoch, unusable
 from strandline_broker.storage.log import Log
 from strandline_proto.errors import KafkaStorageError, UnknownServerError, WireError
@@ -35,8 +36,13 @@ if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.push_envelope import Envelope, StopReplica
+    from strandline_broker.hosts.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.eligibility import Eligibility
+    from strandline_broker.hosts.fetchers import Fetchers
     from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica_logs import ReplicaLogs
     from strandline_broker.hosts.replica_manager import ReplicaManager
+    from strandline_broker.hosts.roles import Roles
     from strandline_broker.hosts.to_controller import ToController
     from strandline_runtime.runtime import Runtime
 
@@ -56,17 +62,23 @@ class Envelopes:
         controller: ToController,
         replicas: ReplicaManager,
         *,
+        config: DynamicConfig,
+        eligibility: Eligibility,
+        roles: Roles,
+        logs: ReplicaLogs,
+        fetchers: Fetchers,
         session_s: Callable[[], float],
     ) -> None:
         self._log = runtime.log
         self._metadata = metadata
         self._controller = controller
         self._replicas = replicas
-        self._config = replicas.config
-        self._eligibility = replicas.eligibility
-        self._roles = replicas.roles
+        self._config = config
+        self._eligibility = eligibility
+        self._roles = roles
+        self._fetchers = fetchers
         self.late = LateRoles(runtime, session_s=session_s, on_done=controller.ask_for_all)
-        self._logs = replicas.logs
+        self._logs = logs
         self.lacks_something = False
         """Whether something of the last envelope could not be applied that may be applied later."""
 
@@ -180,7 +192,7 @@ class Envelopes:
             await self._take_role(partition, state)
 
     async def _take_role(self, partition: Partition, state: PartitionState) -> None:
-        self._replicas.fetchers.forget(partition.key)
+        self._fetchers.forget(partition.key)
         partition.stop_role(f"leader epoch {state.leader_epoch} has begun")
         async with partition.gate:
             log = partition.log
@@ -197,7 +209,7 @@ class Envelopes:
                 self._roles.lead(partition, state)
             else:
                 await self._roles.follow(partition, state)
-        self._replicas.fetchers.fetch(partition)
+        self._fetchers.fetch(partition)
         self._on_applied()
         self._log.info(
             "role",
@@ -236,7 +248,7 @@ class Envelopes:
 
     def _on_applied(self, replicas: int = 1) -> None:
         """The broker goes on with the envelope, which its heartbeats say (I-94)."""
-        self._replicas.applied_partitions += replicas
+        self._replicas.on_applied(replicas)
 
     async def _set_strays_aside(self, envelope: Envelope) -> None:
         """After a snapshot only what it assigns stays; the rest gets another name (I-87)."""

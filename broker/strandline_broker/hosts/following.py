@@ -79,6 +79,23 @@ class Following:
             await partition.truncate(effect.offset, alarming=effect.below_high_watermark)
         await self._flushes.before_fetch(partition.log)
 
+    @property
+    def leader(self) -> None:
+        return None
+
+    @property
+    def follower(self) -> Follower:
+        return self.machine
+
+    def end(self, why: str) -> None:
+        """Nothing waits for a follower."""
+
+    def on_own_log_start(self) -> None:
+        """A follower serves no readers."""
+
+    def on_durable(self) -> None:
+        """A follower acknowledges nothing; its fetches name what is durable."""
+
     def on_state(self, state: PartitionState) -> None:
         self.machine.on_state(state)
 

@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strandline_broker.core.fencing import check_leader_epoch
 from strandline_broker.core.leader import HighWatermarkRaised, ProposeIsr
 from strandline_broker.hosts.appends import Appends
 from strandline_broker.hosts.deletions import Deletions
-from strandline_proto.errors import NotLeaderOrFollower, OffsetNotAvailable, WireError
+from strandline_proto.errors import (
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    WireError,
+)
 from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from strandline_runtime.milliseconds import monotonic_ms
 
@@ -23,13 +29,30 @@ if TYPE_CHECKING:
     from strandline_broker.core.partition_state import IsrAnswer, PartitionState
     from strandline_broker.hosts.fetch_messages import Position
     from strandline_broker.hosts.flush_schedule import FlushSchedule
-    from strandline_broker.hosts.listener import Listener
     from strandline_broker.hosts.log_retention import LogRetention
+    from strandline_broker.hosts.observers import FetchListener, RoleObserver
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.role_observer import RoleObserver
     from strandline_broker.hosts.ticks import Ticks
     from strandline_broker.hosts.to_controller import ToController
     from strandline_runtime.runtime import Clock
+
+
+def check_leader(partition: Partition, current_leader_epoch: int | None) -> Leading:
+    """Returns the leadership, if the replica leads in the epoch that the caller believes in.
+
+    Order: epoch, then leadership (I-33).
+    """
+    name, me = partition.name, partition.broker_id
+    if partition.out_of_service is not None:
+        raise KafkaStorageError(f"{name} on broker {me}: {partition.out_of_service}")
+    if current_leader_epoch is not None and current_leader_epoch >= 0:
+        check_leader_epoch(current_leader_epoch, partition.leader_epoch, where=name)
+    role = partition.role
+    if not isinstance(role, Leading):
+        raise NotLeaderOrFollower(
+            f"broker {me} does not lead {name} (leader epoch {partition.leader_epoch})"
+        )
+    return role
 
 
 class Leading:
@@ -66,8 +89,8 @@ class Leading:
         self.machine = machine
         self.appends = Appends(partition, self, clock, flushes)
         self.deletions = Deletions(partition, self, retention)
-        self.replica_listeners: dict[Listener, None] = {}
-        self.consumer_listeners: dict[Listener, None] = {}
+        self.replica_listeners: dict[FetchListener, None] = {}
+        self.consumer_listeners: dict[FetchListener, None] = {}
 
     def begin(self) -> None:
         """It is the replica's role from here on."""
@@ -88,6 +111,14 @@ class Leading:
         self._tell(self.consumer_listeners)
 
     # What others ask about it
+
+    @property
+    def leader(self) -> Leader:
+        return self.machine
+
+    @property
+    def follower(self) -> None:
+        return None
 
     @property
     def is_over(self) -> bool:
@@ -169,8 +200,11 @@ class Leading:
         if self.machine.may_grow:
             self._tell(self.replica_listeners)
 
-    def on_log_start(self) -> None:
-        """The log begins later than before: followers are told."""
+    def on_healing(self) -> None:
+        """A leader is not cut."""
+
+    def on_own_log_start(self) -> None:
+        """Followers learn that the log begins later than before."""
         self.carry_out(self.machine.on_log_start(Offset(self._partition.log.log_start_offset)))
         self._tell(self.replica_listeners)
 
@@ -200,11 +234,11 @@ class Leading:
         for listener in self.replica_listeners:
             listener.on_watermark(partition)
 
-    def forget(self, listener: Listener) -> None:
+    def forget(self, listener: FetchListener) -> None:
         """It has no news any more, whether its reader was a replica, a consumer or each in turn."""
         self.replica_listeners.pop(listener, None)
         self.consumer_listeners.pop(listener, None)
 
-    def _tell(self, listeners: dict[Listener, None]) -> None:
+    def _tell(self, listeners: dict[FetchListener, None]) -> None:
         for listener in listeners:
             listener.on_news(self._partition)

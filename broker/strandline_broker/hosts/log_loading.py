@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.hosts.dynamic_config import keep_everything
 from strandline_broker.hosts.log_dirs import is_full_disk
 from strandline_broker.hosts.producer_loading import load_producers
-from strandline_broker.hosts.replica_configs import keep_everything
 from strandline_broker.hosts.threads import to_the_end
 from strandline_broker.storage.damage import BadBatch, DamagedLog
 from strandline_proto.errors import WireError

@@ -46,6 +46,14 @@ class LogUpkeep:
         self.flushes.on_configured(partition.log)
         self.cleaner.on_configured(partition)
 
+    def on_flushed(self, partition: Partition) -> None:
+        """A flush of its log has ended."""
+        self.flushes.on_flushed(partition.log)
+
+    async def leave_alone(self, partition: Partition) -> None:
+        """Returns once nothing of a cleaning of its log is left; the caller holds the gate."""
+        await self.cleaner.abandon(partition)
+
     def forget(self, partition: Partition) -> None:
         """It is not held any more."""
         self.flushes.forget(partition.log)

@@ -14,14 +14,11 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from strandline_broker.core.fencing import check_leader_epoch
 from strandline_broker.core.producer_state import ProducerStates
-from strandline_broker.hosts.following import Following
-from strandline_broker.hosts.leading import Leading
+from strandline_broker.hosts.dynamic_config import log_config
 from strandline_broker.hosts.producer_loading import load_producers
-from strandline_broker.hosts.replica_configs import log_config
 from strandline_broker.storage.file import PASSING
-from strandline_proto.errors import KafkaStorageError, NotLeaderOrFollower, WireError
+from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
@@ -32,9 +29,9 @@ if TYPE_CHECKING:
     from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.replica_condition import RefusedTruncation
     from strandline_broker.hosts.dynamic_config import DynamicConfig
-    from strandline_broker.hosts.listener import Listener
     from strandline_broker.hosts.log_dirs import LogDirs
-    from strandline_broker.hosts.log_upkeep import LogUpkeep
+    from strandline_broker.hosts.observers import FetchListener, LogObserver
+    from strandline_broker.hosts.role import Role
     from strandline_broker.hosts.suspects import Suspects
     from strandline_broker.storage.log import Log
     from strandline_broker.storage.log_reader import LogRead
@@ -50,7 +47,7 @@ class Partition:
         runtime: Runtime,
         config: DynamicConfig,
         dirs: LogDirs,
-        upkeep: LogUpkeep,
+        upkeep: LogObserver,
         suspects: Suspects,
         log: Log,
         high_watermark: int,
@@ -64,7 +61,7 @@ class Partition:
         self.key = (log.topic_id, log.partition)
         self.name = f"{log.topic}-{log.partition}"
         self.state: PartitionState | None = None
-        self.role: Leading | Following | None = None
+        self.role: Role | None = None
         self.gate = asyncio.Lock()
         self.topic_configs: Mapping[str, str] | None = None
         """The topic's own entries, as the controller last pushed them; None: not yet."""
@@ -81,7 +78,7 @@ class Partition:
         """As the last process knew it; above the log's end if records have been lost since."""
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.producers = ProducerStates(config.current.producer_id_expiration_ms)
-        self.expecting: dict[Listener, None] = {}
+        self.expecting: dict[FetchListener, None] = {}
         """Sessions of followers that know of a leader epoch before we do."""
         log.state.tell(partial(suspects.add, self))
         suspects.add(self)  # the start may have found something
@@ -94,32 +91,15 @@ class Partition:
 
     @property
     def leader(self) -> Leader | None:
-        role = self.role
-        return role.machine if isinstance(role, Leading) else None
+        return None if self.role is None else self.role.leader
 
     @property
     def follower(self) -> Follower | None:
-        role = self.role
-        return role.machine if isinstance(role, Following) else None
-
-    def check_leader(self, current_leader_epoch: int | None) -> Leading:
-        """The leadership, if this replica leads in the epoch that the caller believes in.
-
-        Order: epoch, then leadership (I-33).
-        """
-        if self.out_of_service is not None:
-            raise KafkaStorageError(f"{self.name} on broker {self._me}: {self.out_of_service}")
-        if current_leader_epoch is not None and current_leader_epoch >= 0:
-            check_leader_epoch(current_leader_epoch, self.leader_epoch, where=self.name)
-        role = self.role
-        if not isinstance(role, Leading):
-            raise NotLeaderOrFollower(
-                f"broker {self._me} does not lead {self.name} (leader epoch {self.leader_epoch})"
-            )
-        return role
+        return None if self.role is None else self.role.follower
 
     @property
-    def _me(self) -> int:
+    def broker_id(self) -> int:
+        """Of the broker that holds it."""
         return self._config.current.node_id
 
     # What becomes of it, whatever its role
@@ -157,7 +137,7 @@ class Partition:
         """Cut the log before its damage, and count as healing until `end_healing`."""
         self.healing = True
         self._suspects.add(self)
-        if isinstance(self.role, Following):
+        if self.role is not None:
             self.role.on_healing()
         await self.truncate(offset)
 
@@ -174,11 +154,11 @@ class Partition:
     def stop_role(self, why: str) -> None:
         """Serve nothing from here on; what waits for it learns why."""
         role, self.role = self.role, None
-        if isinstance(role, Leading):
+        if role is not None:
             role.end(why)
         self._tell_expecting()
 
-    def take_role(self, role: Leading | Following, state: PartitionState) -> None:
+    def take_role(self, role: Role, state: PartitionState) -> None:
         """`Roles` has made it, for this state. KafkaStorageError if its disk has failed by now."""
         if self.out_of_service is not None:
             raise KafkaStorageError(f"{self.name}: {self.out_of_service}")
@@ -241,7 +221,7 @@ class Partition:
 
     async def abandon_cleaning(self) -> None:
         """Return once nothing of a cleaning of this log is left; the caller holds the gate."""
-        await self._upkeep.cleaner.abandon(self)
+        await self._upkeep.leave_alone(self)
 
     async def rebuild_producers(self) -> None:
         """Producer state is a function of the log's prefix (I-58). From here on the log keeps it in
@@ -298,8 +278,8 @@ class Partition:
         assert to <= self.high_watermark, (self.name, to, self.high_watermark)
         if not self.log.raise_log_start(to):
             return False
-        if isinstance(self.role, Leading):
-            self.role.on_log_start()
+        if self.role is not None:
+            self.role.on_own_log_start()
         return True
 
     def refuse_write(self, error: OSError) -> WireError:
@@ -308,7 +288,7 @@ class Partition:
 
         The log was cut back to where it was, so nothing of the batch is there.
         """
-        where = f"{self.name} at offset {self.log.log_end_offset} on broker {self._me}"
+        where = f"{self.name} at offset {self.log.log_end_offset} on broker {self.broker_id}"
         return self._dirs.refuse_write(self.log, error, where)
 
     def read_log(self, start: int, *, max_bytes: int, limit: int, checked: bool = False) -> LogRead:
@@ -331,6 +311,6 @@ class Partition:
     # News
 
     def on_flushed(self) -> None:
-        self._upkeep.flushes.on_flushed(self.log)
-        if isinstance(self.role, Leading):
+        self._upkeep.on_flushed(self)
+        if self.role is not None:
             self.role.on_durable()

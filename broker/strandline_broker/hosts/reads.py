@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strandline_broker.hosts.leading import check_leader
 from strandline_proto.errors import NotLeaderOrFollower, OffsetOutOfRange
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def read_for_follower(
     there is nothing to read. `noted`: the leadership that was told so before, by the same position;
     what has come since is only read.
     """
-    leading = partition.check_leader(at.current_leader_epoch)
+    leading = check_leader(partition, at.current_leader_epoch)
     log, start = partition.log, at.fetch_offset
     if leading is noted and log.log_start_offset <= start < log.log_end_offset:
         return partition.read_log(start, max_bytes=max_bytes, limit=log.log_end_offset)
@@ -66,7 +67,7 @@ def read_for_consumer(
     position is called out of range: the log of the next leader may have it, and a consumer that
     believed it would begin anew (I-106).
     """
-    leading = partition.check_leader(at.current_leader_epoch)
+    leading = check_leader(partition, at.current_leader_epoch)
     try:
         diverging = divergence(partition, at)
     except OffsetOutOfRange as error:

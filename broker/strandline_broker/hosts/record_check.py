@@ -24,14 +24,13 @@ from strandline_proto.record_walk import INT64_MAX, INT64_MIN, IS_COMPILED, Faul
 from strandline_runtime.milliseconds import wall_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from concurrent.futures import Executor
 
     from structlog.typing import FilteringBoundLogger
 
     from strandline_broker.hosts.fetch_messages import Key
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_broker.storage.log_config import LogConfig
     from strandline_proto.batch import BatchHeader
     from strandline_proto.decompression import Buffer
@@ -84,9 +83,9 @@ Ahead = dict[int, Looked | None]
 class RecordChecks:
     """Of one broker. `thread` unpacks and walks what is too much for the event loop."""
 
-    def __init__(self, clock: Clock, replicas: ReplicaManager, thread: Executor) -> None:
+    def __init__(self, clock: Clock, partitions: Mapping[Key, Partition], thread: Executor) -> None:
         self._clock = clock
-        self._replicas = replicas
+        self._partitions = partitions
         self._thread = thread
 
     async def ahead(self, batches: Iterable[tuple[Key, Buffer]]) -> Ahead:
@@ -95,7 +94,7 @@ class RecordChecks:
         """
         found: Ahead = {}
         for place, (key, batch) in enumerate(batches):
-            partition = self._replicas.partitions.get(key)
+            partition = self._partitions.get(key)
             if partition is not None and _is_too_much(partition, batch):
                 found[place] = await self._look(partition, batch)
         return found

@@ -7,10 +7,8 @@ is called on the event loop, between two of them.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from strandline_broker.storage.log import LogConfig
 from strandline_proto.ids import TopicId
 
 if TYPE_CHECKING:
@@ -18,28 +16,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Envelope
-    from strandline_broker.core.topic_config import TopicConfig
-    from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.hosts.partition import Partition
-
-
-def log_config(topic: TopicConfig) -> LogConfig:
-    """What storage has to know of a topic's configuration."""
-    return LogConfig(**{field.name: getattr(topic, field.name) for field in fields(LogConfig)})
-
-
-def keep_everything(config: DynamicConfig) -> LogConfig:
-    """The configuration of a log whose topic's is not known yet: nothing is deleted or compacted.
-
-    A broker that has just started, or finds no controller, must not apply its own defaults to a
-    topic that may be kept for ever.
-    """
-    return replace(
-        log_config(config.resolve({})),
-        cleanup_policy=("delete",),
-        retention_bytes=-1,
-        retention_ms=-1,
-    )
 
 
 def configure_replicas(

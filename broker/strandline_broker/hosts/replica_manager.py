@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.fetch_stream import OpenFetch
     from strandline_broker.hosts.log_dirs import LogDir
     from strandline_broker.hosts.log_loading import Loaded
-    from strandline_broker.hosts.role_observer import RoleObserver
+    from strandline_broker.hosts.observers import RoleObserver
     from strandline_broker.hosts.to_controller import ToController
     from strandline_broker.storage.broker_directories import BrokerDirectories
     from strandline_broker.storage.log import Log
@@ -189,6 +189,10 @@ class ReplicaManager:
             if await self.logs.open_late(self.adopt_loaded):
                 self._controller.report_offline()
                 self._controller.ask_for_all()
+
+    def on_applied(self, replicas: int) -> None:
+        """An envelope has stopped, made or given a role to so many replicas."""
+        self.applied_partitions += replicas
 
     def adopt(self, log: Log, high_watermark: int) -> Partition:
         """Take a log that is open for a replica, which has no role yet."""

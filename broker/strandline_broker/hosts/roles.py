@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.eligibility import Eligibility
     from strandline_broker.hosts.log_upkeep import LogUpkeep
     from strandline_broker.hosts.losses import Losses
+    from strandline_broker.hosts.observers import RoleObserver
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.role_observer import RoleObserver
     from strandline_broker.hosts.to_controller import ToController
     from strandline_broker.hosts.truncations import Truncations
     from strandline_runtime.runtime import Clock

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strandline_broker.hosts.fetch_answer import Collected
 from strandline_broker.hosts.fetch_messages import Replica
-from strandline_broker.hosts.leading import Leading
-from strandline_broker.hosts.listener import Listener
+from strandline_broker.hosts.leading import Leading, check_leader
+from strandline_broker.hosts.observers import FetchListener
 from strandline_broker.hosts.reads import Divergence, read_for_consumer, read_for_follower
 from strandline_proto.errors import (
     ThrottlingQuotaExceeded,
@@ -68,7 +68,7 @@ class Cold(NamedTuple):
     collected: Collected
 
 
-class SessionPartitions(Listener):
+class SessionPartitions(FetchListener):
     def __init__(
         self,
         clock: Clock,
@@ -179,7 +179,7 @@ class SessionPartitions(Listener):
                 at_ms=self._heard_ms,
             )
 
-    def _listeners(self, leading: Leading) -> dict[Listener, None]:
+    def _listeners(self, leading: Leading) -> dict[FetchListener, None]:
         if self.replica.broker_id >= 0:
             return leading.replica_listeners
         return leading.consumer_listeners
@@ -332,7 +332,7 @@ class SessionPartitions(Listener):
             noted=kept.noted,
         )
         if kept.noted is not partition.role and not isinstance(found, Divergence):
-            kept.noted = partition.check_leader(None)
+            kept.noted = check_leader(partition, None)
         return found
 
     def _unknown(self, key: Key) -> WireError:

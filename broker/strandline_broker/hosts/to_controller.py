@@ -12,11 +12,8 @@ if TYPE_CHECKING:
     from strandline_broker.core.isr_proposal import ProposeIsr
     from strandline_broker.core.replica_condition import RefusedTruncation
     from strandline_broker.hosts.controller_calls import OfflineReplicas
-    from strandline_broker.hosts.isr_changes import IsrChanges
-    from strandline_broker.hosts.lifecycle import BrokerLifecycle
     from strandline_broker.hosts.losses import Losses
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.push_streams import PushStreams
     from strandline_proto.ids import BrokerEpoch
 
 
@@ -72,17 +69,3 @@ class ReplicaReports(Protocol):
     def refused_truncations(self) -> Sequence[RefusedTruncation]:
         """What replicas here have refused to cut (I-41)."""
         ...
-
-
-class ControllerSide:
-    """`ToController` of a running broker: heartbeats, AlterPartition, the push stream."""
-
-    def __init__(
-        self, lifecycle: BrokerLifecycle, isr_changes: IsrChanges, streams: PushStreams
-    ) -> None:
-        self.broker_epoch = lifecycle.epoch
-        self.is_sure = lifecycle.is_sure
-        self.propose_isr = isr_changes.propose
-        self.report_offline = lifecycle.report_offline
-        self.offline_known_at = lifecycle.offline_known_at
-        self.ask_for_all = streams.ask_for_all

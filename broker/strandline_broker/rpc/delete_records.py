@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.hosts.leading import check_leader
 from strandline_broker.rpc.leader_hints import leader_hint
 from strandline_proto.errors import RequestTimedOut, UnknownTopicId, WireError
 from strandline_proto.v1 import delete_records_pb2
@@ -46,7 +47,7 @@ class DeleteRecordsRpc:
             partition = self._replicas.find(topic_id, asked.partition)
             if partition is None:
                 raise UnknownTopicId(f"broker {self._replicas.me} holds no such replica")
-            leading = partition.check_leader(None)
+            leading = check_leader(partition, None)
             try:
                 async with asyncio.timeout(timeout_ms / 1000):
                     result.low_watermark = await leading.deletions.delete_before(asked.offset)

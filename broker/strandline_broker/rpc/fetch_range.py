@@ -12,6 +12,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.hosts.leading import check_leader
 from strandline_broker.rpc.leader_hints import hot_leader
 from strandline_proto import hot_encode
 from strandline_proto.batch import iter_headers
@@ -101,7 +102,7 @@ class FetchRangeRpc:
         partition = self._replicas.find(request.topic_id, request.partition)
         if partition is None:
             raise UnknownTopicId("this broker holds no replica of that partition")
-        leading = partition.check_leader(request.current_leader_epoch)
+        leading = check_leader(partition, request.current_leader_epoch)
         log, limit = partition.log, leading.machine.high_watermark
         _check_start(partition, offset)
         if request.stop_offset > limit:
@@ -125,11 +126,11 @@ class FetchRangeRpc:
         try:
             records, base_offset, next_offset = await reading.read
         except OffsetOutOfRange:
-            partition.check_leader(leader.leader_epoch)  # what it leads no more says nothing
+            check_leader(partition, leader.leader_epoch)  # what it leads no more says nothing
             raise
         log = partition.log
         if partition.role is not reading.leading or log.state.truncations != reading.truncations:
-            partition.check_leader(leader.leader_epoch)
+            check_leader(partition, leader.leader_epoch)
             raise OffsetNotAvailable(
                 f"{partition.name}: the log changed during the read; try again"
             )

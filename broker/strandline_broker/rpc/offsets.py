@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.hosts.leading import check_leader
 from strandline_broker.rpc.leader_hints import leader_hint
 from strandline_proto.errors import (
     InvalidRequest,
@@ -59,7 +60,7 @@ class OffsetsRpc:
     ) -> None:
         """One end of the log: nothing to wait for."""
         partition = self._find(topic_id, asked.partition)
-        leading = partition.check_leader(asked.current_leader_epoch)
+        leading = check_leader(partition, asked.current_leader_epoch)
         if asked.timestamp == LATEST:
             result.offset = leading.committed_end()
         else:
@@ -74,7 +75,7 @@ class OffsetsRpc:
     ) -> None:
         """What is stored by time."""
         partition = self._find(topic_id, asked.partition)
-        leading = partition.check_leader(asked.current_leader_epoch)
+        leading = check_leader(partition, asked.current_leader_epoch)
         leader_epoch = leading.machine.leader_epoch
         if asked.timestamp != MAX_TIMESTAMP and asked.timestamp < 0:
             raise InvalidRequest(
@@ -87,9 +88,9 @@ class OffsetsRpc:
         try:
             found = await self._replicas.dirs.in_turns(log, log.time_lookup(wanted))
         except OSError as error:
-            partition.check_leader(leader_epoch)  # a later role may take files away
+            check_leader(partition, leader_epoch)  # a later role may take files away
             raise partition.refuse_read(error) from error
-        partition.check_leader(leader_epoch)
+        check_leader(partition, leader_epoch)
         if found is not None and found[1] < end:
             result.timestamp, result.offset, result.leader_epoch = found
 
@@ -108,7 +109,7 @@ class OffsetsRpc:
                 )
                 try:
                     partition = self._find(topic.topic_id, asked.partition)
-                    partition.check_leader(asked.current_leader_epoch)
+                    check_leader(partition, asked.current_leader_epoch)
                     log = partition.log
                     result.leader_epoch, result.end_offset = log.leader_epochs.end_offset_for(
                         asked.leader_epoch, log.log_end_offset

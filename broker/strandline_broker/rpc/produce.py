@@ -15,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.hosts.appends import ACKS_ALL
+from strandline_broker.hosts.leading import check_leader
 from strandline_broker.rpc.leader_hints import hot_leader, node_endpoint
 from strandline_proto import hot_encode
 from strandline_proto.errors import (
@@ -217,7 +218,7 @@ class _Request:
             partition = self._replicas.find(topic_id, index)
             if partition is None:
                 raise self._unknown(topic_id, index)
-            appends = partition.check_leader(epoch).appends
+            appends = check_leader(partition, epoch).appends
             waiter = appends.append(records, acks=self._acks, on_done=on_done, looked=looked)
         except WireError as error:
             self._refuse(result, error)

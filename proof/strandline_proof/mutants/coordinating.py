@@ -111,9 +111,9 @@ COORDINATING: Final = (
             Edit(
                 _HOST,
                 "        self._replay(records)\n        try:\n"
-                "            partition.check_leader(self.machine.epoch).appends.append(\n",
+                "            check_leader(partition, self.machine.epoch).appends.append(\n",
                 "        try:\n"
-                "            partition.check_leader(self.machine.epoch).appends.append(\n",
+                "            check_leader(partition, self.machine.epoch).appends.append(\n",
             ),
             Edit(
                 _HOST,
@@ -149,9 +149,9 @@ COORDINATING: Final = (
         (
             Edit(
                 _HOST,
-                "            partition.check_leader(self.machine.epoch).appends.append(\n"
+                "            check_leader(partition, self.machine.epoch).appends.append(\n"
                 "                batch,\n",
-                "            leading = partition.check_leader(self.machine.epoch)\n"
+                "            leading = check_leader(partition, self.machine.epoch)\n"
                 "            if len(records) > 1:\n"
                 "                leading.appends.append(\n"
                 "                    batch_of(records[:1], context.wall_ms()),\n"

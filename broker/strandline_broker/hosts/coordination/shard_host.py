@@ -43,6 +43,7 @@ from strandline_broker.hosts.coordination.sessions import Sessions
 from strandline_broker.hosts.coordination.shard_batch import batch_of, entities_of
 from strandline_broker.hosts.coordination.topics_watch import TopicsWatch
 from strandline_broker.hosts.coordination.waiting import Asked
+from strandline_broker.hosts.leading import check_leader
 from strandline_proto.errors import (
     CoordinatorNotAvailable,
     InvalidCommitOffsetSize,
@@ -253,7 +254,7 @@ class ShardHost:
             raise refusal
         partition = self.partition
         try:
-            leading = partition.check_leader(self.machine.epoch)
+            leading = check_leader(partition, self.machine.epoch)
         except WireError as error:
             raise NotCoordinator(str(error)) from error
         if isinstance(command, READS):
@@ -284,7 +285,7 @@ class ShardHost:
             )
         self._replay(records)
         try:
-            partition.check_leader(self.machine.epoch).appends.append(
+            check_leader(partition, self.machine.epoch).appends.append(
                 batch,
                 acks=1,
                 on_done=_nobody_waits,

@@ -10,6 +10,7 @@ import pytest
 from crc32c import crc32c
 
 from strandline_broker.core.append_origin import AppendOrigin
+from strandline_broker.hosts.leading import check_leader
 from strandline_proto.batch import ATTRIBUTES_AT, build_batch, read_header
 from strandline_proto.errors import (
     FencedLeaderEpoch,
@@ -44,7 +45,7 @@ def append(
     partition: Partition, batch: bytes, origin: AppendOrigin, *, acks: int = 1, epoch: int = 0
 ) -> list[ProduceOutcome]:
     done: list[ProduceOutcome] = []
-    leading = partition.check_leader(epoch)
+    leading = check_leader(partition, epoch)
     leading.appends.append(batch, acks=acks, on_done=done.append, origin=origin)
     return done
 

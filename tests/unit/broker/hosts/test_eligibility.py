@@ -10,7 +10,7 @@ import pytest
 from strandline_broker.core.partition_state import IsrAnswer, IsrMember
 from strandline_broker.hosts.eligibility import Eligibility
 from strandline_broker.hosts.fetch_messages import Position
-from strandline_broker.hosts.leading import Leading
+from strandline_broker.hosts.leading import Leading, check_leader
 from strandline_proto.batch import build_batch
 from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from support.replica_nodes import decide, eventually, run_node, state
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def append(partition: Partition) -> list[ProduceOutcome]:
     done: list[ProduceOutcome] = []
     batch = build_batch([(None, b"v")], timestamp_ms=1)
-    partition.check_leader(None).appends.append(batch, acks=-1, on_done=done.append)
+    check_leader(partition, None).appends.append(batch, acks=-1, on_done=done.append)
     return done
 
 
@@ -35,7 +35,7 @@ def fetch(partition: Partition, broker: int, offset: int) -> None:
     at = Position(
         partition.leader_epoch, offset, last_fetched_epoch=-1, log_start_offset=0, max_bytes=1
     )
-    partition.check_leader(None).on_follower_fetch(at, broker_id=broker, broker_epoch=broker)
+    check_leader(partition, None).on_follower_fetch(at, broker_id=broker, broker_epoch=broker)
 
 
 async def test_a_produce_request_does_not_wait_for_a_replica_that_the_controller_took_out(
@@ -119,7 +119,7 @@ def answered(partition: Partition, isr: tuple[int, ...], *, partition_epoch: int
         partition_epoch=PartitionEpoch(partition_epoch),
         eff_min_insync=1,
     )
-    partition.check_leader(None).on_isr_outcome(1, outcome)
+    check_leader(partition, None).on_isr_outcome(1, outcome)
 
 
 @pytest.mark.parametrize("offline", [(), (3,)])

@@ -12,6 +12,7 @@ import pytest
 from strandline_broker.hosts.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.fetch_messages import FetchRequest, Position, Replica
 from strandline_broker.hosts.fetch_session import REQUESTS_AHEAD_MAX, FetchSession
+from strandline_broker.hosts.leading import check_leader
 from strandline_broker.hosts.long_poll import LongPoll
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.storage.log import Log
@@ -116,7 +117,7 @@ class Led:
     def append(self, index: int = 0) -> None:
         partition = self.node.replicas.find(TOPIC_ID, index)
         assert partition is not None
-        partition.check_leader(None).appends.append(
+        check_leader(partition, None).appends.append(
             build_batch([(None, b"v")], timestamp_ms=1), acks=1, on_done=lambda _: None
         )
 
@@ -529,5 +530,5 @@ async def test_a_session_that_ends_is_not_told_any_more_whoever_has_read_on_it(
         reader.broker_id = 2
         await reader.ask(0)
         reader.session.close()
-        leading = at.node.partition.check_leader(None)
+        leading = check_leader(at.node.partition, None)
         assert {**leading.consumer_listeners, **leading.replica_listeners} == {}

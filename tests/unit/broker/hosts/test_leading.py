@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strandline_broker.core.isr_proposal import HighWatermarkRaised
+from strandline_broker.hosts.leading import check_leader
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import NotLeaderOrFollower
 from strandline_proto.ids import Offset
@@ -23,7 +24,7 @@ BATCH = build_batch([(None, b"v")], timestamp_ms=1)
 
 def append(partition: Partition) -> list[ProduceOutcome]:
     done: list[ProduceOutcome] = []
-    partition.check_leader(None).appends.append(BATCH, acks=-1, on_done=done.append)
+    check_leader(partition, None).appends.append(BATCH, acks=-1, on_done=done.append)
     return done
 
 
@@ -31,7 +32,7 @@ async def test_a_watermark_that_does_not_rise_is_not_carried_out(tmp_path: Path)
     """I-13: from the first of the effects on."""
     async with run_node(tmp_path, 1) as node:
         await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), node)
-        leading = node.partition.check_leader(None)
+        leading = check_leader(node.partition, None)
         assert [len(append(node.partition)) for _ in range(2)] == [1, 1]
         assert node.partition.high_watermark == 2
         for to in (0, 1, 2):
@@ -48,13 +49,13 @@ async def test_who_waits_for_a_leadership_is_told_of_its_end_and_not_kept_for_th
     """P-25."""
     async with run_node(tmp_path, 1) as node:
         await decide(state(1, epoch=0, isr=(1, 2), replicas=(1, 2)), node)
-        ended, done = node.partition.check_leader(None), append(node.partition)
+        ended, done = check_leader(node.partition, None), append(node.partition)
         assert done == []
         await decide(state(1, epoch=1, isr=(1, 2), replicas=(1, 2)), node)
         (outcome,) = done
         assert isinstance(outcome.error, NotLeaderOrFollower)
         assert outcome.appended
-        now = node.partition.check_leader(None)
+        now = check_leader(node.partition, None)
         assert now is not ended
         assert (ended.appends.waiting(), now.appends.waiting()) == ([], [])
         with pytest.raises(AssertionError, match="is over"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.push_envelope import TOPIC_DELETED
+from strandline_broker.hosts.leading import check_leader
 from strandline_proto.batch import build_batch
 from support.pushed_broker import TOPIC_ID, ask, broker, push, with_topic
 from support.scripted_controller import running
@@ -65,7 +66,7 @@ async def test_observers_hear_of_a_role_in_the_step_that_changes_it_one_after_th
             heard.extend([(name, "answered", outcome.base_offset) for name in ("first", "second")])
 
         batch = build_batch([(None, b"v")], timestamp_ms=1)
-        partition.check_leader(1).appends.append(batch, acks=-1, on_done=answered)
+        check_leader(partition, 1).appends.append(batch, acks=-1, on_done=answered)
         assert news() == [("answered", 0), ("committed", 1)]
         await ask(call, with_topic(push(6, 5), leader_epoch=2))
         assert news() == [("resigned",), ("elected", 2, 1)]

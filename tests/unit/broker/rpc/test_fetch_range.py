@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from strandline_broker.hosts.leading import check_leader
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.rpc.fetch_range import FetchRangeRpc
 from strandline_proto.batch import build_batch
@@ -50,7 +51,7 @@ async def led(tmp_path: Path) -> AsyncIterator[tuple[Node, AsyncIterator[bytes]]
         alone = state(1, epoch=0, isr=(1,), replicas=(1, 2), min_insync=1)
         await decide(alone, node)
         for _ in range(MESSAGES):
-            node.partition.check_leader(0).appends.append(
+            check_leader(node.partition, 0).appends.append(
                 build_batch([(None, b"v")], timestamp_ms=1), acks=1, on_done=lambda _: None
             )
         request = FetchRangeRequest(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from strandline_broker.hosts.leading import check_leader
 from strandline_broker.hosts.log_dirs import LogDirs
 from strandline_broker.rpc.offsets import OffsetsRpc
 from strandline_proto.batch import build_batch
@@ -26,7 +27,7 @@ async def led(tmp_path: Path) -> AsyncIterator[Node]:
     async with run_node(tmp_path, 1) as node:
         await decide(state(1, epoch=0, isr=(1,), replicas=(1, 2), min_insync=1), node)
         batch = build_batch([(None, b"v")], timestamp_ms=1)
-        node.partition.check_leader(0).appends.append(batch, acks=1, on_done=lambda _: None)
+        check_leader(node.partition, 0).appends.append(batch, acks=1, on_done=lambda _: None)
         yield node
 
 

@@ -67,7 +67,7 @@ async def test_a_client_that_reads_no_answers_is_not_read_for_ever(
     async with broker(tmp_path) as b, asyncio.TaskGroup() as group:
         runtime = real_runtime("broker-1")
         thread = runtime.serial_executor("record-checks")
-        checks = RecordChecks(runtime.clock, b.replicas, thread)
+        checks = RecordChecks(runtime.clock, b.replicas.partitions, thread)
         rpc = ProduceRpc(b.replicas, b.metadata, checks, "PLAINTEXT")
         stream = group.create_task(rpc.Produce(client.requests(), client))
         await client.until_nothing_is_read()
@@ -120,7 +120,9 @@ async def test_a_request_that_waits_for_its_acks_keeps_no_records(tmp_path: Path
         partition.replicas.append(2)
         await ask(b.stub.LeaderAndIsr(), elected)
         runtime = real_runtime("broker-1")
-        checks = RecordChecks(runtime.clock, b.replicas, runtime.serial_executor("record-checks"))
+        checks = RecordChecks(
+            runtime.clock, b.replicas.partitions, runtime.serial_executor("record-checks")
+        )
         rpc = ProduceRpc(b.replicas, b.metadata, checks, "PLAINTEXT")
         async with asyncio.TaskGroup() as group, asyncio.timeout(WAIT_S):
             stream = group.create_task(rpc.Produce(waiter.requests(), waiter))
@@ -163,7 +165,9 @@ async def test_who_wants_no_answer_is_told_of_a_refusal_by_the_end_of_the_stream
     async with broker(tmp_path) as b, running(b.receiver.run()):
         await ask(b.stub.LeaderAndIsr(), with_topic(push(5, 4, full=True), leader_epoch=1))
         runtime = real_runtime("broker-1")
-        checks = RecordChecks(runtime.clock, b.replicas, runtime.serial_executor("record-checks"))
+        checks = RecordChecks(
+            runtime.clock, b.replicas.partitions, runtime.serial_executor("record-checks")
+        )
         async with asyncio.timeout(WAIT_S):
             rpc = ProduceRpc(b.replicas, b.metadata, checks, "PLAINTEXT")
             await rpc.Produce(client.requests(), client)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
+from strandline_broker.hosts.leading import check_leader
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import NotLeaderOrFollower, RequestTimedOut
 from strandline_proto.v1 import produce_pb2
@@ -66,7 +67,7 @@ async def test_who_has_ended_its_stream_leaves_nothing_that_waits(tmp_path: Path
             call = stub.Produce()
             for number in range(3):
                 await call.write(request(number, 300_000))
-            appends = node.partition.check_leader(0).appends
+            appends = check_leader(node.partition, 0).appends
             await eventually(lambda: len(appends.waiting()) == 3, "all wait for their acks")
             call.cancel()
             await eventually(lambda: appends.waiting() == [], "nobody waits any more")

@@ -1,0 +1,45 @@
+"""What one replica is in one leader epoch, as the replica itself sees it: its leader or a follower.
+
+A role is made when its epoch begins and never used again after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from strandline_broker.core.follower import Follower
+    from strandline_broker.core.leader import Leader
+    from strandline_broker.core.partition_state import PartitionState
+
+
+class Role(Protocol):
+    @property
+    def leader(self) -> Leader | None:
+        """The leader's machine; None in a follower."""
+        ...
+
+    @property
+    def follower(self) -> Follower | None:
+        """The follower's machine; None in a leader."""
+        ...
+
+    def end(self, why: str) -> None:
+        """The replica has this role no more."""
+        ...
+
+    def on_state(self, state: PartitionState) -> None:
+        """There is a newer partition epoch of the same leader epoch."""
+        ...
+
+    def on_healing(self) -> None:
+        """The log is about to be cut before its damage."""
+        ...
+
+    def on_own_log_start(self) -> None:
+        """The replica's log begins later than before."""
+        ...
+
+    def on_durable(self) -> None:
+        """More of the log is durable."""
+        ...
