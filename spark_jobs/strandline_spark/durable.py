@@ -48,3 +48,18 @@ def sync_log(table: str, first: int) -> None:
                 sync(os.path.join(log, name))
     sync(log)
     sync(table)
+
+
+def write_new(path: str, text: str) -> None:
+    """A file with this content, on disk, or none. Raises FileExistsError if there is one."""
+    draft = f"{path}.{os.urandom(8).hex()}.tmp"
+    try:
+        with open(draft, "x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(draft, path)
+        sync(os.path.dirname(path))
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)

@@ -1,7 +1,7 @@
 """From the bytes of a record's value to typed columns, in Arrow: no Spark, no table."""
 
 from strandline_spark.parsing.checks import check_settings, column_type
-from strandline_spark.parsing.json_rows import merge_fields
+from strandline_spark.parsing.inference import merge_fields
 from strandline_spark.parsing.parser import Parser, make_parser
 
 __all__ = ["Parser", "check_settings", "column_type", "make_parser", "merge_fields"]

@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
+from strandline_spark.parsing.inference import (
+    BIGINT,
+    BOOLEAN,
+    TEXT,
+    holds,
+    merge_fields,
+    types_of_number,
+    types_of_whole,
+)
 from strandline_spark.parsing.settings import fields_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, MutableMapping
+    from collections.abc import Collection, Mapping
 
     from strandline_spark.parsing.settings import ColumnType
 
@@ -21,7 +30,7 @@ NESTED_MAX: Final = 500
 """Objects and arrays within each other, below the one at the top: half of what Python's decoder
 goes through.
 """
-RANGES: Final = {"int": (-(2**31), 2**31 - 1), "bigint": (-(2**63), 2**63 - 1)}
+RANGES: Final = {"int": (-(2**31), 2**31 - 1), "bigint": BIGINT}
 _DIGITS_MAX: Final = 20
 _NAMES: Final = {
     str: "a string",
@@ -70,15 +79,6 @@ _DECODER: Final = json.JSONDecoder(
 )
 
 
-def merge_fields(found: MutableMapping[str, str], more: Mapping[str, str]) -> None:
-    """Adds new fields to those of other rows: each gets a type that fits all its values."""
-    for name, kind in more.items():
-        known = found.get(name, kind)
-        if known != kind:
-            kind = "double" if {known, kind} == {"bigint", "double"} else "string"
-        found[name] = kind
-
-
 @dataclass(slots=True)
 class JsonColumns:
     """Of some rows. A column holds what Arrow makes an array of: texts for dates, timestamps and
@@ -88,7 +88,9 @@ class JsonColumns:
     columns: dict[str, list[Any]]
     faults: dict[int, Fault] = field(default_factory=dict)
     fields: dict[int, dict[str, str]] = field(default_factory=dict)
-    """New fields of each row that has one."""
+    """By row: its new fields, and those whose column does not hold the value, each with the types
+    that do.
+    """
 
     def new_fields(self, bad: Collection[int]) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -105,21 +107,23 @@ class JsonRows:
         self._columns = columns
         self._fields = fields_of(columns)
         self._known = set(self._fields.values())
+        self._widening = {
+            self._fields[name]: kind.name
+            for name, kind in columns.items()
+            if kind.any_kind and kind.name != "string"
+        }
+        """By field: the types of the columns that may become wider."""
 
     def decode(self, texts: list[str]) -> JsonColumns:
         found = JsonColumns({name: [] for name in self._columns})
         for row, text in enumerate(texts):
             try:
                 fields = _object_of(text)
+                new = self._new_fields(fields)
                 values = [
-                    self._value(name, fields.get(field), text)
+                    None if field in new else self._value(name, fields.get(field), text)
                     for name, field in self._fields.items()
                 ]
-                new = {
-                    name: _field_type(value)
-                    for name, value in fields.items()
-                    if name not in self._known and value is not None
-                }
                 if new:
                     found.fields[row] = new
             except _Wrong as wrong:
@@ -127,6 +131,17 @@ class JsonRows:
                 values = [None] * len(self._columns)
             for column, value in zip(found.columns.values(), values, strict=True):
                 column.append(value)
+        return found
+
+    def _new_fields(self, fields: dict[str, Any]) -> dict[str, str]:
+        """Those without a column, and those whose column is to become wider."""
+        found = {}
+        for name, value in fields.items():
+            column = self._widening.get(name)
+            if value is not None and (column is not None or name not in self._known):
+                types = _types_of(value)
+                if column is None or not holds(types, column):
+                    found[name] = types
         return found
 
     def _value(self, name: str, value: Any, text: str) -> Any:
@@ -224,10 +239,10 @@ def _depth(found: dict[str, Any]) -> int:
     return depth
 
 
-def _field_type(value: Any) -> str:
+def _types_of(value: Any) -> str:
     kind = type(value)
     if kind is _Integer:
-        low, high = RANGES["bigint"]
-        fits = len(value) <= _DIGITS_MAX and low <= int(value) <= high
-        return "bigint" if fits else "double"
-    return {_Fraction: "double", bool: "boolean"}.get(kind, "string")
+        return types_of_whole(value)
+    if kind is _Fraction:
+        return types_of_number(value)
+    return BOOLEAN if kind is bool else TEXT

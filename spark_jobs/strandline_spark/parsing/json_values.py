@@ -18,12 +18,13 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from msgspec import UNSET, Raw, UnsetType
 
 from strandline_spark.parsing.decoded import Decoded, data_of
-from strandline_spark.parsing.json_rows import RANGES, JsonColumns, JsonRows, merge_fields
+from strandline_spark.parsing.inference import is_decimal, is_double, merge_fields
+from strandline_spark.parsing.json_rows import RANGES, JsonColumns, JsonRows
 from strandline_spark.parsing.settings import fields_of
 from strandline_spark.parsing.texts import Texts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from strandline_spark.parsing.settings import ColumnType
 
@@ -32,7 +33,9 @@ _MINUS_ZERO: Final = re.compile(r"-0[\s,}]")
 _READABLE: Final = re.compile(r'[^"\\\x00-\x1f]*')
 """A field's name that msgspec can have. What has another it refuses, as what is no column."""
 _DOUBTFUL: Final = object()
-"""In place of what is no decimal, or spelt in a way that only `json_rows.py` reads."""
+"""In place of what is no number, or spelt in a way that only `json_rows.py` reads."""
+_PLAIN_MAX: Final = 15
+"""Characters of a number without an exponent that a double and a decimal of a new field hold."""
 
 
 class JsonDecoder:
@@ -127,13 +130,14 @@ class _Column:
     def doubtful(self, texts: list[str]) -> set[int]:
         """The rows whose value is not what it seems, or perhaps not."""
         values = self._values
-        if self._kind.name == "double" and 0.0 in values:
+        if not _is_raw(self._kind):
+            if self._kind.name != "double" or 0.0 not in values:
+                return set()
             zeros = (row for row, value in enumerate(values) if value == 0.0)
             return {row for row in zeros if _MINUS_ZERO.search(texts[row])}
-        if not self._kind.name.startswith("decimal"):
-            return set()
         written = [value if value is UNSET else bytes(value).decode() for value in values]
-        values[:] = [_number_of(text) for text in written]
+        number = _number_held(self._kind) if self._kind.any_kind else _number_of
+        values[:] = [number(text) for text in written]
         self._quoted = {row for row, text in enumerate(written) if _is_quoted(text)}
         return {row for row, value in enumerate(values) if value is _DOUBTFUL}
 
@@ -155,7 +159,7 @@ class _Column:
     def names_and_strings(self) -> int:
         """How many fields there are, and how many of them are strings: each has two quotes."""
         names = len(self._values) - self._absent
-        if self._kind.name.startswith("decimal"):
+        if _is_raw(self._kind):
             return names + len(self._quoted)
         is_text = _array_type(self._kind) == pa.string()
         return names + (len(self._values) - self._array.null_count if is_text else 0)
@@ -174,9 +178,14 @@ def _read_as(kind: ColumnType) -> Any:
     if kind.name in RANGES:
         low, high = RANGES[kind.name]
         return Annotated[int, msgspec.Meta(ge=low, le=high)] | None
-    if kind.name.startswith("decimal"):
+    if _is_raw(kind):
         return Raw
     return {"double": float, "boolean": bool}.get(kind.name, str) | None
+
+
+def _is_raw(kind: ColumnType) -> bool:
+    """Whether a number is taken as it is written: decimals, and what must not lose a digit."""
+    return kind.name.startswith("decimal") or (kind.any_kind and kind.name == "double")
 
 
 def _array_type(kind: ColumnType) -> Any:
@@ -198,6 +207,20 @@ def _number_of(written: Any) -> Any:
     if written[0] == '"':
         return _DOUBTFUL if "\\" in written else written[1:-1]
     return written if written[0] in "-0123456789" else _DOUBTFUL
+
+
+def _number_held(kind: ColumnType) -> Callable[[Any], Any]:
+    """Reads the field of a column that a new field has given its type."""
+    is_held, read = (is_double, float) if kind.name == "double" else (is_decimal, str)
+
+    def number(written: Any) -> Any:
+        text = None if written is UNSET else _number_of(written)
+        if type(text) is not str or written[0] == '"':
+            return written if written is UNSET else None if text is None else _DOUBTFUL
+        is_plain = len(text) <= _PLAIN_MAX and "e" not in text and "E" not in text
+        return read(text) if is_plain or is_held(text) else _DOUBTFUL
+
+    return number
 
 
 def _quotes(values: Any, texts: list[str]) -> int:

@@ -39,8 +39,8 @@ class ColumnType:
     field: str | None = None
     """Of json and avro: the field that it is read from; None for that of its name."""
     any_kind: bool = False
-    """Of a string column of json that was made for a new field: what is no string is taken as its
-    JSON text, as written.
+    """Of a column of json that was made for a new field: it takes any value. One of strings has
+    what is no string as its JSON text, as written; of another type the column becomes wider.
     """
 
 
@@ -89,9 +89,9 @@ class Parsed:
     tombstone_rows: Any
     """Rows whose value is null."""
     new_fields: dict[str, str] = field(default_factory=dict)
-    """Fields of json that are no column yet, with the PLAIN_TYPES name that fits all values seen:
-    string, bigint, double or boolean. What is an object, an array or of several kinds is a string,
-    its JSON text.
+    """Fields of json that are no column yet, or whose column does not hold a value: the types that
+    hold all values seen, the narrowest first, as `inference.py` has them. The rows are among the
+    good ones, and have null in such a column.
     """
 
 

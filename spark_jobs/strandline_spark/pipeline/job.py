@@ -21,6 +21,7 @@ from strandline_spark.errors import TableError
 from strandline_spark.job_checks import check_surroundings
 from strandline_spark.listener import LagListener
 from strandline_spark.parsing.checks import column_type
+from strandline_spark.parsing.inference import INFERRED
 from strandline_spark.parsing.settings import fields_of
 from strandline_spark.pipeline.gold import GoldSteps
 from strandline_spark.session import end_session, interrupts, start_session
@@ -126,9 +127,10 @@ def with_columns_of(pipeline: Pipeline, silver: SilverTable) -> Pipeline:
     has columns that would be null in silence from now on.
     """
     beside = silver.fit_columns(pipeline.parse.columns)
-    # What has become a text may have been of several kinds, and takes them all.
+    # A text takes values of every kind. Another column becomes wider, where columns are added.
+    wide = ("string", *(INFERRED if pipeline.adds_columns else ()))
     columns = {
-        name: replace(column_type(kind), any_kind=kind == "string") for name, kind in beside.items()
+        name: replace(column_type(kind), any_kind=kind in wide) for name, kind in beside.items()
     }
     if beside and pipeline.parse.format != "json":
         names = ", ".join(beside)
@@ -206,7 +208,7 @@ class PipelineStream:
         added, self._writer.added = self._writer.added, {}
         if added:
             shown = ", ".join(f"{name} {kind}" for name, kind in added.items())
-            self._note(f"silver has new columns, as records have new fields: {shown}")
+            self._note(f"silver has new columns, as records have new fields or values: {shown}")
         return bool(added)
 
     def _noted(self, report: BatchReport) -> None:

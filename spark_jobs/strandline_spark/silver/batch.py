@@ -23,10 +23,11 @@ from strandline_spark.manifests import (
 )
 from strandline_spark.micro_batch import MicroBatchWriter
 from strandline_spark.parsing.checks import column_type
-from strandline_spark.parsing.json_rows import merge_fields
+from strandline_spark.parsing.inference import merge_fields, narrowest
 from strandline_spark.silver.names import objection
 from strandline_spark.silver.range_output import SilverManifest
-from strandline_spark.silver.tables import QuarantineTable, SilverTable
+from strandline_spark.silver.tables import QuarantineTable, SilverTable, type_of_delta
+from strandline_spark.silver.widening import widen
 from strandline_spark.table import BronzeTable
 
 if TYPE_CHECKING:
@@ -121,6 +122,24 @@ class SilverBatchWriter(MicroBatchWriter):
             return
         table = SilverTable.open(self._pipeline.silver)
         columns = list(table.parsed_columns())
+        named = self._pipeline.parse.columns
+        wider = {
+            name: found[name] for name in sorted(found) if name in columns and name not in named
+        }
+        self._add_columns(table, {n: t for n, t in found.items() if n not in wider}, topics)
+        if wider:
+            bronze = BronzeTable.open(self._pipeline.bronze)
+            before = table.parsed_columns()
+            for name, kind in widen(table, bronze, wider).items():
+                self.added[name] = f"{kind} in place of {type_of_delta(before[name])}"
+        raise ColumnsAdded(", ".join(found))
+
+    def _add_columns(
+        self, table: SilverTable, found: dict[str, str], topics: dict[str, str]
+    ) -> None:
+        if not found:
+            return
+        columns = list(table.parsed_columns())
         refused: dict[str, str] = {}
         for name in sorted(found):
             why = objection(name, columns)
@@ -130,10 +149,9 @@ class SilverBatchWriter(MicroBatchWriter):
                 refused[name] = f"; {why}"
         if refused or not self._pipeline.adds_columns or len(columns) > COLUMNS_MAX:
             raise TableError(self._not_added(refused or dict.fromkeys(found, ""), found, topics))
-        added = {name: column_type(kind) for name, kind in sorted(found.items())}
+        added = {name: column_type(narrowest(types)) for name, types in sorted(found.items())}
         table.add_columns(added)
         self.added = {name: kind.name for name, kind in added.items()}
-        raise ColumnsAdded(", ".join(added))
 
     def _not_added(
         self, which: dict[str, str], found: dict[str, str], topics: dict[str, str]
@@ -141,7 +159,7 @@ class SilverBatchWriter(MicroBatchWriter):
         """`which`: why each of them cannot have a column of its name, where it is so."""
         names = sorted(which)
         shown = ", ".join(
-            f"{_shown(name)} ({found[name]}, in topic {topics[name]}{which[name]})"
+            f"{_shown(name)} ({narrowest(found[name])}, in topic {topics[name]}{which[name]})"
             for name in names[:_FIELDS_SHOWN]
         )
         more = "" if len(names) <= _FIELDS_SHOWN else f" and {len(names) - _FIELDS_SHOWN} more"
@@ -151,7 +169,7 @@ class SilverBatchWriter(MicroBatchWriter):
             as_field = json.dumps(names[0], ensure_ascii=False).replace("\x7f", "\\u007f")
             return (
                 f"{said} Add a column of another name to {where}, for instance my_column ="
-                f' {{ type = "{found[names[0]]}", field = {as_field} }}'
+                f' {{ type = "{narrowest(found[names[0]])}", field = {as_field} }}'
             )
         if self._pipeline.adds_columns:
             return (

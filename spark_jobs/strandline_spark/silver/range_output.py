@@ -13,7 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from strandline_spark.parsing.checks import column_type
-from strandline_spark.parsing.json_rows import merge_fields
+from strandline_spark.parsing.inference import merge_fields
 from strandline_spark.parsing.parser import make_parser
 from strandline_spark.parsing.settings import ParseSettings
 from strandline_spark.range_file import RangeFile
@@ -76,6 +76,7 @@ class SilverManifest:
     sample: str | None = None
     """A record that did not parse, and why."""
     new_fields: dict[str, str] = field(default_factory=dict)
+    """As `Parsed` has them, of records that parse."""
 
     def to_json(self) -> str:
         return json.dumps({name: getattr(self, name) for name in self.__slots__})
@@ -93,7 +94,7 @@ class SilverOutput:
         self._parser = make_parser(plan.parse)
         self._schema = silver_file_schema(plan.parse.columns)
         self._batch_id = batch_id
-        self._silver = RangeFile(plan.silver, path, self._schema, _silver_options(self._schema))
+        self._silver = RangeFile(plan.silver, path, self._schema, silver_options(self._schema))
         self._quarantine = RangeFile(
             plan.quarantine, path, QUARANTINE_FILE_SCHEMA, _QUARANTINE_OPTIONS
         )
@@ -168,7 +169,8 @@ class SilverOutput:
         self._quarantine.discard()
 
 
-def _silver_options(schema: Any) -> dict[str, Any]:
+def silver_options(schema: Any) -> dict[str, Any]:
+    """ParquetWriter's, of a file of silver."""
     # Times and offsets rise; of other columns values may well repeat.
     times = {f.name for f in schema if pa.types.is_timestamp(f.type)} | {"offset"}
     return {

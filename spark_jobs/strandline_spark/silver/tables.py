@@ -1,18 +1,21 @@
 """The silver table, whose columns follow the pipeline, and the quarantine table beside it.
 
 A column is added and never taken away: rows from before have null there, as a field has that a
-record does not mention.
+record does not mention. Its type becomes wider where a new field made it (`widening.py`).
 """
 
 from __future__ import annotations
 
+import json
+import time
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake.schema import Field
 
-from strandline_spark.durable import sync_log
+from strandline_spark.durable import sync_log, write_new
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.fenced_table import PARTITION_COLUMNS, FencedTable, committing
 from strandline_spark.parsing.settings import PLAIN_TYPES, ColumnType
@@ -20,9 +23,10 @@ from strandline_spark.schema import TIMESTAMP_TYPE
 from strandline_spark.silver.names import OWN_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from strandline_spark.fenced_table import DataFile
+    from strandline_spark.silver.widening import OldFile
 
 _BEFORE: Final = (
     pa.field("partition", pa.int32()),
@@ -53,6 +57,7 @@ _DELTA_NAMES: Final = {
     "int": "integer",
     "bigint": "long",
 }
+_SAFE: Final = "/=-_.~"
 _YEARS_US: Final = (-62_135_596_800_000_000, 253_402_300_800_000_000)
 """Of the years 1 to 9999, which statistics have a text for."""
 
@@ -103,8 +108,7 @@ class SilverTable(FencedTable):
                     " the pipeline other tables"
                 )
         self.add_columns({n: kind for n, kind in declared.items() if n not in there})
-        back = {_delta_name(name): name for name in PLAIN_TYPES}
-        return {n: back.get(found, found) for n, found in there.items() if n not in declared}
+        return {n: type_of_delta(found) for n, found in there.items() if n not in declared}
 
     def add_columns(self, columns: Mapping[str, ColumnType]) -> None:
         """One commit for all, on disk when it returns."""
@@ -121,6 +125,65 @@ class SilverTable(FencedTable):
             ) from why
         with committing(self.path):
             sync_log(self.path, before + 1)
+
+    def replace_files(
+        self, columns: Mapping[str, ColumnType], old: Iterable[OldFile], new: Iterable[DataFile]
+    ) -> None:
+        """One commit, on disk when it returns: these types, and `new` in the place of `old`. Raises
+        TableError.
+
+        delta-rs changes no type, and takes no rows from a table that is append-only. This entry of
+        the log has no data change: the rows are the same.
+        """
+        before, now_ms = self.version, time.time_ns() // 1_000_000
+        actions = [
+            {"commitInfo": {"timestamp": now_ms, "operation": "CHANGE COLUMN"}},
+            {"metaData": self._metadata_with(columns)},
+        ]
+        for one in old:
+            values = {"topic": one.topic, "ingest_date": one.ingest_date}
+            removal = {"deletionTimestamp": now_ms, "dataChange": False, "size": one.size}
+            extended = {"extendedFileMetadata": True, "partitionValues": values}
+            actions.append({"remove": {"path": quote(one.path, safe=_SAFE)} | removal | extended})
+        for file in new:
+            made = self._add_action(file, now_ms)
+            plain = {
+                "path": quote(made.path, safe=_SAFE),
+                "size": made.size,
+                "partitionValues": made.partition_values,
+                "modificationTime": made.modification_time,
+                "dataChange": False,
+                "stats": made.stats,
+            }
+            actions.append({"add": plain})
+        with committing(self.path):
+            try:
+                write_new(self.log_entry(before + 1), "\n".join(map(json.dumps, actions)) + "\n")
+            except FileExistsError as why:
+                raise TableError(
+                    f"another writer committed to {self.path} meanwhile: run one job for a table;"
+                    " nothing was committed, start the job again"
+                ) from why
+            self._handle.update_incremental()
+            sync_log(self.path, before + 1)
+
+    def _metadata_with(self, columns: Mapping[str, ColumnType]) -> dict[str, Any]:
+        """The table's, as its log has it, with other types of these columns."""
+        known = self._handle.metadata()
+        schema = json.loads(self._handle.schema().to_json())
+        for field in schema["fields"]:
+            if field["name"] in columns:
+                field["type"] = _delta_name(columns[field["name"]].name)
+        return {
+            "id": str(known.id),
+            "name": known.name,
+            "description": known.description,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps(schema),
+            "partitionColumns": known.partition_columns,
+            "createdTime": known.created_time,
+            "configuration": known.configuration,
+        }
 
     def statistics(self, file: DataFile) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
         least, most, nulls = super().statistics(file)
@@ -154,6 +217,11 @@ def _type_name(field: Field) -> str:
     return str(getattr(kind, "type", kind))
 
 
+def type_of_delta(name: str) -> str:
+    """Of a type in Delta's words, that of PLAIN_TYPES."""
+    return {_delta_name(plain): plain for plain in PLAIN_TYPES}.get(name, name)
+
+
 def _delta_name(name: str) -> str:
     """Of a type of PLAIN_TYPES, or a decimal, in Delta's words."""
     return _DELTA_NAMES.get(name, name)
@@ -170,4 +238,5 @@ __all__ = [
     "QuarantineTable",
     "SilverTable",
     "silver_file_schema",
+    "type_of_delta",
 ]

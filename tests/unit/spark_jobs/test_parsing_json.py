@@ -10,6 +10,13 @@ from decimal import Decimal
 import pytest
 
 from strandline_spark.parsing import column_type, merge_fields
+from strandline_spark.parsing.inference import (
+    BOOLEAN,
+    TEXT,
+    narrowest,
+    types_of_number,
+    types_of_whole,
+)
 from strandline_spark.parsing.json_rows import NESTED_MAX
 from strandline_spark.parsing.settings import ColumnType
 from support.parsing import Value, batch_of, one_by_one, outcomes, outcomes_of, parser_of
@@ -301,7 +308,11 @@ def test_a_slice_of_a_batch_is_read_as_itself() -> None:
 def new_fields(*values: Value) -> dict[str, str]:
     parsed = PARSER.parse(batch_of(values))
     assert in_rows(list(values))[1] == parsed.new_fields
-    return parsed.new_fields
+    return narrowest_of(parsed.new_fields)
+
+
+def narrowest_of(fields: dict[str, str]) -> dict[str, str]:
+    return {name: narrowest(types) for name, types in fields.items()}
 
 
 def test_new_fields_have_the_type_that_fits_all_their_values() -> None:
@@ -312,7 +323,17 @@ def test_new_fields_have_the_type_that_fits_all_their_values() -> None:
         "e": "string",
     }
     assert new_fields('{"a":1}', '{"a":null}', '{"a":2.5}') == {"a": "double"}
-    assert new_fields('{"a":9223372036854775808}', '{"a":1}') == {"a": "double"}
+    assert new_fields('{"a":9223372036854775808}', '{"a":1}') == {"a": "decimal(38,18)"}
+    assert new_fields('{"a":9223372036854775807}', '{"a":1}') == {"a": "bigint"}
+    assert new_fields('{"a":9007199254740993}', '{"a":0.5}') == {"a": "decimal(38,18)"}
+    assert new_fields('{"a":9007199254740992}', '{"a":0.5}') == {"a": "double"}
+    assert new_fields('{"a":9007199254740993}', '{"a":1e300}') == {"a": "string"}
+    assert new_fields('{"a":0.1}', '{"a":1e-300}') == {"a": "double"}
+    assert new_fields('{"a":1e400}') == {"a": "string"}
+    assert new_fields('{"a":1e-400}', '{"a":-1e-1000000000}') == {"a": "string"}
+    assert new_fields('{"a":0e9999999999999999999999}') == {"a": "string"}
+    assert new_fields('{"a":0.1234567890123456789}') == {"a": "string"}
+    assert new_fields('{"a":0.123456789012345678}') == {"a": "decimal(38,18)"}
     assert new_fields('{"a":1}', '{"a":"x"}') == {"a": "string"}
     assert new_fields('{"a":true}', '{"a":1}') == {"a": "string"}
     assert new_fields('{"a":{}}', '{"n":[]}') == {"a": "string", "n": "string"}
@@ -325,22 +346,25 @@ def test_a_bad_row_has_no_new_fields() -> None:
     assert new_fields('{"ts":"x","a":1.5}', '{"a":1}') == {"a": "bigint"}
     timed = parser_of("json", "ts", ts="timestamp")
     values = ['{"a":1}', '{"ts":"2024-05-01","n":1}']
-    assert timed.parse(batch_of(values)).new_fields == {"n": "bigint"}
+    assert narrowest_of(timed.parse(batch_of(values)).new_fields) == {"n": "bigint"}
 
 
 def test_a_bad_row_of_a_later_piece_has_no_new_fields() -> None:
     values = ["{}"] * 1000 + ['{"n":1}', '{"ts":"x","a":1}', '{"i":"x"}']
-    assert PARSER.parse(batch_of(values)).new_fields == {"n": "bigint"}
+    assert narrowest_of(PARSER.parse(batch_of(values)).new_fields) == {"n": "bigint"}
 
 
 def test_new_fields_of_pieces_and_batches_are_merged() -> None:
     values = ['{"a":1,"n":1}'] * 1000 + ['{"a":1.5,"n":"x"}', '{"i":"x","c":1}']
-    assert PARSER.parse(batch_of(values)).new_fields == {"a": "double", "n": "string"}
-    found = {"a": "bigint", "b": "bigint"}
-    merge_fields(found, {"a": "double", "b": "boolean", "c": "string"})
-    assert found == {"a": "double", "b": "string", "c": "string"}
-    merge_fields(found, {"a": "bigint", "b": "bigint"})
-    assert found == {"a": "double", "b": "string", "c": "string"}
+    parsed = PARSER.parse(batch_of(values))
+    assert narrowest_of(parsed.new_fields) == {"a": "double", "n": "string"}
+    found = {"a": types_of_whole("1"), "b": types_of_whole("1")}
+    merge_fields(found, {"a": types_of_number("1.5"), "b": BOOLEAN, "c": TEXT})
+    assert narrowest_of(found) == {"a": "double", "b": "string", "c": "string"}
+    merge_fields(found, {"a": types_of_whole("1"), "b": types_of_whole("1")})
+    assert narrowest_of(found) == {"a": "double", "b": "string", "c": "string"}
+    merge_fields(found, {"a": types_of_whole(str(2**53 + 1))})
+    assert narrowest_of(found)["a"] == "decimal(38,18)"
 
 
 def test_a_string_column_made_for_a_new_field_takes_any_value_as_its_text() -> None:
@@ -390,4 +414,4 @@ def test_a_column_reads_the_field_that_it_names(reads_rows: bool) -> None:
     assert columns(found[0])["nameless"] == "x"
     assert [one[1] for one in found[2:4]] == ["field twice", "wrong type"]
     assert "column sent" in found[3][2]
-    assert parsed.new_fields == {"sent": "bigint"}
+    assert narrowest_of(parsed.new_fields) == {"sent": "bigint"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strandline_spark.parsing import column_type
 from support.parsing import batch_of, one_by_one, outcomes_of, parser_of
-from support.parsing_json import TYPES, columns, in_rows
+from support.parsing_json import TYPES, OnlyRows, columns, in_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,3 +152,34 @@ def test_both_readers_say_what_a_plain_loop_says(values: list[bytes]) -> None:
             got = columns(outcome)
             del got["event_time"]
             assert repr(sorted(got.items())) == repr(sorted(expected.items()))
+
+
+WIDENING = {
+    "i": replace(column_type("bigint"), any_kind=True),
+    "d": replace(column_type("double"), any_kind=True),
+    "m": replace(column_type("decimal(38,18)"), any_kind=True),
+    "b": replace(column_type("boolean"), any_kind=True),
+    "s": replace(column_type("string"), any_kind=True),
+    "l": column_type("bigint"),
+}
+INFERRED = parser_of("json", **WIDENING)
+FROM_ROWS = parser_of("json", **WIDENING)
+FROM_ROWS._decoder = OnlyRows(WIDENING)
+
+
+@given(VALUES)
+@settings(max_examples=300)
+def test_columns_of_new_fields_are_read_alike_by_both(values: list[bytes]) -> None:
+    some, others = (parser.parse(batch_of(values)) for parser in (INFERRED, FROM_ROWS))
+    found = outcomes_of(some, len(values))
+    assert repr(found) == repr(outcomes_of(others, len(values)))
+    assert some.new_fields == others.new_fields
+    for value, outcome in zip(values, found, strict=True):
+        if outcome[0] == "good":
+            fields = json.loads(value, parse_float=Decimal)
+            for name in ("i", "d", "m"):
+                held = outcome[1][name]
+                wanted = fields.get(name)
+                assert held is None or Decimal(str(held)) == wanted, (value, held)
+                if wanted is not None and held is None:
+                    assert WIDENING[name].name not in some.new_fields[name].split()

@@ -1,0 +1,149 @@
+"""The tables of a pipeline without Spark: records are cut into micro-batches, parsed as tasks do
+it, and judged and committed by the driver's own code.
+"""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from strandline_proto.ids import topic_id_text
+from strandline_spark.manifests import BatchRange
+from strandline_spark.offsets import TopicPartition
+from strandline_spark.pipeline.config import parse_pipeline
+from strandline_spark.pipeline.job import with_columns_of
+from strandline_spark.range_file import RangeFile
+from strandline_spark.schema import TIMESTAMP_TYPE
+from strandline_spark.silver.batch import ColumnsAdded, SilverBatchWriter
+from strandline_spark.silver.range_output import SilverOutput, SilverPlan
+from strandline_spark.silver.tables import QuarantineTable, SilverTable
+from strandline_spark.table import FILE_SCHEMA, WRITER_OPTIONS, BronzeTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_TOPIC: Final = "t"
+_FIRST_US: Final = 1_700_000_000_000_000
+_TRIES: Final = 10
+"""A field's type has fewer steps than this."""
+TEXT: Final = """
+[pipeline]
+name = "cuts"
+topics = ["t"]
+
+[silver]
+format = "json"
+event_time = "timestamp"
+on_new_field = "{mode}"
+
+[silver.columns]
+n = "int"
+"""
+
+
+class Cuts:
+    """One pipeline in a folder of its own."""
+
+    def __init__(self, folder: Path, mode: str = "add") -> None:
+        self.pipeline = parse_pipeline(TEXT.format(mode=mode), str(folder / "pipeline.toml"))
+        self._batch = 0
+        self._ends: dict[int, int] = {}
+        self.added: list[dict[str, str]] = []
+        BronzeTable.open_or_create(self.pipeline.bronze, "cuts")
+        QuarantineTable.open_or_create(self.pipeline.quarantine, "cuts")
+        SilverTable.open_or_create(self.pipeline.silver, self.pipeline.parse.columns, "cuts")
+
+    def take(self, *values: str, partition: int = 0) -> None:
+        """A micro-batch of these records."""
+        start = self._ends.get(partition, 0)
+        stop = start + len(values)
+        tp = TopicPartition(_TOPIC, partition)
+        for _ in range(_TRIES):
+            row = self._written(values, partition, start)
+            frame: Any = SimpleNamespace(collect=lambda row=row: [row])
+            writer = SilverBatchWriter(
+                self.pipeline,
+                offsets_file=os.path.join(self.pipeline.checkpoint, "offsets"),
+                on_batch=lambda _: None,
+                after_batch=lambda _: None,
+                check_workers=lambda: None,
+            )
+            tables = writer.open_tables()
+            try:
+                taken = writer.take(
+                    frame, self._batch, "q", [BatchRange(tp, start, stop, bytes(16), 0)]
+                )
+            except ColumnsAdded:
+                self.added.append(writer.added)
+                continue
+            for table, part in zip(tables, taken, strict=True):
+                table.commit("job", self._batch, part.accounts, part.files)
+            self._batch += 1
+            self._ends[partition] = stop
+            return
+        raise AssertionError(f"the columns of {values} never come to rest")
+
+    def _written(self, values: Sequence[str], partition: int, start: int) -> Any:
+        pipeline = self.pipeline
+        known = with_columns_of(pipeline, SilverTable.open(pipeline.silver))
+        plan = SilverPlan(pipeline.silver, pipeline.quarantine, known.parse)
+        name = f"{partition}-{start}-{os.urandom(4).hex()}.parquet"
+        path = f"topic={_TOPIC}/ingest_date=2024-01-01/{name}"
+        rows = _records(values, partition, start)
+        bronze = RangeFile(pipeline.bronze, path, FILE_SCHEMA, WRITER_OPTIONS)
+        bronze.add(rows)
+        silver = SilverOutput(SilverPlan.from_json(plan.to_json()), path, self._batch)
+        silver.add(rows)
+        manifest = {
+            "topic": _TOPIC,
+            "topic_id": topic_id_text(bytes(16)),
+            "partition": partition,
+            "start": start,
+            "stop": start + len(values),
+            "leader_epoch": 0,
+            "skipped": 0,
+            "lost": 0,
+            "ingest_date": "2024-01-01",
+            "high_watermark": None,
+            "host": "",
+            "silver": silver.close().to_json(),
+        }
+        return SimpleNamespace(**bronze.description(bronze.close()) | manifest)
+
+    def rows(self) -> dict[tuple[int, int], dict[str, Any]]:
+        """By partition and offset: what silver holds in the columns of new fields."""
+        table = SilverTable.open(self.pipeline.silver)
+        names = sorted(set(table.parsed_columns()) - {"n"})
+        found = table.delta.to_pyarrow_table(columns=["partition", "offset", *names]).to_pylist()
+        rows = {(one.pop("partition"), one.pop("offset")): one for one in found}
+        assert len(rows) == len(found)
+        return rows
+
+    def types(self) -> dict[str, str]:
+        columns = SilverTable.open(self.pipeline.silver).parsed_columns()
+        return {name: kind for name, kind in sorted(columns.items()) if name != "n"}
+
+    def quarantined(self) -> list[tuple[int, int, str]]:
+        table = QuarantineTable.open(self.pipeline.quarantine).delta.to_pyarrow_table()
+        rows = table.select(["partition", "offset", "reason"]).to_pylist()
+        return sorted((one["partition"], one["offset"], one["reason"]) for one in rows)
+
+
+def _records(values: Sequence[str], partition: int, start: int) -> Any:
+    size = len(values)
+    columns = {
+        "partition": pa.array([partition] * size, pa.int32()),
+        "offset": pa.array(range(start, start + size), pa.int64()),
+        "timestamp": pa.array(range(_FIRST_US, _FIRST_US + size), TIMESTAMP_TYPE),
+        "timestamp_type": pa.array([0] * size, pa.int32()),
+        "key": pa.nulls(size, pa.binary()),
+        "value": pa.array([value.encode() for value in values], pa.binary()),
+        "headers": pa.nulls(size, FILE_SCHEMA.field("headers").type),
+        "leader_epoch": pa.array([0] * size, pa.int32()),
+        "batch_id": pa.array([0] * size, pa.int64()),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=FILE_SCHEMA)
