@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.config import dynamic_parsers, read_only_keys
 from strandline_broker.config_unsupported import refusal_at_run_time
+from strandline_broker.core.compatibility import OURS, Levels, Server
 from strandline_broker.core.controller.balance import BalanceSettings
 from strandline_broker.core.controller.configs import ServerKeys
 from strandline_broker.core.controller.offsets_topic import OffsetsTopic
+from strandline_broker.core.controller.records import LaterRecord
+from strandline_broker.core.controller.registration import check_running
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.core.controller.topics import TopicDefaults
 from strandline_broker.hosts.controller.controller import Controller
@@ -38,8 +41,9 @@ from strandline_broker.rpc.push_codec import PushTranslator
 from strandline_broker.storage.damage import DamagedLog
 from strandline_broker.storage.directory import DataDirectory, DirectoryError
 from strandline_broker.storage.metadata_log import MetadataLog, NoRoom, check_identity
+from strandline_broker.storage.metadata_snapshot import LaterSnapshot
 from strandline_broker.telemetry import ServerMetrics, watch_event_loop
-from strandline_proto.errors import WireError
+from strandline_proto.errors import UnsupportedVersion, WireError
 from strandline_proto.ids import BrokerId, topic_id_text
 
 if TYPE_CHECKING:
@@ -61,19 +65,17 @@ class ControllerProcess:
         config: ControllerConfig,
         build: str,
         *,
+        levels: Levels = OURS,
         has_groups: bool = True,
     ) -> None:
         """Lock the data directory and replay the log; raises CannotStart."""
         self._runtime = runtime
         self._config = config
         self._build = build
+        here = Server("this controller", build, levels)
         self.directory = _open_directory(runtime, config)
-        self.log = _open_log(runtime, self.directory)
         self.state = ControllerState()
-        try:
-            replay_log(self.state, self.log)
-        except (ValueError, WireError) as error:
-            raise CannotStart(f"the log in {config.log_dir} cannot be read: {error}") from error
+        self.log = _replayed(runtime, self.directory, self.state, here)
         assert self.directory.cluster_id is not None
         identity = Identity(
             node_id=BrokerId(config.node_id),
@@ -96,6 +98,7 @@ class ControllerProcess:
                 interval_ms=config.metadata_log_max_snapshot_interval_ms,
             ),
             offsets_topic=_offsets_topic(config) if has_groups else None,
+            here=here,
         )
         dial = BrokerLinks(
             runtime.network,
@@ -217,6 +220,27 @@ def _open_directory(runtime: Runtime, config: ControllerConfig) -> DataDirectory
     except OSError as error:
         raise CannotStart(f"cannot open the data directory {config.log_dir}: {error}") from error
     return directory
+
+
+def _replayed(
+    runtime: Runtime, directory: DataDirectory, state: ControllerState, here: Server
+) -> MetadataLog:
+    """The log, which has brought `state` to its end. Raises CannotStart."""
+    try:
+        log = _open_log(runtime, directory)
+        replay_log(state, log)
+        check_running(state, here)
+    except (LaterSnapshot, LaterRecord) as error:
+        raise CannotStart(
+            f"a later build than this one ({here.build or 'unknown'}) has written the log in"
+            f" {directory.path}: {error}. Start the controller with that build, or a later one;"
+            " nothing was changed"
+        ) from error
+    except UnsupportedVersion as error:
+        raise CannotStart(f"{error}; nothing was changed") from error
+    except (ValueError, WireError) as error:
+        raise CannotStart(f"the log in {directory.path} cannot be read: {error}") from error
+    return log
 
 
 def _open_log(runtime: Runtime, directory: DataDirectory) -> MetadataLog:

@@ -40,6 +40,9 @@ class Registered:
     error: WireError | None = None
     session_s: float = 0.0
     """0: it does not say."""
+    version: str = ""
+    """Of the controller's build."""
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import grpc
 import grpc.aio
 
+from strandline_broker.core.compatibility import OURS, Levels, Server, check_fit, levels_of
 from strandline_broker.core.registration import Registration
 from strandline_broker.hosts.controller_calls import Heartbeat
 from strandline_broker.hosts.replaced import end_replaced
@@ -27,6 +28,7 @@ from strandline_proto.errors import (
     InconsistentClusterId,
     NotController,
     StaleBrokerEpoch,
+    UnsupportedVersion,
     WireError,
 )
 from strandline_proto.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
@@ -102,6 +104,7 @@ class BrokerLifecycle:
         *,
         endpoints: Sequence[Endpoint],
         build: str,
+        levels: Levels = OURS,
     ) -> None:
         self.incarnation_id = runtime.random_id().hex()
         self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
@@ -116,7 +119,7 @@ class BrokerLifecycle:
         self._metadata = metadata
         self._controller = controller
         self._endpoints = endpoints
-        self._build = build
+        self._here = Server(f"broker {config.node_id}", build, levels)
         self._log = runtime.log
         self._loaded = False
         self._shutting_down = False
@@ -213,11 +216,11 @@ class BrokerLifecycle:
             except grpc.RpcError as error:
                 self._unreachable("registration", error)
             else:
-                refusal = response.error or self._other_store(response)
+                refusal = response.error or self._misfit(response) or self._other_store(response)
                 if refusal is None:
                     await self._on_registered(response)
                     return
-                self._on_registration_refused(refusal, started_s)
+                self._on_registration_refused(refusal, started_s, by_us=response.error is None)
             await self._pause_before_retry(pause_s)
             pause_s = min(2 * pause_s, RETRY_S_MAX)
 
@@ -230,7 +233,7 @@ class BrokerLifecycle:
             directory_id=directory.directory_id,
             flush_policy=config.flush_policy,
             pid=self._runtime.pid,
-            version=self._build,
+            version=self._here.build,
             store_id=self._metadata.store_id,
             controller_epoch=self._metadata.controller_epoch,
             metadata_offset=self._metadata.highest_offset,
@@ -240,7 +243,18 @@ class BrokerLifecycle:
             previous_broker_epoch=BrokerEpoch(directory.previous_broker_epoch),
             inter_broker_listener=config.inter_broker_listener_name,
             replicas_max=replicas_max(self._runtime.descriptors),
+            features=self._here.levels.features,
         )
+
+    def _misfit(self, response: Registered) -> WireError | None:
+        """A controller that does not know the levels of this broker has let it in."""
+        name = f"the controller at {self._controller.target}"
+        try:
+            there = Server(name, response.version, levels_of(response.features))
+            check_fit(self._here, there)
+        except WireError as error:
+            return error
+        return None
 
     def _other_store(self, response: Registered) -> InconsistentClusterId | None:
         """A controller that this broker must not obey: its store is not the one it knows (P-76)."""
@@ -266,7 +280,7 @@ class BrokerLifecycle:
         self.registered.set()
         self._log.info("registered", broker_epoch=self.broker_epoch, cluster_id=response.cluster_id)
 
-    def _on_registration_refused(self, error: WireError, started_s: float) -> None:
+    def _on_registration_refused(self, error: WireError, started_s: float, *, by_us: bool) -> None:
         now_s = self._runtime.clock.monotonic()
         if isinstance(error, DuplicateBrokerRegistration):
             if now_s - started_s > DUPLICATE_WAIT_S:
@@ -276,14 +290,17 @@ class BrokerLifecycle:
             end_replaced(self._runtime, self._config.node_id, str(error))
         elif error.retriable:
             self._complain(f"the controller does not accept registrations yet: {error}")
-        elif isinstance(error, InconsistentClusterId) and self.broker_epoch != NO_BROKER_EPOCH:
+        elif (
+            isinstance(error, (InconsistentClusterId, UnsupportedVersion))
+            and self.broker_epoch != NO_BROKER_EPOCH
+        ):
             # It served under the right controller. One that answers in its place is no reason to
             # end: what it has goes on being served, and the right one may come back (P-76).
             self._complain(f"another controller answers at {self._controller.target}: {error}")
         else:
-            raise CannotStart(
-                f"the controller at {self._controller.target} refuses this broker: {error}"
-            )
+            controller = f"the controller at {self._controller.target}"
+            refusing = ("this broker", controller) if by_us else (controller, "this broker")
+            raise CannotStart(f"{' refuses '.join(refusing)}: {error}")
 
     # Heartbeats
 

@@ -104,6 +104,8 @@ def registered_from_wire(answer: controller_pb2.BrokerRegistrationResponse) -> R
         answer.store_id,
         _refusal(answer),
         session_s=answer.session_timeout_ms / 1000,
+        version=answer.version,
+        features=tuple(answer.features),
     )
 
 

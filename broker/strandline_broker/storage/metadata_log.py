@@ -110,7 +110,8 @@ class MetadataLog:
         of_any_store: bool = False,
     ) -> MetadataLog:
         """Load the log or begin it. DamagedLog or DirectoryError if what was decided before is not
-        all there. `of_any_store`: snapshots need not be of the directory's store.
+        all there, LaterSnapshot if a later build wrote one of its snapshots. `of_any_store`:
+        snapshots need not be of the directory's store.
         """
         path = f"{directory.path}/{DIRECTORY}"
         found = _find(directory)

@@ -35,12 +35,19 @@ if TYPE_CHECKING:
 
 NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 VERSION: Final = 1
+"""It rises with the level of the records (`core.controller.records.LOG_LEVEL`); older ones are
+read.
+"""
 BATCH_BYTES: Final = 256 << 10
 """Of values in one batch: what is encoded and written in one go."""
 
 
 class BadSnapshot(Exception):
     """A snapshot file is not what was written; the message says why."""
+
+
+class LaterSnapshot(Exception):
+    """A later build has written a snapshot: it cannot be read here, and is not damaged."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -116,7 +123,8 @@ def _runs(header: dict[str, Any], values: Iterable[bytes]) -> Iterator[list[byte
 def read_snapshot(
     fs: FileSystem, directory: str, snapshot: SnapshotId, *, store_id: str | None
 ) -> list[bytes]:
-    """The values between header and footer; BadSnapshot unless all of it is as it was written.
+    """The values between header and footer; BadSnapshot unless all of it is as it was written, and
+    LaterSnapshot if a later build wrote it.
 
     With `store_id` None any store's is read.
     """
@@ -128,9 +136,15 @@ def read_snapshot(
         raise BadSnapshot(f"{path} does not read: {error}") from error
     if not isinstance(header, dict):
         raise BadSnapshot(f"{path} has no header: it begins with {header!r}")
+    version = header.get("version")
+    if type(version) is int and version > VERSION:
+        raise LaterSnapshot(
+            f"{path} is a snapshot of version {version}, and this build knows versions up to"
+            f" {VERSION}"
+        )
     for name, expected in (
         ("type", "SnapshotHeader"),
-        ("version", VERSION),
+        ("version", version if version in range(1, VERSION + 1) else VERSION),
         ("end_offset", snapshot.end_offset),
         ("store_id", header.get("store_id") if store_id is None else store_id),
     ):

@@ -69,7 +69,9 @@ class BrokerRegistrationRequest(_message.Message):
     @_builtins.property
     def log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
-    def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What the broker speaks: `protocol:OLDEST-NEWEST`. Without it level 0. Others are kept, and mean nothing."""
+
     def __init__(
         self,
         *,
@@ -109,6 +111,8 @@ class BrokerRegistrationResponse(_message.Message):
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     STORE_ID_FIELD_NUMBER: _builtins.int
     SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     error_message: _builtins.str
     broker_epoch: _builtins.int
@@ -116,6 +120,12 @@ class BrokerRegistrationResponse(_message.Message):
     store_id: _builtins.str
     session_timeout_ms: _builtins.int
     """broker.session.timeout.ms of the controller. A replica that takes longer for its role is answered for as failed."""
+    version: _builtins.str
+    """Of the controller's build, with the commit behind a plus; empty: it is of before this field."""
+    @_builtins.property
+    def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What it speaks: `protocol:OLDEST-NEWEST`. Without it level 0."""
+
     def __init__(
         self,
         *,
@@ -125,10 +135,12 @@ class BrokerRegistrationResponse(_message.Message):
         cluster_id: _builtins.str = ...,
         store_id: _builtins.str = ...,
         session_timeout_ms: _builtins.int = ...,
+        version: _builtins.str = ...,
+        features: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "cluster_id", b"cluster_id", "error_code", b"error_code", "error_message", b"error_message", "session_timeout_ms", b"session_timeout_ms", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "cluster_id", b"cluster_id", "error_code", b"error_code", "error_message", b"error_message", "features", b"features", "session_timeout_ms", b"session_timeout_ms", "store_id", b"store_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,7 +2,8 @@
 
 One record is one JSON object whose `type` names it, so that a dump of the log can be read. A record
 is only ever added to: a new field has a default. A field that this build does not know is an error,
-because a controller that skips half of a decision would decide the next one on a wrong state.
+because a controller that skips half of a decision would decide the next one on a wrong state. What
+no field shows raises the level of the log, which each controller epoch begins with.
 
 A topic id is 16 bytes, in JSON their base64. A broker epoch and an offset are nowhere in a record
 that makes them: both are the record's own place in the log (I-30, I-32).
@@ -24,8 +25,16 @@ from strandline_proto.ids import (
     TopicId,
 )
 
+LOG_LEVEL: Final[int] = 0
+"""Of the records' meaning. It rises with a change that a controller of before must not replay, and
+`metadata_snapshot.VERSION` with it. There is no way back to a build of before then.
+"""
 RECOVERED: Final = 0
 RECOVERING: Final = 1
+
+
+class LaterRecord(ValueError):
+    """A later build has written a record: it cannot be replayed here, and is not damaged."""
 
 
 class Record(
@@ -44,6 +53,10 @@ class ControllerEpochRecord(Record, frozen=True, kw_only=True):
     """A start of the controller; everything after it is decided in this epoch (I-31)."""
 
     epoch: ControllerEpoch
+    level: int = 0
+    """LOG_LEVEL of the build that wrote it."""
+    build: str = ""
+    """Of that build; level 0 does not say it, as builds of before levels know no such field."""
 
 
 class TopicRecord(Record, frozen=True, kw_only=True):
@@ -240,11 +253,33 @@ def encode(record: AnyRecord) -> bytes:
 
 
 def decode(value: bytes) -> AnyRecord:
-    """The record that `encode` wrote. Raises ValueError if it is none that this build knows."""
+    """The record that `encode` wrote. Raises LaterRecord if this build does not know all of it, and
+    ValueError if it is none.
+    """
     try:
         record: AnyRecord = _DECODER.decode(value)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise ValueError(
-            f"not a controller record of this version: {error}: {value[:200]!r}"
-        ) from None
+        raise unknown(value, f"not a controller record of this version: {error}") from None
+    if isinstance(record, ControllerEpochRecord) and record.level > LOG_LEVEL:
+        raise LaterRecord(
+            f"build {record.build or 'unknown'} begins epoch {record.epoch} of the log at level"
+            f" {record.level}, and this build knows levels up to {LOG_LEVEL}"
+        )
     return record
+
+
+def epoch_record(epoch: ControllerEpoch, *, build: str, level: int = LOG_LEVEL) -> AnyRecord:
+    """What a start of this build writes first."""
+    return ControllerEpochRecord(epoch=epoch, level=level, build=build if level > 0 else "")
+
+
+def unknown(value: bytes, why: str) -> ValueError:
+    """What to raise for a record's value that this build does not read: it is a later build's if it
+    is whole and names its type.
+    """
+    try:
+        found = msgspec.json.decode(value)
+    except (msgspec.MsgspecError, RecursionError):
+        found = None
+    is_whole = isinstance(found, dict) and isinstance(found.get("type"), str)
+    return (LaterRecord if is_whole else ValueError)(f"{why}: {value[:200]!r}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline_broker.core.addresses import host_problem, port_problem
+from strandline_broker.core.compatibility import UNNAMED, Server, check_fit, levels_of
 from strandline_broker.core.controller.decision import Decision
 from strandline_broker.core.controller.election import leave_all
 from strandline_broker.core.controller.reassignment import completions
@@ -126,7 +127,9 @@ def decide_registration(
     cluster_id: str,
     store_id: str,
     now_ms: int,
+    here: Server = UNNAMED,
 ) -> Decision[BrokerEpoch | StoreMismatch]:
+    check_fit(here, _server(request))
     if not _is_untouched(state):
         _check_request(request, cluster_id)
     _check_left_behind(state, request)
@@ -168,6 +171,27 @@ def decide_registration(
     )
     epoch = BrokerEpoch(state.next_offset + len(changes))
     return Decision((*changes, record), answer=epoch)
+
+
+def check_registered(broker: Broker | None, here: Server) -> None:
+    """Raises UnsupportedVersion for one that registered with a controller of another build, and
+    does not fit this one. It may not serve here.
+    """
+    if broker is not None:
+        check_fit(here, _server(broker))
+
+
+def check_running(state: ControllerState, here: Server) -> None:
+    """The same for all that serve at the moment: a controller that they cannot follow must not
+    take over.
+    """
+    for _, broker in sorted(state.brokers.items()):
+        if not broker.fenced:
+            check_registered(broker, here)
+
+
+def _server(broker: Broker | Registration) -> Server:
+    return Server(f"broker {broker.broker_id}", broker.version, levels_of(broker.features))
 
 
 def _is_untouched(state: ControllerState) -> bool:

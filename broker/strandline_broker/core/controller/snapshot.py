@@ -17,6 +17,7 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
+from strandline_broker.core.controller.records import LaterRecord, unknown
 from strandline_broker.core.controller.state import (
     Broker,
     ControllerState,
@@ -105,8 +106,8 @@ def take(state: ControllerState) -> Snapshot:
 
 
 def restore(state: ControllerState, values: Iterable[bytes]) -> None:
-    """Make an empty state what it was when `take` saw it. ValueError if `values` are not a
-    snapshot that this build knows.
+    """Make an empty state what it was when `take` saw it. LaterRecord if this build does not know
+    all of `values`, ValueError if they are no snapshot.
     """
     assert state.last_offset < 0, state.last_offset
     for index, value in enumerate(values):
@@ -131,16 +132,14 @@ def _decode(value: bytes) -> _AnyEntry:
             named: dict[str, Any] = msgspec.json.decode(value)["fields"]
             _check_names(named, {field.name for field in dataclasses.fields(entry.fields)})
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise ValueError(
-            f"not a snapshot record of this version: {error}: {value[:200]!r}"
-        ) from None
+        raise unknown(value, f"not a snapshot record of this version: {error}") from None
     return entry
 
 
 def _check_names(found: Iterable[str], known: Iterable[str]) -> None:
     unknown = sorted(set(found) - set(known))
     if unknown:
-        raise ValueError(f"the snapshot has fields that this version does not know: {unknown}")
+        raise LaterRecord(f"the snapshot has fields that this build does not know: {unknown}")
 
 
 def _restore_plain(state: ControllerState, fields: dict[str, msgspec.Raw]) -> None:
@@ -149,4 +148,4 @@ def _restore_plain(state: ControllerState, fields: dict[str, msgspec.Raw]) -> No
         try:
             setattr(state, name, msgspec.json.decode(raw, type=_PLAIN[name]))
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise ValueError(f"{name} of the snapshot does not read: {error}") from None
+            raise LaterRecord(f"{name} of the snapshot does not read: {error}") from None

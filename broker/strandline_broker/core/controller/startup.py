@@ -12,7 +12,7 @@ from strandline_broker.core.controller.isr import isr_change, minimum_change
 from strandline_broker.core.controller.records import (
     AnyRecord,
     ConfigRecord,
-    ControllerEpochRecord,
+    epoch_record,
 )
 from strandline_broker.core.controller.state import (
     MIN_INSYNC_REPLICAS,
@@ -23,10 +23,14 @@ from strandline_proto.ids import NO_LEADER, ControllerEpoch
 
 
 def decide_start(
-    state: ControllerState, *, min_insync_replicas: int, unclean_election: bool = False
+    state: ControllerState,
+    *,
+    min_insync_replicas: int,
+    unclean_election: bool = False,
+    build: str = "",
 ) -> Decision[ControllerEpoch]:
     epoch = ControllerEpoch(max(state.controller_epoch, 0) + 1)
-    records: list[AnyRecord] = [ControllerEpochRecord(epoch=epoch)]
+    records: list[AnyRecord] = [epoch_record(epoch, build=build)]
     old = state.defaults.get(MIN_INSYNC_REPLICAS)
     if old != str(min_insync_replicas):
         records.append(ConfigRecord(key=MIN_INSYNC_REPLICAS, value=str(min_insync_replicas)))

@@ -34,7 +34,11 @@ from strandline_broker.core.controller.records import (
     RemoveTopicRecord,
     UnregisterBrokerRecord,
 )
-from strandline_broker.core.controller.registration import StoreMismatch, decide_registration
+from strandline_broker.core.controller.registration import (
+    StoreMismatch,
+    check_registered,
+    decide_registration,
+)
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.shutdown import may_shut_down
 from strandline_broker.core.controller.startup import decide_start
@@ -82,6 +86,7 @@ class Controller:
         self.applied = Applied()
         self.told: dict[BrokerId, Heartbeat] = {}
         """What each broker said last; for people to see, nothing is decided by it."""
+        self.here = settings.here
         self._settings = settings
         self._runtime = runtime
         self._progress = asyncio.Event()
@@ -134,6 +139,7 @@ class Controller:
             self.state,
             min_insync_replicas=self._settings.min_insync_replicas,
             unclean_election=self._settings.unclean_election,
+            build=self.here.build,
         )
         await self._pipeline.commit(start.records)
         now_ms = self.now_ms()
@@ -175,6 +181,7 @@ class Controller:
                 cluster_id=self.identity.cluster_id,
                 store_id=self.identity.store_id,
                 now_ms=self.now_ms(),
+                here=self.here,
             )
 
         answer = await self._pipeline.submit(decide)
@@ -201,6 +208,7 @@ class Controller:
         await self._pipeline.until_settled(heartbeat.broker_id)
         self._refuse_overtaken(heartbeat)
         check_told(heartbeat)
+        check_registered(self.state.brokers.get(heartbeat.broker_id), self.here)
         has_news = tells_news(self.state, heartbeat)
         self.told[heartbeat.broker_id] = heartbeat
         # First what it cannot serve, then whether it may serve: nobody is elected in between.

@@ -59,7 +59,8 @@ class _Job:
 
 def replay_log(state: ControllerState, log: MetadataStore) -> None:
     """Bring an empty `state` to what it was when the log ended: its snapshot, if there is one, and
-    the decisions behind it. ValueError if they do not fit each other.
+    the decisions behind it. LaterRecord if a later build wrote them, ValueError if they do not fit
+    each other.
     """
     if log.snapshot is not None:
         _follow(
@@ -72,7 +73,11 @@ def replay_log(state: ControllerState, log: MetadataStore) -> None:
                 f"{state.next_offset} must follow"
             )
         for index, value in enumerate(values):
-            record, at = decode(value), MetadataOffset(base + index)
+            at = MetadataOffset(base + index)
+            try:
+                record = decode(value)
+            except ValueError as error:
+                raise type(error)(f"the record at offset {at}: {error}") from None
             _follow(state, at + 1, partial(state.replay, record, at))
     if log.end_offset != state.next_offset:
         raise ValueError(f"it ends at {log.end_offset}, its last decision at {state.next_offset}")

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from strandline_broker.core.controller.records import LaterRecord
 from strandline_broker.core.controller.restoration import (
     CannotRestore,
     FoundBroker,
@@ -29,7 +30,7 @@ from strandline_broker.storage.meta_properties import (
     read_meta_properties,
 )
 from strandline_broker.storage.metadata_log import DIRECTORY, MetadataLog
-from strandline_broker.storage.metadata_snapshot import SnapshotId
+from strandline_broker.storage.metadata_snapshot import LaterSnapshot, SnapshotId
 from strandline_broker.storage.restored_store import (
     check_not_half_done,
     set_aside_name,
@@ -142,6 +143,11 @@ class Restoration:
             log = MetadataLog.open(fs, directory, self._note, of_any_store=True)
             replay_log(state, log)
             log.close()
+        except (LaterSnapshot, LaterRecord) as error:
+            raise CannotRestore(
+                f"a later build has written the store in {path} ({error}): restore it with the"
+                " command of that build, or of a later one"
+            ) from error
         except (DirectoryError, DamagedLog, ValueError, WireError) as error:
             raise CannotRestore(
                 f"what is left of the store does not read ({error}); --discard-store to do without"

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from strandline_broker.core.compatibility import UNNAMED, Server
 from strandline_broker.core.controller.balance import BalanceSettings
 from strandline_broker.core.controller.configs import ServerKeys
 from strandline_broker.core.controller.offsets_topic import OffsetsTopic
@@ -37,3 +38,4 @@ class ControllerSettings:
     unclean_election: bool = False
     offsets_topic: OffsetsTopic | None = None
     """None: there is none, and so no groups."""
+    here: Server = UNNAMED

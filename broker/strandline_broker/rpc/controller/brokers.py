@@ -43,6 +43,8 @@ class BrokersRpc:
             cluster_id=identity.cluster_id,
             store_id=identity.store_id,
             session_timeout_ms=self._controller.sessions.session_ms,
+            version=self._controller.here.build,
+            features=self._controller.here.levels.features,
         )
         try:
             response.broker_epoch = await self._controller.register(registration_from_wire(request))

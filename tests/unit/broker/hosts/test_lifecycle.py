@@ -13,6 +13,7 @@ import pytest
 
 from strandline_broker.config_loading import load_broker_config
 from strandline_broker.core.addresses import Endpoint
+from strandline_broker.core.compatibility import OURS, Levels
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.replica_condition import RefusedTruncation, ReplicaCondition
 from strandline_broker.hosts import lifecycle as lifecycle_module
@@ -26,6 +27,7 @@ from strandline_proto.errors import (
     InconsistentClusterId,
     NotController,
     StaleBrokerEpoch,
+    UnsupportedVersion,
 )
 from strandline_proto.ids import ControllerEpoch, MetadataOffset
 from strandline_proto.v1 import common_pb2, controller_pb2
@@ -78,7 +80,11 @@ class Subject:
 
 @asynccontextmanager
 async def broker(
-    path: Path, target: str, metadata: MetadataCache | None = None, **settings: str
+    path: Path,
+    target: str,
+    metadata: MetadataCache | None = None,
+    levels: Levels = OURS,
+    **settings: str,
 ) -> AsyncIterator[Subject]:
     """Everything a lifecycle needs; the caller runs it."""
     runtime = replace(real_runtime("broker-1"), exit=_exit)
@@ -106,7 +112,8 @@ async def broker(
         metadata,
         link,
         endpoints=[Endpoint("PLAINTEXT", "127.0.0.1", 9092)],
-        build="1",
+        build="0.1.0+aaa",
+        levels=levels,
     )
     try:
         yield Subject(lifecycle, directory, metadata, NoReplicas())
@@ -332,6 +339,51 @@ async def test_a_broker_of_another_cluster_is_refused_at_once(tmp_path: Path) ->
         f"the controller at {controller.target} refuses this broker: you belong to cluster X"
     )
     assert len(controller.registrations) == 1
+
+
+async def test_a_broker_says_what_it_is_and_what_it_speaks(tmp_path: Path) -> None:
+    async with (
+        scripted_controller() as controller,
+        broker(tmp_path, controller.target) as b,
+        running(b.lifecycle.run(b.replicas)),
+    ):
+        await controller.until(lambda: bool(controller.heartbeats))
+    said = controller.registrations[0]
+    assert (said.version, list(said.features)) == ("0.1.0+aaa", ["protocol:0-1"])
+
+
+async def test_a_controller_that_does_not_fit_is_refused_by_the_names_of_both(
+    tmp_path: Path,
+) -> None:
+    """One of before levels lets in whom it cannot speak to."""
+    async with (
+        scripted_controller() as controller,
+        broker(tmp_path, controller.target, levels=Levels(1, 2)) as b,
+    ):
+        message = await failure(b, CannotStart)
+    name = f"the controller at {controller.target}"
+    assert message.startswith(
+        f"this broker refuses {name}: {name} runs build unknown and speaks protocol level 0;"
+        " broker 1 runs build 0.1.0+aaa and speaks protocol levels 1 to 2: they share no level."
+        f" Upgrade {name} to a build that speaks protocol level 1"
+    )
+
+
+async def test_a_broker_that_serves_goes_on_when_another_controller_does_not_fit(
+    tmp_path: Path,
+) -> None:
+    async with (
+        scripted_controller() as controller,
+        broker(tmp_path, controller.target) as b,
+        running(b.lifecycle.run(b.replicas)),
+    ):
+        await controller.until(lambda: bool(controller.heartbeats))
+        controller.on_registration = lambda _: Registration(
+            error_code=UnsupportedVersion.code, error_message="they share no level"
+        )
+        controller.on_heartbeat = lambda _: Heartbeat(error_code=BrokerIdNotRegistered.code)
+        await controller.until(lambda: len(controller.registrations) >= 3)
+        assert b.lifecycle.broker_epoch == 7
 
 
 async def test_a_controller_with_another_store_is_refused_by_the_broker(tmp_path: Path) -> None:

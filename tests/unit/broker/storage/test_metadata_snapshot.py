@@ -11,11 +11,14 @@ import pytest
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.offline.findings import Severity
 from strandline_broker.offline.roots import verify
+from strandline_broker.storage import metadata_snapshot
 from strandline_broker.storage.directory import DirectoryError
 from strandline_broker.storage.metadata_log import DIRECTORY
 from strandline_broker.storage.metadata_snapshot import (
     BATCH_BYTES,
+    VERSION,
     BadSnapshot,
+    LaterSnapshot,
     SnapshotId,
     list_snapshots,
     read_snapshot,
@@ -325,3 +328,23 @@ def test_a_compressed_batch_is_none_of_the_controllers() -> None:
     data = build_batch([(None, b"v" * 100)], timestamp_ms=1, compression=Compression.ZSTD)
     with pytest.raises(CorruptMessage, match="offset 0 is compressed"):
         values_of(data, 0, read_header(data))
+
+
+def test_no_older_snapshot_takes_the_place_of_one_that_a_later_build_wrote(
+    disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(disk, snapshots=(2, 4)).close()
+    monkeypatch.setattr(metadata_snapshot, "VERSION", VERSION + 1)
+    later = run(disk)
+    later.snapshot()
+    later.close()
+    monkeypatch.undo()
+    before = {path: path.read_bytes() for path in files(disk, "*")}
+    with pytest.raises(LaterSnapshot) as refused:
+        run(disk)
+    newest = files(disk, "checkpoint")[-1]
+    assert str(refused.value) == (
+        f"{newest} is a snapshot of version {VERSION + 1}, and this build knows versions up to"
+        f" {VERSION}"
+    )
+    assert {path: path.read_bytes() for path in files(disk, "*")} == before

@@ -6,12 +6,14 @@ import pytest
 
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.controller.records import (
+    LOG_LEVEL,
     AnyRecord,
     BrokerConfigRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     ControllerEpochRecord,
     GroupConfigRecord,
+    LaterRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -21,7 +23,9 @@ from strandline_broker.core.controller.records import (
     UnregisterBrokerRecord,
     decode,
     encode,
+    epoch_record,
 )
+from strandline_broker.storage import metadata_snapshot
 from strandline_proto.ids import (
     NO_LEADER,
     BrokerEpoch,
@@ -125,3 +129,40 @@ def test_a_change_to_leader_zero_is_not_taken_for_no_change() -> None:
 def test_a_record_that_this_build_does_not_know_is_an_error(value: bytes) -> None:
     with pytest.raises(ValueError, match="not a controller record"):
         decode(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"type":"OfTomorrow","epoch":1}',
+        b'{"type":"ControllerEpoch","epoch":1,"from_the_future":true}',
+        b'{"type":"Config","key":"k","value":["a","list"]}',
+    ],
+)
+def test_a_record_of_a_later_build_is_no_damage(value: bytes) -> None:
+    with pytest.raises(LaterRecord):
+        decode(value)
+    with pytest.raises(ValueError, match="not a controller record") as damaged:
+        decode(value[:-1])
+    assert not isinstance(damaged.value, LaterRecord)
+
+
+def test_a_log_of_a_later_level_is_refused_at_the_start_of_its_epoch() -> None:
+    epoch = ControllerEpoch(4)
+    later = encode(epoch_record(epoch, build="0.9.0+abc", level=LOG_LEVEL + 1))
+    with pytest.raises(LaterRecord) as refused:
+        decode(later)
+    assert str(refused.value) == (
+        f"build 0.9.0+abc begins epoch 4 of the log at level {LOG_LEVEL + 1}, and this build knows"
+        f" levels up to {LOG_LEVEL}"
+    )
+    assert decode(encode(epoch_record(epoch, build="b"))) == epoch_record(epoch, build="b")
+
+
+def test_controllers_of_before_levels_read_a_log_of_level_zero() -> None:
+    written = json.loads(encode(epoch_record(ControllerEpoch(4), build="0.1.0+abc", level=0)))
+    assert written == {"type": "ControllerEpoch", "epoch": 4}
+
+
+def test_the_version_of_snapshots_rises_with_the_level_of_the_log() -> None:
+    assert metadata_snapshot.VERSION == LOG_LEVEL + 1

@@ -5,12 +5,20 @@ from dataclasses import replace
 import pytest
 
 from strandline_broker.core.addresses import Endpoint
-from strandline_broker.core.controller.records import RECOVERED
-from strandline_broker.core.controller.registration import StoreMismatch
+from strandline_broker.core.compatibility import UNNAMED, Levels, Server
+from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.records import RECOVERED, RegisterBrokerRecord
+from strandline_broker.core.controller.registration import (
+    StoreMismatch,
+    check_registered,
+    check_running,
+    decide_registration,
+)
 from strandline_proto.errors import (
     DuplicateBrokerRegistration,
     InconsistentClusterId,
     InvalidRequest,
+    UnsupportedVersion,
 )
 from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
 from support.controller_cluster import (
@@ -332,3 +340,52 @@ def test_a_registration_too_large_to_tell_everybody_is_refused(
 ) -> None:
     with pytest.raises(InvalidRequest, match=said):
         Cluster().register(B1, **fields)
+
+
+NEW = Server("this controller", "0.3.0+bbb", Levels(2, 3))
+
+
+def decided(cluster: Cluster, here: Server, **fields: object) -> Decision[object]:
+    decision = decide_registration(
+        cluster.state,
+        cluster.sessions,
+        registration(B1, "one", **fields),
+        cluster_id=CLUSTER,
+        store_id=STORE,
+        now_ms=0,
+        here=here,
+    )
+    return Decision(decision.records, decision.answer)
+
+
+@pytest.mark.parametrize(
+    "levels", [None, Levels(0, 1), Levels(4, 9)], ids=["of before", "too old", "too new"]
+)
+def test_a_broker_that_does_not_fit_is_refused_by_the_names_of_both(levels: Levels | None) -> None:
+    features = () if levels is None else levels.features
+    with pytest.raises(UnsupportedVersion) as refused:
+        decided(Cluster(), NEW, version="0.1.0+aaa", features=features)
+    assert "broker 1 runs build 0.1.0+aaa and speaks" in str(refused.value)
+    assert "this controller runs build 0.3.0+bbb and speaks" in str(refused.value)
+
+
+@pytest.mark.parametrize("levels", [Levels(0, 2), Levels(3, 9), Levels(2, 3)])
+def test_a_broker_that_fits_is_kept_with_what_it_speaks(levels: Levels) -> None:
+    (*_, record) = decided(Cluster(), NEW, features=("x", *levels.features)).records
+    assert isinstance(record, RegisterBrokerRecord)
+    assert record.features == ("x", *levels.features)
+
+
+def test_a_controller_does_not_take_over_brokers_that_cannot_follow_it() -> None:
+    cluster = Cluster([B1, B2])
+    check_running(cluster.state, UNNAMED)
+    with pytest.raises(UnsupportedVersion, match="broker 1 runs build test"):
+        check_running(cluster.state, NEW)
+    cluster.fence(B1)
+    with pytest.raises(UnsupportedVersion, match="broker 2 runs build test"):
+        check_running(cluster.state, NEW)
+    cluster.fence(B2)
+    check_running(cluster.state, NEW)
+    with pytest.raises(UnsupportedVersion, match="broker 1 runs build test"):
+        check_registered(cluster.state.brokers[B1], NEW)
+    check_registered(None, NEW)

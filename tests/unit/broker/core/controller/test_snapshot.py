@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from strandline_broker.core.controller.records import ControllerEpochRecord
+from strandline_broker.core.controller.records import ControllerEpochRecord, LaterRecord
 from strandline_broker.core.controller.registration import StoreMismatch
 from strandline_broker.core.controller.snapshot import restore, take
 from strandline_broker.core.controller.state import EPOCH_STARTS_MAX, ControllerState
@@ -47,7 +47,7 @@ def test_what_this_version_does_not_know_is_an_error() -> None:
         entry = msgspec.json.decode(value)
         entry["fields"]["of_tomorrow"] = 1
         changed = [*values[:index], msgspec.json.encode(entry), *values[index + 1 :]]
-        with pytest.raises(ValueError, match="of_tomorrow"):
+        with pytest.raises(LaterRecord, match="of_tomorrow"):
             restored(changed)
     with pytest.raises(ValueError, match="not a snapshot record of this version"):
         restored([*values, b'{"type":"Topic","name":"t"}'])

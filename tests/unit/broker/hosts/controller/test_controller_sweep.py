@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from strandline_broker.core.compatibility import Levels, Server
 from strandline_broker.core.controller.balance import BalanceSettings
 from strandline_broker.core.controller.heartbeat import Heartbeat, HeartbeatAnswer
 from strandline_broker.core.controller.records import OfflineReplica
@@ -22,7 +23,7 @@ from strandline_broker.hosts.controller.controller import Controller
 from strandline_broker.hosts.controller.pipeline import QUEUE_MAX
 from strandline_broker.hosts.controller.settings import ControllerSettings, Identity
 from strandline_broker.storage.metadata_log import NoRoom
-from strandline_proto.errors import BrokerIdNotRegistered
+from strandline_proto.errors import BrokerIdNotRegistered, UnsupportedVersion
 from strandline_proto.ids import BrokerId, MetadataOffset, TopicId
 from strandline_runtime.real import real_runtime
 from support.controller_cluster import (
@@ -325,3 +326,12 @@ async def test_whoever_is_unfenced_after_its_session_can_be_fenced_again() -> No
     await bench.decided(controller._sweep_once(controller.now_ms()))
     assert bench.broker.fenced, "it has not been heard for two sessions"
     controller.close()
+
+
+async def test_a_broker_that_this_build_cannot_follow_does_not_come_back_by_a_heartbeat() -> None:
+    """It registered with a controller of another build, and was fenced when this one started."""
+    bench = Bench()
+    await bench.set_up()
+    bench.controller.here = Server("this controller", "0.3.0+bbb", Levels(2, 3))
+    with pytest.raises(UnsupportedVersion, match=r"broker 1 runs build test and speaks protocol"):
+        await bench.controller.heartbeat(bench.hear(applied=0))

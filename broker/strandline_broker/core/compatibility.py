@@ -1,0 +1,94 @@
+"""Which builds may serve one cluster together.
+
+A protocol level is a number for what servers say to each other: a change that a server of the level
+before would misunderstand raises it. A build speaks all levels from its oldest to its newest. It
+says so when it registers and when it answers a registration, as a feature `protocol:OLDEST-NEWEST`,
+which older builds keep without reading it. Two servers fit each other if they share a level.
+
+Builds of before there were levels say nothing, and are of level 0.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from strandline_proto.errors import InvalidRequest, UnsupportedVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_FEATURE: Final = "protocol:"
+_RANGE: Final = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """Of the protocol between servers; both ends are spoken."""
+
+    oldest: int
+    newest: int
+
+    def __str__(self) -> str:
+        if self.oldest == self.newest:
+            return f"protocol level {self.newest}"
+        return f"protocol levels {self.oldest} to {self.newest}"
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return (f"{_FEATURE}{self.oldest}-{self.newest}",)
+
+
+OURS: Final = Levels(oldest=0, newest=1)
+"""Level 1: servers say which levels they speak. A new level begins with the change that needs it;
+the oldest one goes up a release later at the earliest (docs/operations.md, Upgrades).
+"""
+UNTOLD: Final = Levels(0, 0)
+
+
+def levels_of(features: Iterable[str]) -> Levels:
+    """What a server says that it speaks. Raises InvalidRequest if it makes no sense."""
+    named = [feature for feature in features if feature.startswith(_FEATURE)]
+    if not named:
+        return UNTOLD
+    found = _RANGE.fullmatch(named[0].removeprefix(_FEATURE))
+    levels = None if found is None else Levels(int(found[1]), int(found[2]))
+    if levels is None or levels.oldest > levels.newest or len(named) > 1:
+        raise InvalidRequest(
+            f"the features {named} name no range of protocol levels: one of the form"
+            f" {_FEATURE}0-1 is expected"
+        )
+    return levels
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One side of a conversation, as an error names it."""
+
+    name: str
+    """For instance `broker 1`."""
+    build: str
+    """Empty: it does not say."""
+    levels: Levels
+
+    def __str__(self) -> str:
+        return f"{self.name} runs build {self.build or 'unknown'} and speaks {self.levels}"
+
+
+UNNAMED: Final = Server("this controller", "", OURS)
+
+
+def check_fit(here: Server, there: Server) -> None:
+    """Raises UnsupportedVersion, which names both and the remedy, if they share no level."""
+    if there.levels.newest < here.levels.oldest:
+        old, new = there, here
+    elif here.levels.newest < there.levels.oldest:
+        old, new = here, there
+    else:
+        return
+    raise UnsupportedVersion(
+        f"{there}; {here}: they share no level. Upgrade {old.name} to a build that speaks protocol"
+        f" level {new.levels.oldest}, or run {new.name} with a build that speaks level"
+        f" {old.levels.newest} (docs/operations.md, Upgrades)"
+    )

@@ -1,0 +1,224 @@
+"""A cluster of the last release becomes one of this build under load, and goes back: the promise of
+docs/operations.md, Upgrades. What does not fit is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from strandline import Admin, Consumer, NewTopic, Producer, TopicPartition
+from strandline.errors import NotController
+from strandline_cli.errors import CliError
+from strandline_runtime.build_id import build_id
+from support.cluster import MakeCluster, eventually
+from support.older_build import NoHistory, import_path, last_release, materialise
+from support.tidy_tree import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from strandline_cli.local_cluster import LocalCluster, ProcessId
+
+pytestmark = pytest.mark.integration
+
+TOPIC: Final = "orders"
+PARTITIONS: Final = 3
+BROKERS: Final = (1, 2, 3)
+STEP_RECORDS: Final = 50
+"""Acknowledged and read between two restarts, at least."""
+PATIENCE_S: Final = 60.0
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sources of the last release."""
+    try:
+        base = last_release()
+    except NoHistory as why:
+        pytest.skip(str(why))
+    return materialise(base, tmp_path_factory.mktemp("older") / "build")
+
+
+class Load:
+    """A producer, and a member of a group, that run as long as the block does."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.acknowledged: dict[Place, bytes] = {}
+        self.read: list[tuple[Place, bytes | None]] = []
+        self._bootstrap = bootstrap
+        self._done = asyncio.Event()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as tasks:
+            senders = [tasks.create_task(self._send(p)) for p in range(PARTITIONS)]
+            member = tasks.create_task(self._consume())
+            yield
+            self._done.set()
+            await asyncio.gather(*senders)
+            await until(lambda: len(self.read) >= len(self.acknowledged))
+            member.cancel()
+
+    async def goes_on(self) -> None:
+        """Both have got on since the call."""
+        sent, read = len(self.acknowledged) + STEP_RECORDS, len(self.read) + STEP_RECORDS
+        await until(lambda: len(self.acknowledged) >= sent and len(self.read) >= read)
+
+    async def _send(self, partition: int) -> None:
+        async with Producer(self._bootstrap) as producer:
+            while not self._done.is_set():
+                value = b"%d %d" % (partition, len(self.acknowledged))
+                sent = await producer.send_and_wait(TOPIC, value, partition=partition)
+                assert (partition, sent.offset) not in self.acknowledged
+                self.acknowledged[partition, sent.offset] = value
+
+    async def _consume(self) -> None:
+        async with Consumer(
+            TOPIC,
+            bootstrap_servers=self._bootstrap,
+            group_id="shop",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as member:
+            while True:
+                for records in (await member.getmany(timeout_ms=500)).values():
+                    self.read += [((r.partition, r.offset), r.value) for r in records]
+                await member.commit()
+
+
+async def test_a_cluster_of_the_last_release_becomes_this_build_under_load_and_goes_back(
+    older: Path, make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", import_path(older))
+    # A snapshot every few decisions: each build begins from those of the other.
+    config = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
+    cluster = await asyncio.to_thread(make_cluster, controller_config=config)
+    await topic(cluster)
+    assert await builds(cluster) != {build_id()}
+    load = Load(cluster.bootstrap)
+    async with load.running():
+        await load.goes_on()
+        # The controller first: it knows what brokers of before it say.
+        monkeypatch.delenv("PYTHONPATH")
+        for process_id in ("controller", *BROKERS):
+            await roll(cluster, process_id)
+            await load.goes_on()
+        assert await builds(cluster) == {build_id()}
+        monkeypatch.setenv("PYTHONPATH", import_path(older))
+        for process_id in (*BROKERS, "controller"):
+            await roll(cluster, process_id)
+            await load.goes_on()
+        assert build_id() not in await builds(cluster)
+    assert list(cluster.data_directory("controller").glob("*/*.checkpoint"))
+    there = await everything(cluster)
+    assert there == load.acknowledged, "acknowledged records are there once, in their places"
+    assert dict(load.read) == load.acknowledged
+    assert max(Counter(place for place, _ in load.read).values()) == 1, "no commit went back"
+    for partition in range(PARTITIONS):
+        offsets = [offset for (p, offset), _ in load.read if p == partition]
+        assert offsets == sorted(offsets)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            if true():
+                return
+            await asyncio.sleep(0.01)
+
+
+async def roll(cluster: LocalCluster, process_id: ProcessId) -> None:
+    """As docs/operations.md says: one process, and the next when all replicas are in sync."""
+    await asyncio.to_thread(cluster.restart, process_id)
+    async with Admin(cluster.bootstrap) as admin, asyncio.timeout(PATIENCE_S):
+        while True:
+            found = (await admin.describe_topics([TOPIC]))[TOPIC]
+            if all(len(partition.isr) == len(BROKERS) for partition in found.partitions):
+                return
+            await asyncio.sleep(0.05)
+
+
+async def topic(cluster: LocalCluster) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        config = {"min.insync.replicas": "2"}
+        await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, config=config)])
+
+
+async def builds(cluster: LocalCluster) -> set[str]:
+    async with Admin(cluster.bootstrap) as admin, asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                found = await admin.describe_cluster()
+                break
+            except NotController:
+                await asyncio.sleep(0.1)  # a broker has not found the new one yet
+    return {found.controller.build, *(broker.build for broker in found.brokers)}
+
+
+async def everything(cluster: LocalCluster) -> dict[Place, bytes]:
+    found: dict[Place, bytes] = {}
+    reader = Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest")
+    async with reader, asyncio.timeout(PATIENCE_S):
+        partitions = [TopicPartition(TOPIC, p) for p in range(PARTITIONS)]
+        await reader.assign(partitions)
+        ends = await reader.end_offsets(partitions)
+        while len(found) < sum(ends.values()):
+            record = await reader.getone()
+            found[record.partition, record.offset] = record.value or b""
+    return found
+
+
+def test_the_wire_is_only_ever_added_to(older: Path) -> None:
+    done = subprocess.run(
+        [f"{Path(sys.executable).parent}/buf", "breaking", str(ROOT), "--against", str(older)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_servers_of_a_build_that_does_not_fit_are_refused_by_name(
+    make_cluster: MakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = make_cluster()
+    monkeypatch.setenv("PYTHONPATH", str(of_levels(tmp_path, oldest=5, newest=6)))
+    cluster.stop(3)
+    with pytest.raises(CliError) as refused:
+        cluster.start(3)
+    said = str(refused.value)
+    assert f"refuses this broker: broker 3 runs build {build_id()} and speaks protocol" in said
+    assert "levels 5 to 6; this controller runs build" in said.replace("protocol ", "")
+    cluster.stop("controller")
+    with pytest.raises(CliError, match=r"they share no level\. Upgrade broker 1 to a build that"):
+        cluster.start("controller")
+    monkeypatch.delenv("PYTHONPATH")
+    cluster.start("controller")
+    cluster.start(3)
+    eventually(lambda: len(cluster.alive()) == 4, "nothing was harmed")
+
+
+def of_levels(folder: Path, *, oldest: int, newest: int) -> Path:
+    """A source root with the servers of this build, which speak other protocol levels."""
+    made = folder / "broker"
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "broker", made, ignore=ignore)
+    file = made / "strandline_broker" / "core" / "compatibility.py"
+    text = file.read_text("utf-8")
+    ours = "Levels(oldest=0, newest=1)"
+    assert text.count(ours) == 1
+    file.write_text(text.replace(ours, f"Levels(oldest={oldest}, newest={newest})"), "utf-8")
+    return made
