@@ -17,6 +17,7 @@ from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 from strandline_proto.ids import topic_id_bytes
 from strandline_spark.audit import AuditCopier, audit_path, last_ranges
 from strandline_spark.bronze_source import TABLE_PATH, BronzeSource
+from strandline_spark.checkpoint import has_planned
 from strandline_spark.cluster import Cluster, close_channels
 from strandline_spark.errors import (
     EnvironmentProblem,
@@ -26,7 +27,7 @@ from strandline_spark.errors import (
     first_line,
     remedy_line,
 )
-from strandline_spark.job_checks import HISTORY_COMMITS_MAX, check_surroundings, has_planned
+from strandline_spark.job_checks import HISTORY_COMMITS_MAX, check_surroundings
 from strandline_spark.listener import LagListener
 from strandline_spark.losses import OnLoss, for_job
 from strandline_spark.micro_batch import BatchReport, MicroBatchWriter
@@ -246,7 +247,7 @@ def prepare_start(job: BronzeJob, table: BronzeTable, *others: FencedTable) -> s
     ids and leader epochs that the table's commits and audit name, so a topic that was truncated or
     created anew since then is noticed, whatever checkpoint is used.
     """
-    if has_planned(job):
+    if has_planned(job.checkpoint):
         return "earliest"
     cluster = Cluster(job.bootstrap.split(","))
     leaders = cluster.leaders(job.topics)

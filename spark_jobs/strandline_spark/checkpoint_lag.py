@@ -6,14 +6,13 @@ done, and of the one that is planned and may be on its way.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strandline_proto.ids import topic_id_text
+from strandline_spark.checkpoint import read_checkpoint
 from strandline_spark.cluster import Cluster, close_channels
 from strandline_spark.errors import TableError
-from strandline_spark.micro_batch import batches_in, read_offset_log
 from strandline_spark.offsets import StreamOffset, begins
 
 if TYPE_CHECKING:
@@ -59,19 +58,18 @@ def checkpoint_lag(checkpoint: str, bootstrap: tuple[str, ...]) -> list[Partitio
 
 def _stored(checkpoint: str) -> tuple[Offsets, Offsets, dict[str, bytes]]:
     """Offsets done and planned, and the topic ids they belong to, where the checkpoint says."""
-    batches = batches_in(os.path.join(checkpoint, "offsets"))
-    if not batches:
+    found = read_checkpoint(checkpoint)
+    if found is None or not found.planned:
         raise TableError(
             f"{checkpoint} is no checkpoint of a query that has begun; give the path that the job"
             " was given as --checkpoint"
         )
-    planned = read_offset_log(checkpoint, batches[-1])
-    finished = [n for n in batches_in(os.path.join(checkpoint, "commits")) if n <= batches[-1]]
-    if not finished:
+    last = found.planned[-1]
+    planned = found.end(last)
+    if not found.done:
         # Its first batch says where it began.
         return begins(None, planned), planned.ends, planned.topic_ids
-    same = finished[-1] == batches[-1]
-    done: StreamOffset = planned if same else read_offset_log(checkpoint, finished[-1])
+    done: StreamOffset = planned if found.done[-1] == last else found.end(found.done[-1])
     return done.ends, planned.ends, done.topic_ids
 
 

@@ -6,15 +6,17 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from strandline_spark.audit import accounts
+from strandline_spark.checkpoint import read_checkpoint
 from strandline_spark.cluster import Cluster, unknown
 from strandline_spark.errors import DataLoss, OptionError, TableError
 from strandline_spark.losses import JOB_DELETION_WAYS_OUT, Loss, Reason, described
-from strandline_spark.micro_batch import app_id, batches_in, read_offset_log, read_query_id
+from strandline_spark.micro_batch import app_id
 from strandline_spark.session import check_java
 from strandline_spark.workers import check_python_here
 
 if TYPE_CHECKING:
     from strandline_spark.bronze import BronzeJob
+    from strandline_spark.checkpoint import Checkpoint
     from strandline_spark.offsets import Offsets
     from strandline_spark.table import BronzeTable
 
@@ -40,24 +42,13 @@ def check_surroundings(job: BronzeJob, table: BronzeTable | None) -> None:
     """
     check_java()
     check_python_here(job.worker_python)
-    read = _check_checkpoint(job, table) if has_started(job) else None
+    found = read_checkpoint(job.checkpoint)
+    read = None if found is None else _check_checkpoint(found, job, table)
     _, absent = Cluster(job.bootstrap.split(",")).existing(job.topics)
     if absent and read is None and table is not None:
         read = {one.tp: one.end for _, one in accounts(table, HISTORY_COMMITS_MAX)}
     _must_exist(absent, table, read or {})
     _make_checkpoint(job)
-
-
-def has_started(job: BronzeJob) -> bool:
-    """Whether Spark has made the checkpoint its own."""
-    return os.path.isdir(os.path.join(job.checkpoint, "offsets"))
-
-
-def has_planned(job: BronzeJob) -> bool:
-    """Whether the checkpoint says where the query goes on. One that ended before its first batch
-    was planned says nothing, and Spark asks for the start again.
-    """
-    return bool(batches_in(os.path.join(job.checkpoint, "offsets")))
 
 
 def _must_exist(absent: set[str], table: BronzeTable | None, read: Offsets) -> None:
@@ -76,22 +67,21 @@ def _must_exist(absent: set[str], table: BronzeTable | None, read: Offsets) -> N
         raise unknown(absent)
 
 
-def _check_checkpoint(job: BronzeJob, table: BronzeTable | None) -> Offsets:
+def _check_checkpoint(found: Checkpoint, job: BronzeJob, table: BronzeTable | None) -> Offsets:
     """Where the checkpoint's last batch ends. Raises TableError unless the batches that it counts
     as done are in the table, and the offsets are read that Spark goes on from.
     """
-    query = read_query_id(job.checkpoint)
-    commits = os.path.join(job.checkpoint, "commits")
-    done = os.path.isdir(commits) and any(name.isdigit() for name in os.listdir(commits))
-    held = None if table is None or query is None else table.committed_batch(app_id(query))
-    if query is None or (done and held is None):
+    held = None if table is None else table.committed_batch(app_id(found.query))
+    if found.done and held is None:
         raise TableError(
             f"{job.checkpoint} is a checkpoint of another job or of another table; give an empty"
             " path"
         )
+    if held is not None:
+        found.check_planned()
     ends: Offsets = {}
-    for batch in batches_in(os.path.join(job.checkpoint, "offsets"))[-2:]:
-        ends = read_offset_log(job.checkpoint, batch).ends
+    for batch in found.planned[-1:]:
+        ends = found.end(batch).ends
     return ends
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_proto.ids import topic_id_text
 from strandline_spark.audit import AuditCopier
+from strandline_spark.checkpoint import read_offset_log
 from strandline_spark.commits import CommittedRange
 from strandline_spark.durable import sync, sync_names
 from strandline_spark.errors import EnvironmentProblem, TableError
@@ -33,8 +34,6 @@ from strandline_spark.manifests import (
 from strandline_spark.offsets import (
     StreamOffset,
     begins,
-    parse_json,
-    stream_from_json,
 )
 from strandline_spark.positions import PositionFiles
 from strandline_spark.table import BronzeTable
@@ -245,41 +244,6 @@ def _reported(batch_id: int, version: int, taken: Sequence[Taken]) -> BatchRepor
 def app_id(query: str) -> str:
     """The name under which a query's batches stand in the table."""
     return f"strandline-bronze:{query}"
-
-
-def read_query_id(checkpoint: str) -> str | None:
-    """The id that Spark gave the checkpoint's query; None if the checkpoint does not say."""
-    try:
-        with open(os.path.join(checkpoint, "metadata"), encoding="utf-8") as file:
-            found = parse_json(file.read())
-    except (OSError, ValueError):
-        return None
-    query = found.get("id") if isinstance(found, dict) else None
-    return query if isinstance(query, str) else None
-
-
-def batches_in(directory: str) -> list[int]:
-    """The numbers of the batches that Spark logged in a folder of a checkpoint, in order."""
-    try:
-        return sorted(int(name) for name in os.listdir(directory) if name.isdecimal())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def read_offset_log(checkpoint: str, batch_id: int) -> StreamOffset:
-    """The end offsets that Spark logged for a batch: version, metadata, a line a source."""
-    path = os.path.join(checkpoint, "offsets", str(batch_id))
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.read().splitlines()
-        if len(lines) != 3 or lines[0] != "v1":
-            raise ValueError("three lines, the first of them v1, are expected")
-        return stream_from_json(parse_json(lines[2]), least=0)
-    except (OSError, ValueError) as why:
-        raise TableError(
-            f"{path} is not an offset log of one source, version 1 ({why}); restore it, or start a"
-            " new checkpoint"
-        ) from why
 
 
 def _bronze_columns(frame: DataFrame, batch_id: int) -> DataFrame:

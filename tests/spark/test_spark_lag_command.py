@@ -36,6 +36,7 @@ def stored(query: EngineOfSpark, path: Path) -> str:
     """What Spark would have in the checkpoint's folder."""
     for folder in ("offsets", "commits"):
         (path / folder).mkdir(parents=True, exist_ok=True)
+    (path / "metadata").write_text('{"id": "q"}')
     for batch, end in enumerate(query.log):
         (path / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{end}")
         (path / "offsets" / f".{batch}.crc").touch()

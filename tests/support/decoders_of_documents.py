@@ -18,11 +18,11 @@ from strandline_cli.cluster_files import read_cluster_file
 from strandline_cli.errors import CliError
 from strandline_cli.reassignment_plan import parse_plan
 from strandline_proto.ids import ControllerEpoch, TopicId
+from strandline_spark.checkpoint import read_offset_log
 from strandline_spark.commits import CommittedRange, from_metadata, to_metadata
 from strandline_spark.errors import OptionError, TableError
 from strandline_spark.find_cluster import find_bootstrap
 from strandline_spark.lag import reported
-from strandline_spark.micro_batch import read_offset_log
 from strandline_spark.offsets import parse_json, stream_from_json
 from strandline_spark.options import parse_options
 from strandline_spark.positions import PositionFiles
