@@ -11,6 +11,7 @@ and only after all that went well write the clean-shutdown marker (I-52).
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.addresses import Endpoint
@@ -187,7 +188,8 @@ class Broker:
             if listener.name == self._config.inter_broker_listener_name:
                 services.append(REPLICA_SERVICE)
                 add_replica_service(server, self._replica_service())
-            add_standard_services(server, tuple(services), self._is_serving)
+            guarded = partial(Service, self._runtime, self.metrics)
+            add_standard_services(server, tuple(services), self._is_serving, guarded)
             port = _bind(server, listener)
             told = self._config.advertised(listener.name)
             self.endpoints.append(Endpoint(listener.name, told.host, told.port or port))

@@ -8,6 +8,7 @@ quick. Stop: nothing has to be said to anybody; what was decided is durable alre
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.config import dynamic_parsers, read_only_keys
@@ -134,7 +135,8 @@ class ControllerProcess:
             ),
         )
         add_controller_service(self.server, service)
-        add_standard_services(self.server, (CONTROLLER_SERVICE,), lambda: True)
+        guarded = partial(Service, self._runtime, self.metrics)
+        add_standard_services(self.server, (CONTROLLER_SERVICE,), lambda: True, guarded)
         try:
             await self.controller.start()
             await self._serve_until(stop, f"{host}:{port}")

@@ -2,11 +2,12 @@
 
 This is the RPC boundary: a failure that nobody foresaw is logged and counted here, and the peer is
 told no more than that. A broken invariant is our own mistake, and ends the process before it can do
-harm.
+harm. A request that does not parse and a peer that goes away are no failures of the server.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Final
@@ -15,17 +16,20 @@ import grpc
 import grpc.aio
 
 from strandline_broker.rpc.lazy_service import Collector
+from strandline_broker.rpc.malformed import MalformedRequest, tolerant
 from strandline_proto import hot_calls
 from strandline_proto.v1 import services_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from strandline_broker.telemetry import ServerMetrics
     from strandline_runtime.runtime import Runtime
 
 BROKER_SERVICE: Final = hot_calls.SERVICE
 REPLICA_SERVICE: Final = "strandline_proto.v1.ReplicaService"
+COMPLAINT_S: Final = 10.0
+"""Between two log lines about requests that do not parse: a peer may send any number of them."""
 
 
 class Service:
@@ -34,6 +38,8 @@ class Service:
     def __init__(self, runtime: Runtime, metrics: ServerMetrics, *parts: Any) -> None:
         self._runtime = runtime
         self._metrics = metrics
+        self._quiet_until_s = 0.0
+        self._not_said = 0
         for part in parts:
             for name in _methods_of(type(part)):  # type: ignore[arg-type] # mypy issue 11470
                 if hasattr(self, name):
@@ -46,32 +52,62 @@ class Service:
         async def call(request: Any, context: Any) -> Any:
             requests.inc()
             try:
+                if isinstance(request, MalformedRequest):
+                    raise request
                 return await method(request, context)
             except grpc.aio.AbortError:
                 raise
             except Exception as error:  # noqa: BLE001 - the boundary: it ends here
-                await self._unforeseen(name, error, context)
+                await self._failed(name, error, context)
 
         async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
             requests.inc()
             try:
+                if isinstance(request, MalformedRequest):
+                    raise request
                 async for response in method(request, context):
                     yield response
             except grpc.aio.AbortError:
                 raise
             except Exception as error:  # noqa: BLE001 - the boundary: it ends here
-                await self._unforeseen(name, error, context)
+                await self._failed(name, error, context)
 
         return stream if inspect.isasyncgenfunction(method) else call
 
-    async def _unforeseen(self, name: str, error: Exception, context: Any) -> None:
-        if context.done():
-            # The peer has gone; writing to it fails in ways that mean nothing else.
+    async def _failed(self, name: str, error: Exception, context: Any) -> None:
+        causes = list(_causes(error))
+        if any(isinstance(cause, AssertionError) for cause in causes):
+            await self._unforeseen(name, error, context)
+        if context.done() or context.cancelled() or all(map(_is_broken_off, causes)):
+            # The peer has gone; writing to it fails in ways that mean nothing else. To gRPC only a
+            # cancellation is no failure of the handler's.
             self._runtime.log.debug("call ended by the peer", method=name, why=str(error))
-            raise error
+            raise asyncio.CancelledError from error
+        for cause in causes:
+            if isinstance(cause, MalformedRequest):
+                self._complain(name, cause, context)
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{name}: {cause}")
+        await self._unforeseen(name, error, context)
+
+    def _complain(self, name: str, malformed: MalformedRequest, context: Any) -> None:
+        now_s = self._runtime.clock.monotonic()
+        if now_s < self._quiet_until_s:
+            self._not_said += 1
+            return
+        not_said, self._not_said = self._not_said, 0
+        self._quiet_until_s = now_s + COMPLAINT_S
+        self._runtime.log.info(
+            "a request was refused",
+            method=name,
+            peer=context.peer(),
+            why=str(malformed),
+            others_since_the_last_line=not_said,
+        )
+
+    async def _unforeseen(self, name: str, error: Exception, context: Any) -> None:
         self._metrics.failures.labels(method=name).inc()
         self._runtime.log.error("unforeseen failure", method=name, exc_info=error)
-        if _has_assertion(error):
+        if any(isinstance(cause, AssertionError) for cause in _causes(error)):
             self._runtime.exit(f"a broken invariant in {name}: {error}")
         await context.abort(
             grpc.StatusCode.INTERNAL,
@@ -87,10 +123,20 @@ def _methods_of(part: type) -> tuple[str, ...]:
     return tuple(name for name, _ in found if name[0].isupper())
 
 
-def _has_assertion(error: BaseException) -> bool:
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The errors of a group, or the one that is none."""
     if isinstance(error, BaseExceptionGroup):
-        return any(_has_assertion(e) for e in error.exceptions)
-    return isinstance(error, AssertionError)
+        for each in error.exceptions:
+            yield from _causes(each)
+    else:
+        yield error
+
+
+def _is_broken_off(error: BaseException) -> bool:
+    """Whether gRPC could not send, or read on, as the connection or the call is over. It raises
+    that a moment before it knows that the peer has gone.
+    """
+    return isinstance(error, grpc.aio.InternalError)
 
 
 def add_broker_service(server: grpc.aio.Server, service: Service) -> None:
@@ -99,14 +145,22 @@ def add_broker_service(server: grpc.aio.Server, service: Service) -> None:
         service,  # type: ignore[arg-type] # its methods are found by name
         collector,
     )
-    handlers = {**collector.handlers, **hot_calls.handlers(service)}
-    generic = grpc.method_handlers_generic_handler(BROKER_SERVICE, handlers)
-    server.add_generic_rpc_handlers((generic,))
-    server.add_registered_method_handlers(BROKER_SERVICE, handlers)
+    collector.handlers.update(hot_calls.handlers(service))
+    add_handlers(server, BROKER_SERVICE, collector)
 
 
 def add_replica_service(server: grpc.aio.Server, service: Service) -> None:
+    collector: Any = Collector()
     services_pb2_grpc.add_ReplicaServiceServicer_to_server(
         service,  # type: ignore[arg-type] # its methods are found by name
-        server,
+        collector,
     )
+    add_handlers(server, REPLICA_SERVICE, collector)
+
+
+def add_handlers(server: grpc.aio.Server, name: str, collector: Collector) -> None:
+    """Serve what generated code has registered with `collector`."""
+    handlers = tolerant(collector.handlers)
+    generic = grpc.method_handlers_generic_handler(name, handlers)
+    server.add_generic_rpc_handlers((generic,))
+    server.add_registered_method_handlers(name, handlers)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 import grpc.aio
 
+from strandline_broker.rpc.malformed import tolerant
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
@@ -52,19 +54,24 @@ class LazyService(grpc.GenericRpcHandler):
         if self._handlers is None:
             collector = Collector()
             self._register(collector)
-            self._handlers = collector.handlers
+            self._handlers = tolerant(collector.handlers)
         return self._handlers.get(method.removeprefix(self._prefix))
 
 
 def add_standard_services(
-    server: grpc.aio.Server, services: tuple[str, ...], is_serving: Callable[[], bool]
+    server: grpc.aio.Server,
+    services: tuple[str, ...],
+    is_serving: Callable[[], bool],
+    guarded: Callable[[Any], Any],
 ) -> None:
-    """Health and reflection. The process is healthy while `is_serving` says so."""
+    """Health and reflection. The process is healthy while `is_serving` says so. `guarded` puts a
+    servicer behind the RPC boundary.
+    """
 
     def health(collector: Any) -> None:
         from grpc_health.v1 import health_pb2_grpc  # type: ignore[import-untyped] # it has none
 
-        servicer = _Health(services, is_serving)
+        servicer = guarded(_Health(services, is_serving))
         health_pb2_grpc.add_HealthServicer_to_server(servicer, collector)
 
     def reflection(collector: Any) -> None:
@@ -75,7 +82,7 @@ def add_standard_services(
             ReflectionServicer,
         )
 
-        servicer = ReflectionServicer((*services, HEALTH, REFLECTION))
+        servicer = guarded(ReflectionServicer((*services, HEALTH, REFLECTION)))
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, collector)
 
     server.add_generic_rpc_handlers(

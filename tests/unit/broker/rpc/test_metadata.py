@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
@@ -300,7 +301,8 @@ async def raw_service(part: Part, exits: list[str]) -> AsyncIterator[grpc.aio.Ch
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler(RAW_SERVICE, {"Call": handler}),)
     )
-    add_standard_services(server, (BROKER_SERVICE,), lambda: True)
+    guarded = partial(Service, runtime, service._metrics)
+    add_standard_services(server, (BROKER_SERVICE,), lambda: True, guarded)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     channel = runtime.network.channel(f"127.0.0.1:{port}")
