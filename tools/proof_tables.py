@@ -7,11 +7,11 @@ from md_table import table
 from strandline_proof.mutants.catalogue import MUTANTS
 from strandline_proof.mutants.mutant import READ, Mutant
 from strandline_proof.mutants.unplanted import UNPLANTED
-from strandline_proof.sim.expected import EVENTS, GROUP_EVENTS, runs_needed
-from strandline_proof.sim.group_moments import GROUP_MOMENTS
 from strandline_proof.sim.kinds import GROUP_KINDS, KINDS
 from strandline_proof.sim.kinds.meaning import MEANING
-from strandline_proof.sim.moments import MOMENTS
+from strandline_proof.sim.plan.group_moments import GROUP_MOMENTS
+from strandline_proof.sim.plan.moments import MOMENTS
+from strandline_proof.sim.sweep.expected import EVENTS, GROUP_EVENTS, runs_needed
 
 HEAD = """\
 # Tables of the proof

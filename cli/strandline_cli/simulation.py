@@ -13,8 +13,8 @@ from strandline_cli.errors import UsageMistake
 from strandline_cli.output import note, write_line
 
 if TYPE_CHECKING:
-    from strandline_proof.sim.plan import Plan
-    from strandline_proof.sim.run import RunResult
+    from strandline_proof.sim.plan.plan import Plan
+    from strandline_proof.sim.run.run import RunResult
 
 DIRTY: Final = "-dirty"
 VERSION: Final = "version "
@@ -53,7 +53,7 @@ def _git(source: Path, *arguments: str) -> str:
 
 def load_plan(file: Path, *, any_commit: bool) -> Plan:
     """The plan in a file. Raises UsageMistake with what is wrong with it."""
-    from strandline_proof.sim.plan import BadPlan, read_plan
+    from strandline_proof.sim.plan.plan import BadPlan, read_plan
 
     here = "" if any_commit else commit()
     try:
@@ -129,7 +129,7 @@ def _struck(result: RunResult) -> str:
 
 def report(result: RunResult, file: Path | None, *, timeline: bool) -> None:
     """A run in words: the plan, what each node said, what was broken, how to see it again."""
-    from strandline_proof.sim.report import last_words
+    from strandline_proof.sim.run.report import last_words
 
     plan = result.plan
     write_line(plan.text())

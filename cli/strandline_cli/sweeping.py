@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from strandline_proof.sim.plan import Plan
-    from strandline_proof.sim.report import RunSummary
-    from strandline_proof.sim.sweep import Finding
+    from strandline_proof.sim.plan.plan import Plan
+    from strandline_proof.sim.run.report import RunSummary
+    from strandline_proof.sim.sweep.sweep import Finding
 
 PROGRESS_S: Final = 5.0
 
@@ -39,7 +39,7 @@ class Sweep:
         output: Format,
         go_on: Callable[[int], str],
     ) -> None:
-        from strandline_proof.sim.sweep import Tally
+        from strandline_proof.sim.sweep.sweep import Tally
 
         self._tally = Tally()
         self._number = number
@@ -63,7 +63,7 @@ class Sweep:
         pool of workers.
         """
         from strandline_cli.errors import CliError
-        from strandline_proof.sim.pool import NoWorker
+        from strandline_proof.sim.sweep.pool import NoWorker
 
         interrupted = False
         try:

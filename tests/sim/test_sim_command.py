@@ -11,9 +11,9 @@ import pytest
 from strandline_broker.core.leader import Leader
 from strandline_cli.main import run
 from strandline_cli.simulation import commit, report
-from strandline_proof.sim.plan import Fault, Plan
-from strandline_proof.sim.run import RunResult
-from strandline_proof.sim.topology import Topology
+from strandline_proof.sim.cluster.topology import Topology
+from strandline_proof.sim.plan.plan import Fault, Plan
+from strandline_proof.sim.run.run import RunResult
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_the_timeline_of_a_sound_seed_is_shown_to_who_asks(
     def short(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
         return Plan(seed, Topology(partitions=1), (), chaos_s=0.5, commit=commit)
 
-    monkeypatch.setattr("strandline_proof.sim.plan.draw_plan", short)
+    monkeypatch.setattr("strandline_proof.sim.plan.plan.draw_plan", short)
     for arguments in (["--timeline"], ["--no-timeline"]):
         assert run(["chaos", "sim", "--seed", "1", "--save", str(tmp_path), *arguments]) == 0
         lines, _ = said(capsys)

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.disk import SimDisk
-from strandline_proof.sim.disk_fs import SimFs
-from strandline_proof.sim.oracles.compacted import CompactedCommitted
-from strandline_proof.sim.oracles.compacted_view import CompactedView, Record
-from strandline_proof.sim.oracles.compaction import (
+from strandline_proof.sim.cluster.topology import Topology
+from strandline_proof.sim.disk.disk import SimDisk
+from strandline_proof.sim.disk.fs import SimFs
+from strandline_proof.sim.oracles.partition.compacted import CompactedCommitted
+from strandline_proof.sim.oracles.partition.compacted_view import CompactedView, Record
+from strandline_proof.sim.oracles.partition.compaction import (
     CompactionOracle,
     _Began,
     _check_left,
     _Seen,
 )
-from strandline_proof.sim.oracles.log_view import LogView
+from strandline_proof.sim.oracles.replica.log_view import LogView
 from strandline_proof.sim.oracles.violation import Violation
-from strandline_proof.sim.plan import CLEANER_MS, Fault, Plan
-from strandline_proof.sim.run import RunResult, run_plan
-from strandline_proof.sim.topology import Topology
+from strandline_proof.sim.plan.plan import CLEANER_MS, Fault, Plan
+from strandline_proof.sim.run.run import RunResult, run_plan
 from strandline_proto.batch import build_batch
 
 CRASH = {"power": False, "restart_s": 0.3}

@@ -1,8 +1,8 @@
 """The leader and the controller die, and the controller alone comes back (P-81)."""
 
-from strandline_proof.sim.plan import Fault, Plan
-from strandline_proof.sim.run import Run
-from strandline_proof.sim.topology import Topology
+from strandline_proof.sim.cluster.topology import Topology
+from strandline_proof.sim.plan.plan import Fault, Plan
+from strandline_proof.sim.run.run import Run
 
 BACK_S = 2.5
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline_proof.sim.plan import read_plan
-from strandline_proof.sim.run import run_plan
+from strandline_proof.sim.plan.plan import read_plan
+from strandline_proof.sim.run.run import run_plan
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
 

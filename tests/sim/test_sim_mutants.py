@@ -10,7 +10,7 @@ from strandline_proof.mutants import catalogue, harness, verdict
 from strandline_proof.mutants.catalogue import mutant_named
 from strandline_proof.mutants.harness import Bounds, look_for
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
-from strandline_proof.sim.plan import Fault
+from strandline_proof.sim.plan.plan import Fault
 
 LEADER = "strandline_broker/core/leader.py"
 CHEAP = "acknowledged-when-appended"

@@ -16,21 +16,21 @@ from typing import Any
 import pytest
 
 from strandline_broker.core.leader import Leader
-from strandline_proof.sim import sweep
-from strandline_proof.sim.faults import BEFORE_HEALING_S
+from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.kinds import KINDS
 from strandline_proof.sim.oracles.violation import Violation
-from strandline_proof.sim.plan import PATIENCE_S, Fault, Plan, crash_point_plans, draw_plan
-from strandline_proof.sim.run import Run, RunResult, run_plan
-from strandline_proof.sim.sweep import shrink
-from strandline_proof.sim.topology import Topology
+from strandline_proof.sim.plan.faults import BEFORE_HEALING_S
+from strandline_proof.sim.plan.plan import PATIENCE_S, Fault, Plan, crash_point_plans, draw_plan
+from strandline_proof.sim.run.run import Run, RunResult, run_plan
+from strandline_proof.sim.sweep import sweep
+from strandline_proof.sim.sweep.sweep import shrink
 
 Running = subprocess.Popen[str]
 QUIET = Plan(seed=1, topology=Topology(), faults=(), chaos_s=3.0)
 DIGESTS = """
 import sys
-from strandline_proof.sim.plan import read_plan
-from strandline_proof.sim.run import run_plan
+from strandline_proof.sim.plan.plan import read_plan
+from strandline_proof.sim.run.run import run_plan
 for line in sys.stdin:
     print(run_plan(read_plan(line, commit="")).digest)
 """

@@ -11,8 +11,12 @@ import pytest
 
 from strandline_cli.options import Format
 from strandline_cli.sweeping import Sweep
-from strandline_proof.sim import sweep as sweeping
-from strandline_proof.sim.expected import (
+from strandline_proof.sim.cluster.topology import Topology
+from strandline_proof.sim.kinds import GROUP_KINDS, KINDS
+from strandline_proof.sim.plan.plan import Plan, draw_plan
+from strandline_proof.sim.run.report import Broken, RunSummary
+from strandline_proof.sim.sweep import sweep as sweeping
+from strandline_proof.sim.sweep.expected import (
     EVENTS,
     GROUP_EVENTS,
     GROUP_KIND,
@@ -22,12 +26,8 @@ from strandline_proof.sim.expected import (
     RUNS_MIN,
     runs_needed,
 )
-from strandline_proof.sim.kinds import GROUP_KINDS, KINDS
-from strandline_proof.sim.plan import Plan, draw_plan
-from strandline_proof.sim.pool import NoWorker, Pool
-from strandline_proof.sim.report import Broken, RunSummary
-from strandline_proof.sim.sweep import KINDS_KEPT, SEEDS_KEPT, Tally, run_here
-from strandline_proof.sim.topology import Topology
+from strandline_proof.sim.sweep.pool import NoWorker, Pool
+from strandline_proof.sim.sweep.sweep import KINDS_KEPT, SEEDS_KEPT, Tally, run_here
 from support.cluster import eventually
 
 QUICK = dataclasses.replace(draw_plan(1), faults=(), chaos_s=0.5)
@@ -92,7 +92,7 @@ def test_a_worker_that_dies_or_hangs_takes_only_its_own_run_with_it() -> None:
 COPIES = """
 import os, sys, time
 from strandline_proof.sim import worker
-from strandline_proof.sim.report import RunSummary
+from strandline_proof.sim.run.report import RunSummary
 def run(plan):
     if plan.seed == 13:
         os.kill(os.getpid(), 9)

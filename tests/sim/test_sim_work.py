@@ -14,11 +14,11 @@ from strandline._offset_queries import OffsetQueries
 from strandline._position_calls import PositionCalls
 from strandline._sender import Sender
 from strandline_broker.core.producer_state import ProducerStates
-from strandline_proof.sim.loose import Loose
-from strandline_proof.sim.plan import Fault, Plan
-from strandline_proof.sim.run import Run, RunResult, run_plan
-from strandline_proof.sim.topology import Topology
-from strandline_proof.sim.work import Work
+from strandline_proof.sim.cluster.topology import Topology
+from strandline_proof.sim.plan.plan import Fault, Plan
+from strandline_proof.sim.run.run import Run, RunResult, run_plan
+from strandline_proof.sim.workload.low_acks import Loose
+from strandline_proof.sim.workload.work import Work
 from strandline_proto.batch import SEQUENCE_MAX
 
 KILL = Fault(2.0, "kill", {"node": "leader-0", "restart_s": 1.0})

@@ -9,7 +9,11 @@ from support.tidy_tree import ROOT, name_of, syntax
 SIM = ROOT / "proof" / "strandline_proof" / "sim"
 JUDGES = (
     *sorted((SIM / "oracles").rglob("*.py")),
-    *(SIM / f"{name}.py" for name in ("watch", "run", "core", "operator", "excused")),
+    SIM / "run" / "watch.py",
+    SIM / "run" / "run.py",
+    SIM / "cluster" / "all_but_one.py",
+    SIM / "cluster" / "operator.py",
+    SIM / "workload" / "excused.py",
 )
 
 ANSWERS = {

@@ -14,7 +14,7 @@ def replay(
 ) -> int:
     """Run a plan again: the same steps in the same order, and the same failure if there is one."""
     from strandline_cli.simulation import load_plan, report
-    from strandline_proof.sim.run import run_plan
+    from strandline_proof.sim.run.run import run_plan
 
     outcome = run_plan(load_plan(file, any_commit=any_commit))
     report(outcome, file, timeline=True)

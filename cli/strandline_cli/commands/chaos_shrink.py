@@ -17,9 +17,9 @@ def shrink(
 
     from strandline_cli.output import note
     from strandline_cli.simulation import commit, load_plan, report, write_plan
-    from strandline_proof.sim.plan import Plan
-    from strandline_proof.sim.run import run_plan
-    from strandline_proof.sim.sweep import shrink as shrink_plan
+    from strandline_proof.sim.plan.plan import Plan
+    from strandline_proof.sim.run.run import run_plan
+    from strandline_proof.sim.sweep.sweep import shrink as shrink_plan
 
     here = commit()
     plan = load_plan(file, any_commit=any_commit)

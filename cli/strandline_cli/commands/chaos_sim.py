@@ -19,7 +19,7 @@ from strandline_cli.simulation import check_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strandline_proof.sim.plan import Plan
+    from strandline_proof.sim.plan.plan import Plan
 
 
 def sim(
@@ -64,8 +64,8 @@ def sim(
         return _one(seed, save, groups=groups, timeline=timeline)
     from strandline_cli.simulation import commit
     from strandline_cli.sweeping import Sweep
-    from strandline_proof.sim.plan import CRASH_POINT_PLACES, crash_point_plans, draw_plan
-    from strandline_proof.sim.pool import Pool
+    from strandline_proof.sim.plan.plan import CRASH_POINT_PLACES, crash_point_plans, draw_plan
+    from strandline_proof.sim.sweep.pool import Pool
 
     here = commit()
     jobs = jobs or len(os.sched_getaffinity(0))
@@ -125,8 +125,8 @@ def _check_options(
 
 def _one(seed: int, save: Path, *, groups: bool, timeline: bool) -> int:
     from strandline_cli.simulation import commit, report, save_plan
-    from strandline_proof.sim.plan import draw_plan
-    from strandline_proof.sim.run import run_plan
+    from strandline_proof.sim.plan.plan import draw_plan
+    from strandline_proof.sim.run.run import run_plan
 
     outcome = run_plan(draw_plan(seed, commit=commit(), groups=groups))
     report(outcome, None if outcome.sound else save_plan(outcome.plan, save), timeline=timeline)

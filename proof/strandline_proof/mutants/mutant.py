@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from strandline_proof.sim.plan import Fault
+    from strandline_proof.sim.plan.plan import Fault
 
 READ: Final = "read"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_proof.mutants.scratch import corpus_text
 from strandline_proof.sim.kinds import KINDS
-from strandline_proof.sim.plan import (
+from strandline_proof.sim.plan.plan import (
     CHAOS_S,
     EVENTS,
     LAST_FAULT_S,
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline_proof.mutants.mutant import Needs
-    from strandline_proof.sim.plan import Plan
-    from strandline_proof.sim.topology import Topology
+    from strandline_proof.sim.cluster.topology import Topology
+    from strandline_proof.sim.plan.plan import Plan
 
 FAULTS: Final = (4, 12)
 AFTER_EVENT: Final = 0.35

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline_proof.sim.loop import Deadlock, Livelock
+from strandline_proof.sim.loop.loop import Deadlock, Livelock
 from strandline_proof.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strandline_proof.sim.run_result import RunResult
+    from strandline_proof.sim.run.result import RunResult
 
 FOUND: Final = "found"
 SURVIVED: Final = "survived"

@@ -29,7 +29,7 @@ from strandline_proof.mutants.verdict import (
 
 if TYPE_CHECKING:
     from strandline_proof.mutants.mutant import Mutant
-    from strandline_proof.sim.plan import Plan
+    from strandline_proof.sim.plan.plan import Plan
 
 OWN: Final = "own"
 ORDINARY: Final = "ordinary"
@@ -54,7 +54,7 @@ def _check_sources(mutant: Mutant, root: str) -> None:
 
 
 def _run(plan: Plan, in_calls: list[BaseException]) -> Verdict:
-    from strandline_proof.sim.run import run_plan
+    from strandline_proof.sim.run.run import run_plan
 
     in_calls.clear()
     try:
@@ -81,7 +81,7 @@ def search(
     if root:
         _check_sources(mutant, root)
     mistakes = _Mistakes()
-    logger = logging.getLogger("strandline_proof.sim.server_call")
+    logger = logging.getLogger("strandline_proof.sim.network.server_call")
     logger.addHandler(mistakes)
     logger.setLevel(logging.DEBUG)
     logger.propagate = False

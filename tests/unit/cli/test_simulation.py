@@ -11,7 +11,7 @@ import pytest
 from strandline_cli import simulation
 from strandline_cli.errors import UsageMistake
 from strandline_cli.simulation import commit, load_plan
-from strandline_proof.sim.plan import draw_plan
+from strandline_proof.sim.plan.plan import draw_plan
 
 
 def git(directory: Path, *arguments: str) -> str:

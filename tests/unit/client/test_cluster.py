@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from strandline._cluster import UNKNOWN_TOPIC_S, Cluster
 from strandline.errors import BrokerUnreachable, UnknownTopicOrPartition
-from strandline_proof.sim.loop import SimLoop
+from strandline_proof.sim.loop.loop import SimLoop
 from strandline_proto import errors as wire
 from strandline_proto.v1 import metadata_pb2
 

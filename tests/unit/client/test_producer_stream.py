@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline._sender import Sender
 from strandline.errors import BrokerUnreachable
-from strandline_proof.sim.loop import SimLoop
+from strandline_proof.sim.loop.loop import SimLoop
 from support.partition_queues import add, make
 
 if TYPE_CHECKING:

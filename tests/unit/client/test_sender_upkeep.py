@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from strandline._sender import STALL_MS, Sender
-from strandline_proof.sim.loop import SimLoop
+from strandline_proof.sim.loop.loop import SimLoop
 
 DEADLINE_MS = 3_210.0
 

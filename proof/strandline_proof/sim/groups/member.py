@@ -18,17 +18,17 @@ from strandline.errors import (
     describe,
 )
 from strandline.group_types import OffsetAndMetadata
-from strandline_proof.sim import group_history as told
+from strandline_proof.sim.cluster.topology import TOPIC
 from strandline_proof.sim.groups.scene import life_of
 from strandline_proof.sim.groups.spec import BUSY, MANUAL, PATTERN, STATIC, group_name
-from strandline_proof.sim.topology import TOPIC
+from strandline_proof.sim.workload import group_history as told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline.types import ConsumerRecord, TopicPartition
-    from strandline_proof.sim.node import Node
-    from strandline_proof.sim.world import World
+    from strandline_proof.sim.cluster.node import Node
+    from strandline_proof.sim.cluster.world import World
     from strandline_runtime.runtime import Runtime
 
 REQUEST_MS: Final = 1000

@@ -11,17 +11,17 @@ from strandline import Admin, Consumer
 from strandline.errors import LogTruncated, OperationTimedOut, StrandlineError, describe
 from strandline.group_types import OffsetAndMetadata
 from strandline.types import TopicPartition
-from strandline_proof.sim import group_history as told
+from strandline_proof.sim.cluster.topology import TOPIC
 from strandline_proof.sim.groups.member import FETCH_BYTES, FETCH_WAIT_MS
 from strandline_proof.sim.groups.scene import life_of
 from strandline_proof.sim.groups.spec import group_name
-from strandline_proof.sim.topology import TOPIC
+from strandline_proof.sim.workload import group_history as told
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from strandline_proof.sim.node import Node
-    from strandline_proof.sim.world import World
+    from strandline_proof.sim.cluster.node import Node
+    from strandline_proof.sim.cluster.world import World
     from strandline_runtime.runtime import Runtime
 
 SIMPLE: Final = "simple"

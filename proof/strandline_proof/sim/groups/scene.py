@@ -6,17 +6,17 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from strandline.types import TopicPartition
-from strandline_proof.sim import group_history as told
-from strandline_proof.sim.group_history import GroupHistory
+from strandline_proof.sim.cluster.topology import TOPIC
 from strandline_proof.sim.groups.spec import member_name
-from strandline_proof.sim.topology import TOPIC
+from strandline_proof.sim.workload import group_history as told
+from strandline_proof.sim.workload.group_history import GroupHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strandline_proof.sim.cluster.node import Node
+    from strandline_proof.sim.cluster.world import World
     from strandline_proof.sim.groups.member import Member
-    from strandline_proof.sim.node import Node
-    from strandline_proof.sim.world import World
 
 FATES: Final[dict[str, told.GroupEvent]] = {
     "killed": told.Crashed(),

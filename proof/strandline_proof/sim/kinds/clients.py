@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import random
 
+    from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.kinds.draw import Draw
-    from strandline_proof.sim.topology import Topology
 
 LIES: Final = ("noise", "count", "zipped", "delta", "largest", "future")
 """What a batch under a right CRC says that its records do not."""

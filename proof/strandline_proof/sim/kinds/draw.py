@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from strandline_proof.sim.topology import CONTROLLER
+from strandline_proof.sim.cluster.topology import CONTROLLER
 
 if TYPE_CHECKING:
     import random
 
-    from strandline_proof.sim.topology import Topology
+    from strandline_proof.sim.cluster.topology import Topology
 
 Draw = Callable[["random.Random", "Topology"], dict[str, Any]]
 """The arguments of one fault of a kind; which ones they are never depends on chance."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from strandline import Admin
 from strandline.errors import StrandlineError, UnknownTopicOrPartition
 from strandline.types import ConfigChange
-from strandline_proof.sim.churn import CHURN, Churn
-from strandline_proof.sim.compaction import Compaction, Order
-from strandline_proof.sim.topology import COMPACTED, TOPIC
+from strandline_proof.sim.cluster.topology import COMPACTED, TOPIC
+from strandline_proof.sim.workload.churn import CHURN, Churn
+from strandline_proof.sim.workload.compacted_topic import Compaction, Order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_proof.sim.node import Node
+    from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.strikes.scene import Scene
     from strandline_runtime.runtime import Runtime
 

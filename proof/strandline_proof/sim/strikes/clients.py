@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
+from strandline_proof.sim.cluster.topology import BROKER_PORT
 from strandline_proof.sim.oracles.violation import Violation
-from strandline_proof.sim.topology import BROKER_PORT
 from strandline_proto.v1 import produce_pb2, services_pb2_grpc
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from strandline_proof.sim.node import Node
-    from strandline_proof.sim.oracles.control import Key
-    from strandline_proof.sim.oracles.log_view import Entry
+    from strandline_proof.sim.cluster.node import Node
+    from strandline_proof.sim.oracles.controller.control import Key
+    from strandline_proof.sim.oracles.replica.log_view import Entry
     from strandline_proof.sim.strikes.scene import Scene
     from strandline_runtime.runtime import Runtime
 

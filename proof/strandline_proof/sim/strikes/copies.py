@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.offline.roots import expected_of
-from strandline_proof.sim.oracles.disks import Reader
-from strandline_proof.sim.topology import broker_id
+from strandline_proof.sim.cluster.topology import broker_id
+from strandline_proof.sim.oracles.process.disks import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from strandline_proof.sim.node import Node
-    from strandline_proof.sim.oracles.control import Key
-    from strandline_proof.sim.oracles.log_view import Identity, LogView
+    from strandline_proof.sim.cluster.node import Node
+    from strandline_proof.sim.oracles.controller.control import Key
+    from strandline_proof.sim.oracles.replica.log_view import Identity, LogView
     from strandline_proof.sim.strikes.scene import Scene
 
 

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.metadata_snapshot import NAME
 from strandline_broker.storage.sealed_file import SUFFIX as SEAL
-from strandline_proof.sim.disk_parts import Directory
-from strandline_proof.sim.inode import Inode
+from strandline_proof.sim.cluster.topology import CONTROLLER, broker_id
+from strandline_proof.sim.disk.inode import Inode
+from strandline_proof.sim.disk.parts import Directory
 from strandline_proof.sim.kinds.disks import FILES, LIVE, PASSING
-from strandline_proof.sim.oracles.decisions import METADATA
-from strandline_proof.sim.oracles.disks import Reader, has_torn_tail
-from strandline_proof.sim.oracles.log_view import LogView
+from strandline_proof.sim.oracles.controller.decisions import METADATA
+from strandline_proof.sim.oracles.process.disks import Reader, has_torn_tail
+from strandline_proof.sim.oracles.replica.log_view import LogView
 from strandline_proof.sim.strikes.copies import another_is_sound, flushed, flushed_elsewhere
-from strandline_proof.sim.topology import CONTROLLER, broker_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from strandline_proof.sim.node import Node
-    from strandline_proof.sim.oracles.control import Key
+    from strandline_proof.sim.cluster.node import Node
+    from strandline_proof.sim.oracles.controller.control import Key
     from strandline_proof.sim.strikes.scene import Scene
 
 DOWN_S: Final = 0.2

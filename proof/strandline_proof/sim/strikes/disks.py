@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_proof.sim.disk import CAPACITY
-from strandline_proof.sim.disk_parts import DiskFaults
+from strandline_proof.sim.disk.disk import CAPACITY
+from strandline_proof.sim.disk.parts import DiskFaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,15 +11,15 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Final
 
-from strandline_proof.sim.disk import UNREAD
-from strandline_proof.sim.disk_parts import Directory
+from strandline_proof.sim.cluster.topology import CONTROLLER
+from strandline_proof.sim.disk.disk import UNREAD
+from strandline_proof.sim.disk.parts import Directory
 from strandline_proof.sim.oracles.violation import Violation
-from strandline_proof.sim.topology import CONTROLLER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_proof.sim.node import Node
+    from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.strikes.scene import Scene
 
 AGAIN_S: Final = 0.3

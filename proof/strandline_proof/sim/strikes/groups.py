@@ -12,7 +12,7 @@ from strandline_proto.java_hash import partition_for
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_proof.sim.node import Node
+    from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.strikes.scene import Scene
 
 MOVER: Final = "coordinator-mover"

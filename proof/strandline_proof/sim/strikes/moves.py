@@ -12,13 +12,13 @@ from strandline.errors import (
     StrandlineError,
     UnknownTopicOrPartition,
 )
+from strandline_proof.sim.cluster.topology import TOPIC
 from strandline_proof.sim.strikes.copies import is_damaged_alone
-from strandline_proof.sim.topology import TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_proof.sim.node import Node
+    from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.strikes.scene import Scene
     from strandline_runtime.runtime import Runtime
 

@@ -11,7 +11,7 @@ from strandline.errors import StrandlineError, UnknownTopicOrPartition
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from strandline_proof.sim.node import Node
+    from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.strikes.scene import Scene
     from strandline_runtime.runtime import Runtime
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from strandline_proof.sim.kinds.places import NEAR
 
 if TYPE_CHECKING:
+    from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.kinds.places import Place
-    from strandline_proof.sim.node import Node
 
 
 class Watch:

@@ -6,18 +6,18 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from strandline_proof.sim.churn import CHURN
-from strandline_proof.sim.crowd import Crowd
-from strandline_proof.sim.topology import COMPACTED, CROWD
+from strandline_proof.sim.cluster.topology import COMPACTED, CROWD
+from strandline_proof.sim.workload.churn import CHURN
+from strandline_proof.sim.workload.many_partitions import Crowd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_proof.sim.churn import Churn
-    from strandline_proof.sim.compaction import Compaction
-    from strandline_proof.sim.node import Node
-    from strandline_proof.sim.watch import Oracles
-    from strandline_proof.sim.world import World
+    from strandline_proof.sim.cluster.node import Node
+    from strandline_proof.sim.cluster.world import World
+    from strandline_proof.sim.run.watch import Oracles
+    from strandline_proof.sim.workload.churn import Churn
+    from strandline_proof.sim.workload.compacted_topic import Compaction
 
 NO_LEADER = -1
 

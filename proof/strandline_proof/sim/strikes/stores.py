@@ -16,18 +16,18 @@ from prometheus_client import CollectorRegistry
 
 from strandline_broker.hosts.controller.restore import Restoration, RestoreRequest
 from strandline_broker.storage.meta_properties import FILE_NAME as META_PROPERTIES
-from strandline_proof.sim.disk import SimDisk
-from strandline_proof.sim.disk_fs import SimFs
+from strandline_proof.sim.cluster.topology import CONTROLLER, broker_id
+from strandline_proof.sim.disk.disk import SimDisk
+from strandline_proof.sim.disk.fs import SimFs
+from strandline_proof.sim.loop.owner import EPOCH_S
 from strandline_proof.sim.oracles.violation import Violation
-from strandline_proof.sim.owner import EPOCH_S
 from strandline_proof.sim.strikes.doubles import settle
-from strandline_proof.sim.topology import CONTROLLER, broker_id
 from strandline_runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_proof.sim.disk_parts import Directory
+    from strandline_proof.sim.disk.parts import Directory
     from strandline_proof.sim.strikes.scene import Scene
 
 BEGINS_S: Final = 2.0

@@ -18,8 +18,8 @@ import pytest
 from strandline_broker.storage import flush_ticket
 from strandline_broker.storage.flush_ticket import FlushTicket
 from strandline_broker.storage.log import Log
-from strandline_proof.sim.disk import SimDisk
-from strandline_proof.sim.disk_fs import SimFs
+from strandline_proof.sim.disk.disk import SimDisk
+from strandline_proof.sim.disk.fs import SimFs
 from support.storage import SMALL, Store
 
 VALUE = b"x" * 200

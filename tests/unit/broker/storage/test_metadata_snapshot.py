@@ -25,8 +25,8 @@ from strandline_broker.storage.metadata_snapshot import (
     values_of,
     write_snapshot,
 )
-from strandline_proof.sim.disk import SimDisk
-from strandline_proof.sim.disk_fs import SimFs
+from strandline_proof.sim.disk.disk import SimDisk
+from strandline_proof.sim.disk.fs import SimFs
 from strandline_proto.batch import Compression, build_batch, read_header
 from strandline_proto.errors import CorruptMessage
 from support.controller_store import StoreRun, fold, same, some_decisions

@@ -10,8 +10,8 @@ import pytest
 from strandline_broker.storage.checkpoint_limits import CheckpointLimits
 from strandline_broker.storage.directory import DataDirectory
 from strandline_broker.storage.failed_flush import has_failed_flush, note_failed_flush
-from strandline_proof.sim.disk import SimDisk
-from strandline_proof.sim.disk_fs import SimFs
+from strandline_proof.sim.disk.disk import SimDisk
+from strandline_proof.sim.disk.fs import SimFs
 from strandline_runtime.runtime import Buffer
 from support.storage import LARGE, SMALL, Store
 

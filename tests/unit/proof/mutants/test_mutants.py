@@ -12,7 +12,7 @@ from strandline_proof.mutants.mutant import READ, Edit, Mutant, Needs
 from strandline_proof.mutants.plans import plans
 from strandline_proof.mutants.scratch import DoesNotApply, patched, plant, source_of, source_root
 from strandline_proof.mutants.unplanted import UNPLANTED
-from strandline_proof.sim.plan import check_plan, read_plan
+from strandline_proof.sim.plan.plan import check_plan, read_plan
 
 LEADER = "strandline_broker.core.leader"
 

@@ -6,11 +6,11 @@ import pytest
 
 from strandline_proof.mutants import verdict
 from strandline_proof.mutants.verdict import Verdict, of_error, of_run
-from strandline_proof.sim.loop import Deadlock, Livelock
+from strandline_proof.sim.cluster.topology import Topology
+from strandline_proof.sim.loop.loop import Deadlock, Livelock
 from strandline_proof.sim.oracles.violation import Violation
-from strandline_proof.sim.plan import Plan
-from strandline_proof.sim.run_result import RunResult
-from strandline_proof.sim.topology import Topology
+from strandline_proof.sim.plan.plan import Plan
+from strandline_proof.sim.run.result import RunResult
 
 
 def run(failure: BaseException | None, *logged: BaseException) -> RunResult:
@@ -48,7 +48,7 @@ def test_an_assertion_of_the_servers_is_a_find() -> None:
     assert of_run(run(Violation("uncaught", "a task"), group), []).status == verdict.FOUND
 
 
-@pytest.mark.parametrize("module", ["strandline_proof.sim.loop", "strandline_chaos.checkers"])
+@pytest.mark.parametrize("module", ["strandline_proof.sim.loop.loop", "strandline_chaos.checkers"])
 def test_an_assertion_of_the_proof_is_none(module: str) -> None:
     error = assertion_of(module)
     assert of_run(run(error), []).status == verdict.SIMULATOR

@@ -12,10 +12,10 @@ import pytest
 
 from strandline_broker.core.controller.losses import LossReport
 from strandline_broker.core.controller.state import ControllerState
-from strandline_proof.sim.disk import SimDisk
-from strandline_proof.sim.oracles.committed import Committed
-from strandline_proof.sim.oracles.log_view import Entry, LogView
-from strandline_proof.sim.oracles.losses import check_reported
+from strandline_proof.sim.disk.disk import SimDisk
+from strandline_proof.sim.oracles.partition.committed import Committed
+from strandline_proof.sim.oracles.partition.losses import check_reported
+from strandline_proof.sim.oracles.replica.log_view import Entry, LogView
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proto.ids import BrokerId, LeaderEpoch, TopicId
 

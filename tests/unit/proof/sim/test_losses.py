@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from strandline_proof.sim.disk import SimDisk
-from strandline_proof.sim.oracles.committed import Committed
-from strandline_proof.sim.oracles.log_view import Entry, LogView
+from strandline_proof.sim.disk.disk import SimDisk
+from strandline_proof.sim.oracles.partition.committed import Committed
+from strandline_proof.sim.oracles.replica.log_view import Entry, LogView
 from strandline_proof.sim.oracles.violation import Violation
 
 OLD, NEW = Entry(1, 2, 0, 7, (0, 0)), Entry(1, 2, 1, 8, (0, 0))

@@ -15,8 +15,8 @@ import pytest
 from strandline_broker.storage.atomic_file import replace_file
 from strandline_broker.storage.checkpoint_limits import SHARED
 from strandline_broker.storage.file import read_whole
-from strandline_proof.sim.disk import CAPACITY, SimDisk
-from strandline_proof.sim.disk_fs import SimFs
+from strandline_proof.sim.disk.disk import CAPACITY, SimDisk
+from strandline_proof.sim.disk.fs import SimFs
 from strandline_proof.sim.kinds.disks import FILES
 from strandline_proof.sim.strikes.damage import DamageStrikes
 from strandline_proof.sim.strikes.disks import DiskStrikes

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
-from strandline_proof.sim.group_history import Committed
+from strandline_proof.sim.cluster.topology import broker_config
 from strandline_proof.sim.oracles.groups.calls import METHODS, Overheard
 from strandline_proof.sim.oracles.groups.conversation import Epochs
 from strandline_proof.sim.oracles.groups.decisions import check_step, coordinating_partition
@@ -31,7 +31,7 @@ from strandline_proof.sim.oracles.groups.shards import (
 )
 from strandline_proof.sim.oracles.groups.standing import Standing
 from strandline_proof.sim.oracles.violation import Violation
-from strandline_proof.sim.topology import broker_config
+from strandline_proof.sim.workload.group_history import Committed
 from strandline_proto.ids import topic_id_bytes, topic_id_text
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_broker.hosts.partition import Partition as Replica
-    from strandline_proof.sim.group_history import GroupHistory, Partition, Told
-    from strandline_proof.sim.node import Node
-    from strandline_proof.sim.oracles.control import ControlOracle, Key
+    from strandline_proof.sim.cluster.node import Node
+    from strandline_proof.sim.cluster.world import World
+    from strandline_proof.sim.oracles.controller.control import ControlOracle, Key
     from strandline_proof.sim.oracles.groups.fold import Place, Step
     from strandline_proof.sim.oracles.groups.removals import Word
     from strandline_proof.sim.oracles.groups.said import CommitWish, Said
-    from strandline_proof.sim.oracles.replicas import ReplicaOracle
-    from strandline_proof.sim.world import World
+    from strandline_proof.sim.oracles.replica.replicas import ReplicaOracle
+    from strandline_proof.sim.workload.group_history import GroupHistory, Partition, Told
 
 EVERY: Final = 16
 """Steps between two looks at what changes without its log."""

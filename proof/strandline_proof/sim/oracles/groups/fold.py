@@ -17,7 +17,7 @@ from strandline_proto.batch import raw_records, read_header
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from strandline_proof.sim.oracles.log_view import Identity, LogView
+    from strandline_proof.sim.oracles.replica.log_view import Identity, LogView
 
 ABSENT_EPOCH: Final = -2
 """Of a static member that has left for a while."""

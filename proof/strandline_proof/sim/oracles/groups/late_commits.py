@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_proof.sim.group_history import CommitAsked, CommitUnknown, OffsetsTold
+from strandline_proof.sim.workload.group_history import CommitAsked, CommitUnknown, OffsetsTold
 
 if TYPE_CHECKING:
-    from strandline_proof.sim.group_history import Told
     from strandline_proof.sim.oracles.groups.fold import Offset
+    from strandline_proof.sim.workload.group_history import Told
 
 
 class LateCommits:

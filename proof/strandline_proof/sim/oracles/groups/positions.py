@@ -13,7 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from strandline_proof.sim.group_history import (
+from strandline_proof.sim.oracles.groups.fold import ABSENT_EPOCH
+from strandline_proof.sim.oracles.groups.late_commits import LateCommits
+from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.workload.group_history import (
     AdminAsked,
     Assigned,
     Crashed,
@@ -23,13 +26,10 @@ from strandline_proof.sim.group_history import (
     Lost,
     Revoked,
 )
-from strandline_proof.sim.oracles.groups.fold import ABSENT_EPOCH
-from strandline_proof.sim.oracles.groups.late_commits import LateCommits
-from strandline_proof.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
-    from strandline_proof.sim.group_history import Partition, Told
     from strandline_proof.sim.oracles.groups.fold import Group, Offset, OffsetKey, Place, Step
+    from strandline_proof.sim.workload.group_history import Partition, Told
 
 
 @dataclass(slots=True)

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from strandline_proof.sim.group_history import (
+from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.workload.group_history import (
     AdminAcknowledged,
     AdminAsked,
     AdminRefused,
@@ -25,12 +26,11 @@ from strandline_proof.sim.group_history import (
     OffsetsAsked,
     OffsetsTold,
 )
-from strandline_proof.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from strandline_proof.sim.group_history import Committed, Partition, Told
+    from strandline_proof.sim.workload.group_history import Committed, Partition, Told
 
 Register = tuple[str, "Partition"]
 """A group and a partition."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline_proof.sim.oracles.groups.fold import GroupLog
-    from strandline_proof.sim.oracles.log_view import LogView
+    from strandline_proof.sim.oracles.replica.log_view import LogView
 
 _END: Final = attrgetter("decision.end")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_proof.sim.oracles.audit import _check_sequence, audit
+from strandline_proof.sim.oracles.replica.audit import _check_sequence, audit
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proto.batch import SEQUENCE_MAX, add_sequence, build_batch
 from support.storage import Store

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.disk import SimDisk
-from strandline_proof.sim.disk_fs import SimFs
-from strandline_proof.sim.oracles.committed import Committed
-from strandline_proof.sim.oracles.leaders import LeaderOracle
-from strandline_proof.sim.oracles.log_starts import LogStartOracle
-from strandline_proof.sim.oracles.log_view import OVERHEAD, Entry, LogView
-from strandline_proof.sim.oracles.replica import Replica
-from strandline_proof.sim.oracles.replicas import ReplicaOracle
+from strandline_proof.sim.cluster.topology import DATA, Topology
+from strandline_proof.sim.disk.disk import SimDisk
+from strandline_proof.sim.disk.fs import SimFs
+from strandline_proof.sim.oracles.partition.committed import Committed
+from strandline_proof.sim.oracles.replica.leaders import LeaderOracle
+from strandline_proof.sim.oracles.replica.log_starts import LogStartOracle
+from strandline_proof.sim.oracles.replica.log_view import OVERHEAD, Entry, LogView
+from strandline_proof.sim.oracles.replica.replica import Replica
+from strandline_proof.sim.oracles.replica.replicas import ReplicaOracle
 from strandline_proof.sim.oracles.violation import Violation
-from strandline_proof.sim.topology import DATA, Topology
 from strandline_proto.batch import prefix, read_header
 from support.storage import LARGE, Store, batch_of
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.oracles.committed import Committed
-from strandline_proof.sim.oracles.decided import Decided
-from strandline_proof.sim.oracles.deletions import DeletionOracle
+from strandline_proof.sim.oracles.controller.decided import Decided
+from strandline_proof.sim.oracles.partition.committed import Committed
+from strandline_proof.sim.oracles.partition.deletions import DeletionOracle
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proto.v1 import delete_records_pb2
 

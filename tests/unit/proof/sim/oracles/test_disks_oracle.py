@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.disk import SimDisk
-from strandline_proof.sim.disk_fs import SimFs
-from strandline_proof.sim.inode import Inode
-from strandline_proof.sim.oracles.disks import kept_to, unread_from
-from strandline_proof.sim.oracles.log_view import Entry, LogView
-from strandline_proof.sim.oracles.replica import Replica
-from strandline_proof.sim.oracles.replicas import ReplicaOracle
+from strandline_proof.sim.cluster.topology import DATA, Topology
+from strandline_proof.sim.disk.disk import SimDisk
+from strandline_proof.sim.disk.fs import SimFs
+from strandline_proof.sim.disk.inode import Inode
+from strandline_proof.sim.oracles.process.disks import kept_to, unread_from
+from strandline_proof.sim.oracles.replica.log_view import Entry, LogView
+from strandline_proof.sim.oracles.replica.replica import Replica
+from strandline_proof.sim.oracles.replica.replicas import ReplicaOracle
 from strandline_proof.sim.oracles.violation import Violation
-from strandline_proof.sim.topology import DATA, Topology
 from support.storage import LARGE, Store
 
 KEY = b"t" * 16, 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.oracles.ends import EndOracle
+from strandline_proof.sim.oracles.partition.ends import EndOracle
 from strandline_proof.sim.oracles.violation import Violation
 
 KEY = (b"topic", 0)

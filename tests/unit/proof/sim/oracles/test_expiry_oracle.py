@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.oracles.expiry import ExpiryOracle
+from strandline_proof.sim.oracles.partition.expiry import ExpiryOracle
 from strandline_proof.sim.oracles.violation import Violation
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from strandline_broker.core.controller.heartbeat import Heartbeat
 from strandline_broker.core.controller.records import BrokerRegistrationChangeRecord
-from strandline_proof.sim.oracles.fencings import RECENT_S, FencingOracle
+from strandline_proof.sim.oracles.controller.fencings import RECENT_S, FencingOracle
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.oracles.full_disks import FullDiskOracle
+from strandline_proof.sim.oracles.controller.full_disks import FullDiskOracle
 from strandline_proof.sim.oracles.violation import Violation
 
 LOG = "/data/t-0"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.oracles.shutdowns import LeaveOracle
+from strandline_proof.sim.oracles.process.shutdowns import LeaveOracle
 from strandline_proof.sim.oracles.violation import Violation
 
 STOPS = 20

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.disk import SimDisk
-from strandline_proof.sim.disk_fs import SimFs
-from strandline_proof.sim.oracles.log_view import LogView
+from strandline_proof.sim.cluster.topology import DATA
+from strandline_proof.sim.disk.disk import SimDisk
+from strandline_proof.sim.disk.fs import SimFs
+from strandline_proof.sim.oracles.replica.log_view import LogView
 from strandline_proof.sim.strikes.copies import (
     another_is_sound,
     flushed,
     flushed_elsewhere,
     is_damaged_alone,
 )
-from strandline_proof.sim.topology import DATA
 from support.storage import LARGE, Store
 
 KEY = b"t" * 16, 0

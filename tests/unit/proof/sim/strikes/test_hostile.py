@@ -9,7 +9,7 @@ import pytest
 from strandline_broker.hosts.record_check import check_records
 from strandline_broker.storage.log_config import LogConfig
 from strandline_proof.sim.kinds.clients import LIES
-from strandline_proof.sim.oracles.audit import audit
+from strandline_proof.sim.oracles.replica.audit import audit
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.strikes.hostile import hostile_batch
 from strandline_proto.batch import build_batch, check_batch, read_header

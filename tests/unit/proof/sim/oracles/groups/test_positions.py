@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline_proof.sim.group_history import (
+from strandline_proof.sim.oracles.groups.positions import Positions
+from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.workload.group_history import (
     AdminAsked,
     Assigned,
     CommitAsked,
@@ -22,8 +24,6 @@ from strandline_proof.sim.group_history import (
     Revoked,
     Told,
 )
-from strandline_proof.sim.oracles.groups.positions import Positions
-from strandline_proof.sim.oracles.violation import Violation
 from support.group_log import (
     ASKED,
     HANDED_OVER,
@@ -39,8 +39,8 @@ from support.group_log import (
 )
 
 if TYPE_CHECKING:
-    from strandline_proof.sim.group_history import Partition
     from strandline_proof.sim.oracles.groups.fold import Group, Place
+    from strandline_proof.sim.workload.group_history import Partition
 
 T0 = ("t", 0)
 T1 = ("t", 1)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from strandline_proof.sim.group_history import (
+from strandline_proof.sim.oracles.groups.registers import Written, check_registers
+from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.workload.group_history import (
     AdminAcknowledged,
     AdminAsked,
     CommitAcknowledged,
@@ -18,8 +20,6 @@ from strandline_proof.sim.group_history import (
     OffsetsTold,
     Told,
 )
-from strandline_proof.sim.oracles.groups.registers import Written, check_registers
-from strandline_proof.sim.oracles.violation import Violation
 
 T0 = ("t", 0)
 ONE, TWO = Committed(1, -1, "1"), Committed(2, -1, "2")

@@ -1,0 +1,259 @@
+"""Bugs of the producer: what it gathers, how it numbers it, when it goes on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_proof.mutants.mutant import Edit, Mutant, Needs
+from strandline_proof.sim.workload.work import Work
+from strandline_proto.batch import SEQUENCE_MAX
+
+_BATCH: Final = "strandline._core.producer_batch"
+_HAND_OVER: Final = "strandline._handover"
+_QUEUE: Final = "strandline._core.partition_queue"
+_SENDER: Final = "strandline._sender"
+_STREAM: Final = "strandline._producer_stream"
+
+PRODUCING: Final = (
+    Mutant(
+        "sequence-wraps-to-one",
+        "I-56, I-59",
+        "after sequence 2^31 - 1 a producer goes on with 1",
+        (
+            Edit(
+                _QUEUE,
+                "            self._next_sequence ="
+                " add_sequence(self._next_sequence, batch.count)\n",
+                "            following = self._next_sequence + batch.count\n"
+                "            self._next_sequence = following % (2**31 - 1)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "order-of-numbers-without-the-wrap",
+        "P-42, I-59",
+        "a batch before the wrap is taken to stand behind one that comes after it",
+        (
+            Edit(
+                _BATCH,
+                "    return 0 < (b - a) & 0x7FFFFFFF < 0x40000000\n",
+                "    return a < b\n",
+            ),
+        ),
+        Needs(
+            topology={
+                "partitions": 1,
+                "min_insync_replicas": 3,
+                "sends_per_s": 12,
+                "work": Work(delivery_ms=1000, first_sequence=SEQUENCE_MAX, lasting=True),
+            },
+            kinds=("kill",),
+        ),
+    ),
+    Mutant(
+        "open-batch-lost-on-a-retry",
+        "I-18",
+        "what is gathered while something is sent again is dropped",
+        (
+            Edit(
+                _QUEUE,
+                "        if not self._recovering:\n            self.retry_at_ms",
+                "        if self.open is not None and self.options.linger_ms > 0:\n"
+                "            self.open = None\n"
+                "        if not self._recovering:\n            self.retry_at_ms",
+            ),
+        ),
+    ),
+    Mutant(
+        "lingering-batch-wakes-nobody",
+        "I-88",
+        "a batch that waits for more is offered again only when another record begins a batch",
+        (
+            Edit(
+                _QUEUE,
+                "            if due > now_ms and"
+                " len(self.in_flight) < self.options.max_in_flight:\n"
+                "                return due\n",
+                "            if due > now_ms and len(self.in_flight) < 0:\n"
+                "                return due\n",
+            ),
+            Edit(
+                _SENDER,
+                "        if queue.in_flight or queue.has_more:\n            self.dispatch(queue)\n",
+                "        if queue.in_flight or queue.ready:\n            self.dispatch(queue)\n",
+            ),
+        ),
+        history="tests/unit/client/test_partition_queue.py"
+        "::test_an_open_batch_lingers_while_another_is_in_flight",
+    ),
+    Mutant(
+        "full-batch-wakes-nobody",
+        "I-88",
+        "after an acknowledgement the batches that wait for their turn go on waiting",
+        (
+            Edit(
+                _SENDER,
+                "        if queue.in_flight or queue.has_more:\n            self.dispatch(queue)\n",
+                "        pass\n",
+            ),
+        ),
+        Needs(
+            topology={
+                "partitions": 1,
+                "work": Work(burst=60, batch_bytes=100, delivery_ms=100_000, lasting=True),
+            },
+            kinds=("kill",),
+        ),
+    ),
+    Mutant(
+        "retry-in-the-order-of-failures",
+        "P-80, I-59",
+        "a batch that failed is sent again at once, whatever is under way behind it",
+        (
+            Edit(
+                _QUEUE,
+                "            if any(b.outstanding for b in self.in_flight):\n"
+                "                return None\n            self._recovering = False\n",
+                "            self._recovering = False\n",
+            ),
+            Edit(
+                _QUEUE,
+                "            self._resend = deque(self.in_flight)\n",
+                "            waits = [b for b in self.in_flight if not b.outstanding]\n"
+                "            self._resend = deque(waits)\n",
+            ),
+        ),
+        history="tests/unit/client/test_partition_queue.py"
+        "::test_retries_wait_for_what_is_under_way_and_keep_the_order",
+    ),
+    Mutant(
+        "sent-twice-without-numbers",
+        "I-55",
+        "a producer that is not idempotent sends again what may have been written",
+        (
+            Edit(
+                _QUEUE,
+                "        if batch.may_be_written and not self.options.idempotent:\n"
+                "            settled = self._give_up",
+                "        if batch.may_be_written and batch.attempt > 3:\n"
+                "            settled = self._give_up",
+            ),
+        ),
+        history="tests/unit/client/test_partition_queue_verdicts.py"
+        "::test_without_idempotence_what_may_be_written_is_not_sent_again",
+    ),
+    Mutant(
+        "forgotten-producer-gives-up",
+        "I-60, I-88",
+        "a producer that its leader has forgotten asks for no new identity",
+        (
+            Edit(
+                _QUEUE,
+                "        if self._gap_at == NO_SEQUENCE:\n            self._renew = True\n"
+                "        return []",
+                "        return []",
+            ),
+        ),
+    ),
+    Mutant(
+        "known-producer-is-not-written",
+        "I-21",
+        "a producer that is out of sequence says of what may be written that it surely was not",
+        (
+            Edit(
+                _QUEUE,
+                "        if batch.may_be_written:\n"
+                "            return self._give_up(batch, failure(batch, str(self), error))\n"
+                "        if self._gap_at",
+                "        if batch.may_be_written:\n"
+                "            return self._give_up(batch, error)\n"
+                "        if self._gap_at",
+            ),
+        ),
+        history="tests/unit/client/test_partition_queue.py"
+        "::test_what_may_be_written_is_resolved_under_its_own_number_before_the_epoch_is_raised",
+    ),
+    Mutant(
+        "key-goes-where-leaders-are",
+        "I-98",
+        "a key's partition is chosen among those that have a leader just now",
+        (
+            Edit(
+                _HAND_OVER,
+                "        chosen = self._partitioner(key, len(view.partitions))\n",
+                "        led = sum(p.leader >= 0 for p in view.partitions.values())\n"
+                "        chosen = self._partitioner(key, led or len(view.partitions))\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "offset-of-the-batch",
+        "I-19",
+        "every record of a batch is said to be where its first one is",
+        (
+            Edit(
+                _SENDER,
+                "            offset = base + index if base >= 0 else -1\n",
+                "            offset = base if base >= 0 else -1\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "moved-batch-with-its-old-checksum",
+        "I-88, P-42",
+        "a batch that moves up in the sequence keeps the checksum of its old number",
+        (
+            Edit(
+                _BATCH,
+                "        _CRC.pack_into(data, CRC_AT, crc32c(memoryview(data)[ATTRIBUTES_AT:]))\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "broken-stream-loses-its-queues",
+        "I-88",
+        "what is offered to a broker that cannot be reached is not offered again",
+        (
+            Edit(
+                _STREAM,
+                "        for queue in offered:\n            self._sender.dispatch(queue)\n",
+                "        pass\n",
+            ),
+        ),
+        history="tests/unit/client/test_producer_stream.py"
+        "::test_what_was_offered_to_a_broker_out_of_reach_is_offered_again",
+    ),
+    Mutant(
+        "new-leader-gets-only-what-is-new",
+        "I-88",
+        "what is under way to a deposed leader waits for its answer, or until that has been silent",
+        (
+            Edit(
+                _QUEUE,
+                "                batch.outstanding = False\n"
+                "                batch.may_be_written = True\n"
+                "                self._recovering = True\n",
+                "                batch.may_be_written = True\n",
+            ),
+        ),
+        history="tests/unit/client/test_partition_queue.py"
+        "::test_a_newer_leader_is_used_at_once_without_the_old_ones_answer",
+    ),
+    Mutant(
+        "refusal-that-nobody-hears",
+        "I-88",
+        "a batch that wants no answer is refused without a word, and its client writes to a former"
+        " leader for minutes",
+        (
+            Edit(
+                "strandline_broker.rpc.produce",
+                "        return self._acks != 0 or all(result.appended for result in"
+                " self._response.partitions)\n",
+                "        return True\n",
+            ),
+        ),
+        history="tests/unit/broker/rpc/test_produce_answers.py"
+        "::test_who_wants_no_answer_is_told_of_a_refusal_by_the_end_of_the_stream",
+    ),
+)

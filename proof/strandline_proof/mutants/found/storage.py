@@ -1,0 +1,404 @@
+"""Bugs that logs and disks once brought about, under the plans that have found them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_proof.mutants.mutant import Edit, Mutant, Needs
+from strandline_proof.sim.plan.plan import Fault
+
+_CUT: Final = "strandline_broker.storage.log_cut"
+_DIRECTORY: Final = "strandline_broker.storage.directory"
+_PUSH: Final = "strandline_broker.hosts.push"
+_RECOVERY: Final = "strandline_broker.storage.recovery"
+_SEGMENT: Final = "strandline_broker.storage.segment"
+
+_STRUCK_TWICE: Final = tuple(
+    fault
+    for at_s, node in ((2.5, "broker-1"), (5.5, "broker-2"), (8.0, "broker-3"))
+    for fault in (
+        Fault(at_s, "bit-flip", {"node": node, "file": "log", "bits": 1, "restart_s": 0.0}),
+        Fault(
+            at_s + 0.01,
+            "file-flip",
+            {"node": node, "file": "recovery-point", "bits": 1, "stops": False, "down_s": 0.3},
+        ),
+    )
+)
+"""A bit of a log flips, and one of the recovery points before anybody has read that."""
+
+_NO_ROOM_AFTER_AN_ELECTION: Final = tuple(
+    fault
+    for at_s in (1.0, 5.0)
+    for fault in (
+        Fault(at_s, "isolate", {"node": "leader-0", "for_s": 2.2, "hold": False}),
+        Fault(
+            at_s + 0.05, "disk-full", {"node": "other-0", "for_s": 3.0, "room": 0}, "leader", 0.3
+        ),
+    )
+)
+"""A deposed leader has flushed what it has to cut, and its disk is full by then."""
+
+FOUND_IN_STORAGE: Final = (
+    Mutant(
+        "log-start-goes-with-its-checkpoint",
+        "I-75, I-76",
+        "a log whose checkpoint of log starts is lost begins with its first segment, wherever its"
+        " epochs begin",
+        (
+            Edit(
+                _RECOVERY,
+                "max(base, expected.log_start, self._first_of_epochs(base))",
+                "max(base, expected.log_start)",
+            ),
+        ),
+        Needs(corpus="a-flipped-log-start"),
+    ),
+    Mutant(
+        "epochs-believed-against-the-batches",
+        "I-5, I-7",
+        "an epoch checkpoint is right wherever it contradicts durable batches",
+        (
+            Edit(
+                _RECOVERY,
+                "        if epochs is None or not is_contradicted(\n"
+                "            epochs, self._segments, below=self._expected.recovery_point\n"
+                "        ):\n",
+                "        if epochs is None or not is_contradicted(epochs, (), below=0):\n",
+            ),
+        ),
+        history="tests/unit/broker/storage/test_recovery.py"
+        "::test_a_checkpoint_of_epochs_that_durable_batches_contradict_is_not_believed",
+    ),
+    Mutant(
+        "times-believed-against-the-batches",
+        "I-78",
+        "the last entry of a time index is right whatever its batch says: a flipped bit makes the"
+        " largest timestamp of a segment too early, and lookups by time pass over its records",
+        (
+            Edit(
+                "strandline_broker.storage.sealed_end",
+                "if largest != latest[0] and segment.is_contradicted([latest]):\n",
+                "if largest != latest[0] and segment.is_contradicted([]):\n",
+            ),
+        ),
+        Needs(corpus="passed-over-by-a-flipped-time"),
+    ),
+    Mutant(
+        "cut-by-headers-alone",
+        "I-1, I-15",
+        "what stays of a segment is not read before it is cut: a length that a disk has changed"
+        " says where",
+        (
+            Edit(
+                _SEGMENT,
+                "        recent = kept.activate(position, end_offset, crc=True,"
+                " gaps_below=gaps_below, low=low)\n",
+                "        recent = kept.activate(position, end_offset, crc=False,"
+                " gaps_below=gaps_below, low=low)\n",
+            ),
+            Edit(
+                _SEGMENT,
+                "        if kept.size != position or not (ends == end_offset or ends < end_offset"
+                " <= gaps_below):\n",
+                "        if ends < 0:\n",
+            ),
+        ),
+        Needs(corpus="cut-behind-a-batch-of-another-length"),
+    ),
+    Mutant(
+        "cut-at-a-misread-place",
+        "I-7, I-15",
+        "where the disk does not give back what leads to the place of a cut, the log is cut there",
+        (
+            Edit(
+                _CUT,
+                "        if bad.offset < offset:\n            raise\n"
+                "        return bad.position, offset\n",
+                "        return bad.position, min(offset, bad.offset)\n",
+            ),
+        ),
+        Needs(corpus="a-cut-at-a-place-that-was-misread"),
+    ),
+    Mutant(
+        "scrub-of-a-segment-that-was-cut",
+        "P-34, I-41",
+        "a segment that was cut before its turn in the scrub is held against what it was",
+        (
+            Edit(
+                "strandline_broker.storage.segment_check",
+                "        if not self._is_current:\n            return ()\n",
+                "",
+            ),
+        ),
+        Needs(corpus="cut-while-the-scrub-reads"),
+    ),
+    Mutant(
+        "epochs-cut-before-the-log-start-lasts",
+        "I-5, I-74",
+        "a log start that rose while retention waited for the one before it cuts the epochs too",
+        (
+            Edit(
+                "strandline_broker.hosts.log_retention",
+                "        start = log.state.durable_start",
+                "        start = log.log_start_offset",
+            ),
+        ),
+        Needs(corpus="epochs-cut-before-the-log-start-lasts"),
+    ),
+    Mutant(
+        "sound-as-soon-as-it-is-cut",
+        "I-24, I-39",
+        "a replica that has given up records to heal calls itself sound before it has them again",
+        (
+            Edit(
+                "strandline_broker.hosts.damage_watch",
+                "    if partition.healing or log.damaged_ranges",
+                "    if log.damaged_ranges",
+            ),
+        ),
+        Needs(corpus="healed-replica-asked-for-on-an-old-fetch"),
+    ),
+    Mutant(
+        "who-failed-once-never-leads",
+        "P-79, I-88",
+        "a broker that could not come to its role is not elected when it has applied a snapshot",
+        (
+            Edit(
+                "strandline_broker.hosts.controller.push_answers",
+                "        if came or may_lead_again(self._state, *who, failed=failed, as_of=as_of):"
+                "\n",
+                "        if None in came:\n",
+            ),
+        ),
+        history="tests/unit/broker/hosts/controller/test_push_answers.py"
+        "::test_a_last_member_leads_again_once_it_has_applied_a_snapshot",
+    ),
+    Mutant(
+        "push-not-recorded-and-not-asked-again",
+        "I-53, I-88",
+        "a broker that could not record a push does not ask for it again, and its log ends stay"
+        " untold",
+        (
+            Edit(
+                _PUSH,
+                "            self.streams.ask_later()\n"
+                "            return self._answer(envelope, error=refusal,",
+                "            return self._answer(envelope, error=refusal,",
+            ),
+        ),
+        history="tests/unit/broker/rpc/test_push.py"
+        "::test_where_a_log_ends_is_told_once_the_push_can_be_recorded",
+    ),
+    Mutant(
+        "no-room-and-not-asked-again",
+        "I-88",
+        "a broker that had no room for a replica or a role does not ask for it again",
+        (
+            Edit(
+                _PUSH,
+                "        if self.envelopes.lacks_something:\n"
+                "            self.streams.ask_later()\n",
+                "",
+            ),
+        ),
+        history="tests/unit/broker/rpc/test_push.py"
+        "::test_what_a_full_disk_kept_from_being_applied_is_asked_for_again",
+    ),
+    Mutant(
+        "limit-outlives-the-log-start",
+        "I-75",
+        "the limit of an earlier cut holds for a log start that was written and told since",
+        (
+            Edit(
+                "strandline_broker.storage.checkpoint_limits",
+                "            elif shared == LOG_STARTS and shared in limit.named"
+                " and offset > limit.offset:\n",
+                "            elif shared == LOG_STARTS and offset < 0:\n",
+            ),
+        ),
+        Needs(corpus="log-start-under-a-limit"),
+    ),
+    Mutant(
+        "empty-log-moves-without-a-limit",
+        "I-75",
+        "an empty log begins anew while the checkpoint of log starts still says 0: after a restart"
+        " its first segment seems to be missing",
+        (Edit(_CUT, "max(log.log_end_offset, offset)", "log.log_end_offset"),),
+        Needs(corpus="an-empty-log-that-began-anew"),
+    ),
+    Mutant(
+        "log-start-counts-for-a-later-limit",
+        "I-75",
+        "a log start that was taken before the log began anew behind it is written after that, and"
+        " counts: after a restart what lies between the two seems to be missing",
+        (
+            Edit(
+                _DIRECTORY,
+                "self._checkpoints.write(LOG_STARTS, offsets, self._logs, taken)",
+                "self._checkpoints.write(LOG_STARTS, offsets, self._logs)",
+            ),
+        ),
+        Needs(corpus="log-start-of-before-it-began-anew"),
+    ),
+    Mutant(
+        "old-promises-outlive-a-creation",
+        "I-7, P-51",
+        "a replica is made before what was promised of the one before is taken back",
+        (
+            Edit(
+                _DIRECTORY,
+                "            limits.add(0)"
+                "  # before the directory counts as a partition's, with a log that is lost\n"
+                "        yield\n"
+                "        begun = yield from beginning(self._fs, path, new, is_made=is_made)\n",
+                "            pass\n"
+                "        yield\n"
+                "        begun = yield from beginning(self._fs, path, new, is_made=is_made)\n"
+                "        if self._checkpoints.may_name((new.topic, new.partition)):\n"
+                "            limits.add(0)\n",
+            ),
+        ),
+        Needs(corpus="made-anew-on-a-failing-disk"),
+    ),
+    Mutant(
+        "no-room-for-a-cut-is-half-a-cut",
+        "I-88",
+        "a truncation that had no room to begin counts as one that failed half-way",
+        (
+            Edit(
+                _CUT,
+                "    _limit_checkpoints(log, end_offset, log.log_end_offset)\n    try:\n",
+                "    try:\n        _limit_checkpoints(log, end_offset, log.log_end_offset)\n",
+            ),
+        ),
+        Needs(
+            topology={"flush_policy": "always", "crowd": 30},
+            aimed=_NO_ROOM_AFTER_AN_ELECTION,
+            alone=True,
+        ),
+    ),
+    Mutant(
+        "misread-is-served",
+        "P-34, I-1",
+        "batches of another place, which a disk gives back under right CRCs, are served",
+        (
+            Edit(
+                "strandline_broker.storage.log_reader",
+                "    records, at, offset = read.records, 0, start\n",
+                "    records, at, offset = read.records, 0, start\n"
+                "    if size_is_right := len(read.records) == run[1] - run[0]:\n"
+                "        return read\n"
+                "    assert not size_is_right\n",
+            ),
+        ),
+        Needs(kinds=("misread", "misread", "kill")),
+    ),
+    Mutant(
+        "lost-recovery-point-is-zero",
+        "I-7",
+        "a recovery point whose checkpoint is lost is 0, so what does not read above it is a torn"
+        " tail",
+        (
+            Edit(
+                _DIRECTORY,
+                "                recovery_point_lost=limits.is_lost\n"
+                "                or self._checkpoints.has_lost(RECOVERY_POINTS, key),\n",
+                "                recovery_point_lost=False,\n",
+            ),
+        ),
+        Needs(topology={"segment_bytes": 400}, kinds=("kill",), aimed=_STRUCK_TWICE),
+    ),
+    Mutant(
+        "failed-flush-forgotten-by-the-next-process",
+        "P-24, I-93",
+        "a process does not know that a flush of the one before it has failed",
+        (
+            Edit(
+                _DIRECTORY,
+                "                flush_failed=has_failed_flush(self._fs, self.path),\n",
+                "                flush_failed=False,\n",
+            ),
+        ),
+        history="tests/unit/broker/storage/test_recovery_rewrite.py"
+        "::test_what_a_failed_fsync_gave_up_is_durable_after_the_next_start",
+    ),
+    Mutant(
+        "active-segment-never-looked-at-again",
+        "I-88",
+        "the scrub reads sealed segments alone, so a misread of the active one stays marked",
+        (
+            Edit(
+                "strandline_broker.hosts.scrubber",
+                "    return [*sealed, active] if marked else sealed\n",
+                "    return sealed if marked else [*sealed]\n",
+            ),
+        ),
+        Needs(topology={"scrub_ms": 400, "segment_bytes": 1 << 20}, kinds=("misread", "kill")),
+    ),
+    Mutant(
+        "what-waits-for-its-flush-is-not-asked-for",
+        "I-88",
+        "under flush.policy=always a partition that a request has left out until its flush is asked"
+        " for when another one is",
+        (
+            Edit(
+                "strandline_broker.hosts.fetchers",
+                "        for fetcher in self._by_leader.values():\n"
+                "            fetcher.on_flushed(key)\n",
+                "        pass\n",
+            ),
+        ),
+        history="tests/integration/test_replication.py"
+        "::test_what_waits_for_its_flush_is_asked_for_right_after_it",
+    ),
+    Mutant(
+        "told-though-it-was-dropped",
+        "I-88",
+        "a fetch session goes by what it has told a replica, also where that has dropped it",
+        (
+            Edit(
+                "strandline_broker.hosts.session_partitions",
+                "            self._kept[key] = _Kept(position)\n",
+                "            told = None if kept is None else kept.told\n"
+                "            self._kept[key] = _Kept(position, told)\n",
+            ),
+        ),
+        history="tests/integration/test_replication.py"
+        "::test_who_asks_again_is_told_the_watermark_again",
+    ),
+    Mutant(
+        "broken-off-creation-bars-its-name",
+        "P-51, I-88",
+        "a creation that broke off on a full disk is in the way of the next topic of that name",
+        (
+            Edit(
+                "strandline_broker.storage.partition_identity",
+                "    if (found, new.partition) not in hosted and (is_ours or not is_open):\n",
+                "    if (found, new.partition) not in hosted and is_ours:\n",
+            ),
+        ),
+        Needs(kinds=("topic-recreate", "topic-recreate", "disk-full", "kill")),
+    ),
+    Mutant(
+        "cut-away-and-still-open",
+        "I-182",
+        "what waits for a flush at a segment that is cut away stays open while somebody refers to"
+        " the segment",
+        (
+            Edit(
+                "strandline_broker.storage.open_segments",
+                "            segment.unsynced = ()\n",
+                "            pass\n",
+            ),
+        ),
+        Needs(corpus="cut-before-its-end-was-flushed"),
+    ),
+    Mutant(
+        "log-that-did-not-open-counts-as-flushed",
+        "P-24, I-93",
+        "the note of a failed flush goes with any clean stop, also where a log did not open",
+        (Edit(_DIRECTORY, " and self.partition_dirs.are_among(self._logs):\n", ":\n"),),
+        Needs(corpus="stopped-with-a-log-that-did-not-open"),
+    ),
+)

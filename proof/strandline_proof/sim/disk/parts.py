@@ -1,0 +1,64 @@
+"""What a simulated disk is made of: directories, paths, and the rates of its faults."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from strandline_proof.sim.cluster.topology import COMPACTED
+
+if TYPE_CHECKING:
+    from strandline_proof.sim.disk.inode import Inode
+
+HANG_S: Final = 1.0
+"""An operation that takes as long as a broker's session, or longer, hangs: the thread that does it
+waits, and the event loop only where it does it itself, as it does appends.
+"""
+MISREAD: Final = (".log", ".index", ".timeindex")
+NOT_MISREAD: Final = f"/{COMPACTED}-"
+"""Where batches may be missing, nobody can tell a later one of the same size from the one asked."""
+
+
+class Directory:
+    """Names as processes see them, and as the platter has them."""
+
+    __slots__ = ("durable", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Inode | Directory] = {}
+        self.durable: dict[str, Inode | Directory] = {}
+
+
+Change = tuple[Directory, str, "Inode | Directory | None"]
+
+
+@dataclass(slots=True)
+class DiskFaults:
+    """What goes wrong from here on. Rates are probabilities of one operation."""
+
+    read_error: float = 0.0
+    misread: float = 0.0
+    """A read of a log or an index gets the bytes of another place in the file."""
+    write_error: float = 0.0
+    short_write: float = 0.0
+    fsync_error: float = 0.0
+    slow: float = 1.0
+    """Factor on what an operation takes."""
+    stall: float = 0.0
+    stall_s: float = 0.0
+    """A write or fsync takes so long, with this probability; a long one (`HANG_S`) comes once."""
+
+
+@lru_cache(maxsize=4096)
+def parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part)
+
+
+def can_be_misread(path: str) -> bool:
+    return path.endswith(MISREAD) and NOT_MISREAD not in path
+
+
+def os_error(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)

@@ -1,0 +1,81 @@
+"""Who holds nothing any more of what a leader says is deleted, from its answers to DeleteRecords
+and the controller's log: I-75.
+
+It waits for the ISR that it goes by. One that has been deposed and does not know it goes by an
+older one: who had left that, and was elected since as it was eligible, need not have heard of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline_broker.core.leader import Leader
+    from strandline_proof.sim.cluster.node import Node
+    from strandline_proof.sim.oracles.controller.control import ControlOracle, Key
+    from strandline_proof.sim.oracles.replica.replicas import ReplicaOracle
+    from strandline_proto.ids import BrokerId
+
+METHOD: Final = "DeleteRecords"
+
+
+class DeletionOracle:
+    def __init__(
+        self,
+        nodes: Mapping[str, Node],
+        members: Mapping[int, Node],
+        control: ControlOracle,
+        replicas: ReplicaOracle,
+    ) -> None:
+        self._nodes = nodes
+        self._members = members
+        self._control = control
+        self._replicas = replicas
+
+    def overhear(self, node: str) -> _Heard:
+        """A call to that node begins."""
+        return _Heard(self, node)
+
+    def on_answer(self, name: str, answer: Any) -> None:
+        for topic in answer.topics:
+            for result in topic.partitions:
+                if result.error_code == 0:
+                    self._on_deleted(name, (topic.topic_id, result.partition), result.low_watermark)
+
+    def _on_deleted(self, name: str, key: Key, low_watermark: int) -> None:
+        partition = self._nodes[name].process.replicas.partitions.get(key)
+        leader = None if partition is None else partition.leader
+        if leader is None or key not in self._control.partitions:
+            return  # it was deposed, or the topic deleted, since it has decided so
+        isr = self._isr_of(key, leader)
+        witnesses = frozenset(self._members[member].name for member in isr)
+        self._replicas.ghost(key).on_deleted(low_watermark, witnesses)
+
+    def _isr_of(self, key: Key, leader: Leader) -> set[BrokerId]:
+        """Who is in the ISR, and is in it as that leader must know. While it is not deposed that is
+        the same: nobody joins but by a proposal of its own.
+        """
+        newest = self._control.partitions[key]
+        isr = {*newest.isr}
+        if leader.leader_epoch == newest.leader_epoch:
+            return isr
+        then = self._control.decided.at(key, leader.partition_epoch)
+        if then is None:
+            return set()
+        # Who has registered since is another process, and perhaps another machine.
+        brokers = self._control.brokers
+        return {m for m in isr & {*then.isr} if brokers[m].epoch <= then.offset}
+
+
+class _Heard:
+    def __init__(self, oracle: DeletionOracle, node: str) -> None:
+        self._oracle = oracle
+        self._node = node
+
+    def on_read(self, message: Any) -> None:
+        """The answer alone says what is deleted."""
+
+    def on_said(self, message: Any) -> None:
+        self._oracle.on_answer(self._node, message)
