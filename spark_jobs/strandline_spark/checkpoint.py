@@ -54,9 +54,7 @@ def read_checkpoint(path: str) -> Checkpoint | None:
     # A running query logs a batch as planned first: listed in this order, none is done alone.
     done = _batches(path, _COMMITS)
     planned = _batches(path, _OFFSETS)
-    # Spark writes the query's id before it makes the folders.
-    begun = any(os.path.isdir(os.path.join(path, name)) for name in (_OFFSETS, _COMMITS))
-    query = _query_id(path, begun=begun)
+    query = _query_id(path, begun=bool(done or planned))
     if query is None:
         return None
     newest = max([*done[-1:], *planned[-1:]], default=-1)
@@ -66,6 +64,11 @@ def read_checkpoint(path: str) -> Checkpoint | None:
     if done:
         _check_commit(path, done[-1])
     return Checkpoint(path, query, planned, done)
+
+
+def has_folders(path: str) -> bool:
+    """Whether there are folders of the names that Spark gives its own, after the query's id."""
+    return any(os.path.isdir(os.path.join(path, name)) for name in (_OFFSETS, _COMMITS))
 
 
 def has_planned(path: str) -> bool:

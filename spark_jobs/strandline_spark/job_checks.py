@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from strandline_spark.audit import accounts
-from strandline_spark.checkpoint import read_checkpoint
+from strandline_spark.checkpoint import has_folders, read_checkpoint
 from strandline_spark.cluster import Cluster, unknown
 from strandline_spark.errors import DataLoss, OptionError, TableError
 from strandline_spark.losses import JOB_DELETION_WAYS_OUT, Loss, Reason, described
@@ -43,6 +43,8 @@ def check_surroundings(job: BronzeJob, table: BronzeTable | None) -> None:
     check_java()
     check_python_here(job.worker_python)
     found = read_checkpoint(job.checkpoint)
+    if found is None and has_folders(job.checkpoint):
+        raise _of_another(job)
     read = None if found is None else _check_checkpoint(found, job, table)
     _, absent = Cluster(job.bootstrap.split(",")).existing(job.topics)
     if absent and read is None and table is not None:
@@ -73,16 +75,19 @@ def _check_checkpoint(found: Checkpoint, job: BronzeJob, table: BronzeTable | No
     """
     held = None if table is None else table.committed_batch(app_id(found.query))
     if found.done and held is None:
-        raise TableError(
-            f"{job.checkpoint} is a checkpoint of another job or of another table; give an empty"
-            " path"
-        )
+        raise _of_another(job)
     if held is not None:
         found.check_planned()
     ends: Offsets = {}
     for batch in found.planned[-1:]:
         ends = found.end(batch).ends
     return ends
+
+
+def _of_another(job: BronzeJob) -> TableError:
+    return TableError(
+        f"{job.checkpoint} is a checkpoint of another job or of another table; give an empty path"
+    )
 
 
 def _make_checkpoint(job: BronzeJob) -> None:

@@ -391,7 +391,7 @@ def test_what_cannot_work_is_said_before_spark_starts(
         prepare(replace(job, worker_python="nowhere"))
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
-    with pytest.raises(TableError, match="checkpoint/metadata is not there, from which Spark goes"):
+    with pytest.raises(TableError, match="checkpoint of another job"):
         prepare(job)
     assert not (tmp_path / "table").exists()
 
