@@ -52,8 +52,8 @@ def test_a_result_that_no_table_holds_is_refused_with_its_line(
 def test_windows_of_another_type_and_columns_of_their_name_are_refused(
     spark: SparkSession,
 ) -> None:
-    text = GoldStep("s", "", "SELECT window_start, '' AS window_end FROM silver", 1, 0, window=1)
-    with pytest.raises(OptionError, match="window_end is of type string, so nobody"):
+    text = GoldStep("s", "", "SELECT '' AS window_start, window_end FROM silver", 1, 0, window=1)
+    with pytest.raises(OptionError, match="window_start is of type string, so nobody"):
         check_step(spark, text, SILVER)
     taken = StructType().add("Window_End", TimestampType())
     with pytest.raises(OptionError, match="silver has a column Window_End, and a step adds one"):

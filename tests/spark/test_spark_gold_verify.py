@@ -164,3 +164,16 @@ def test_commits_that_have_left_the_log_are_not_checked_and_said_to_be_so(
     take(silver, [SilverRow(0, 12, 500 * SECOND)])
     run_step(spark, step, silver, pipeline="flights", close=True)
     assert found(spark, step, silver).sound
+
+
+def test_a_statement_that_sees_other_windows_is_not_sound_whoever_let_it_in(
+    spark: SparkSession, step: GoldStep, silver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = SQL.replace("count(*) AS n", "rank() OVER (ORDER BY count(*)) AS n")
+    step = replace(step, sql=sql, table=step.table + "2")
+    with monkeypatch.context() as patch:
+        patch.setattr("strandline_spark.gold.query.check_locality", lambda *_, **__: None)
+        run_step(spark, step, silver, pipeline="flights")
+    (problem,) = found(spark, step, silver).problems
+    assert problem.startswith("the statement is refused: [[gold]] delays, key sql, line 7: what")
+    assert "the window function rank(" in problem

@@ -56,7 +56,7 @@ def compute(
     spark: SparkSession, step: GoldStep, silver: Silver, before: Closed | None, commit: GoldCommit
 ) -> Batch | None:
     """None if the commit closes no window that has a row, as far as files or sessions show it.
-    OptionError if the statement fails at a row or gives rows of other windows.
+    OptionError if the statement fails at a row.
     """
     framing = framing_of(step)
     closing = framing.closing(before, commit.watermark)
@@ -138,10 +138,11 @@ def _result(step: GoldStep, windows: DataFrame) -> Any:
 
 
 def _check_windows(step: GoldStep, rows: Any, previous: int | None, watermark: int) -> None:
-    """Raises OptionError for a row that would not be found as one of this commit."""
+    """Raises OptionError for a row that would not be found as one of this commit, which a checked
+    statement does not give.
+    """
     ends = rows.column("window_end")
-    micros = ends.cast(pa.int64())
-    least, most = (one.as_py() for one in pc.min_max(micros).values())
+    least, most = (one.as_py() for one in pc.min_max(ends.cast(pa.int64())).values())
     if ends.null_count == 0 and (
         least is None or ((previous is None or least > previous) and most <= watermark)
     ):

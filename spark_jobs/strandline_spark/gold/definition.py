@@ -49,7 +49,14 @@ def check_step(spark: SparkSession, step: GoldStep, silver: StructType) -> Struc
             f"[[gold]] {step.name}, key session_key: silver has no column {missing[0]}; it has"
             f" {', '.join(silver.names)}"
         )
-    result = check_statement(spark, silver, step.sql, step=step.name, line=step.line)
+    result = check_statement(
+        spark,
+        silver,
+        step.sql,
+        step=step.name,
+        line=step.line,
+        sessions=step.session is not None,
+    )
     where = f"[[gold]] {step.name}, key sql, line {step.line}: "
     seen: set[str] = set()
     for name in result.names:

@@ -8,9 +8,11 @@ for a moment have a name that no column of silver has.
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.errors import OptionError, first_line
+from strandline_spark.gold.locality import VIEW, CrossesWindowsError, check_locality
 from strandline_spark.silver.names import WINDOW_COLUMNS
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from strandline_spark.gold.watermark import GoldCommit, WindowKind
     from strandline_spark.offsets import TopicPartition
 
-VIEW: Final = "silver"
 _PLACE: Final = re.compile(r"line (\d+),? pos (\d+)")
 _TIMES: Final = ("date", "timestamp", "timestamp_ntz")
 _MOVING: Final = re.compile(r"\s*(now|today|tomorrow|yesterday)\b.*", re.IGNORECASE | re.DOTALL)
@@ -37,13 +38,19 @@ _WHERE: Final = "[[gold]] {step}, key sql, line {line}"
 
 
 def check_statement(
-    spark: SparkSession, silver: StructType, statement: str, *, step: str, line: int
+    spark: SparkSession,
+    silver: StructType,
+    statement: str,
+    *,
+    step: str,
+    line: int,
+    sessions: bool = False,
 ) -> StructType:
     """The columns that the statement gives over rows of silver's; nothing is read for it.
 
     `line` is where it begins in pipeline.toml. OptionError, with the step and the line, for one
     that does not compile, that leaves out the window's columns, or whose result is another each
-    time: gold is proven by computing it anew.
+    time or with other windows beside: gold is proven by computing it again.
     """
     from pyspark.sql.types import StructField, StructType, TimestampType
 
@@ -51,20 +58,32 @@ def check_statement(
     added = [StructField(name, TimestampType()) for name in WINDOW_COLUMNS]
     columns = StructType([*silver.fields, *added])
     frame = _run(spark.createDataFrame([], columns), statement, step=step, line=line)
+    where = _WHERE.format(step=step, line=line)
     literal = _MOVING_LITERAL.search(statement)
-    varying = literal[0] if literal is not None else next(_varying(frame), None)
+    found = chain(_moving_ranges(spark, statement), _varying(frame))
+    varying = literal[0] if literal is not None else next(found, None)
     if varying is not None:
         raise OptionError(
-            f"{_WHERE.format(step=step, line=line)}: {varying} gives something else each time, so"
+            f"{where}: {varying} gives something else each time, so"
             " nobody could compute a window again; take it out"
         )
     missing = [name for name in WINDOW_COLUMNS if name not in frame.columns]
     if missing:
         raise OptionError(
-            f"{_WHERE.format(step=step, line=line)}: the result has no {' and no '.join(missing)},"
-            " so nobody could say which window a row is of; select both and group by them"
+            f"{where}: the result has no {' and no '.join(missing)}, so nobody could say which"
+            " window a row is of; select both and group by them"
         )
+    try:
+        check_locality(_analyzed(frame), sessions=sessions)
+    except CrossesWindowsError as why:
+        raise OptionError(
+            f"{where}: what it gives must follow from each window alone: {why}"
+        ) from why
     return frame.schema
+
+
+def _analyzed(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()
 
 
 def _varying(frame: DataFrame) -> Iterator[str]:
@@ -78,13 +97,10 @@ def _varying(frame: DataFrame) -> Iterator[str]:
     def is_a(node: Any, name: str) -> bool:
         return bool(is_instance_of(gateway, node, f"org.apache.spark.sql.catalyst.{name}"))
 
-    left: list[Any] = [frame._jdf.queryExecution().analyzed()]
+    left: list[Any] = [_analyzed(frame)]
     while left:
         node = left.pop()
-        inner = [node.children(), node.innerChildren()]
-        if is_a(node, "plans.QueryPlan"):
-            inner.append(node.expressions())
-        below = [seq.apply(i) for seq in inner for i in range(seq.size())]
+        below = _below(node, is_plan=is_a(node, "plans.QueryPlan"))
         if is_a(node, "expressions.RuntimeReplaceable"):
             # It says nothing of itself: what stands for it does.
             below.append(node.replacement())
@@ -109,6 +125,43 @@ def _varying(frame: DataFrame) -> Iterator[str]:
             if _MOVING.fullmatch(text):
                 yield f"the time {text.strip()!r}"
         left += below
+
+
+def _moving_ranges(spark: SparkSession, statement: str) -> Iterator[str]:
+    """The analyzed plan has the bounds of range() as numbers, of whatever they were."""
+    from py4j.java_gateway import is_instance_of
+
+    session: Any = spark._jsparkSession
+    plans = "org.apache.spark.sql.catalyst.plans.QueryPlan"
+    left: list[Any] = [session.sessionState().sqlParser().parsePlan(statement)]
+    while left:
+        node = left.pop()
+        is_plan = is_instance_of(spark.sparkContext._gateway, node, plans)
+        below = _below(node, is_plan=is_plan)
+        name = node.getClass().getSimpleName()
+        if name == "UnresolvedTableValuedFunction" and _is_range(node) and _calls(below):
+            yield "range() with bounds that are not written as numbers"
+        left += below
+
+
+def _below(node: Any, *, is_plan: bool) -> list[Any]:
+    inner = [node.children(), node.innerChildren(), *([node.expressions()] if is_plan else [])]
+    return [seq.apply(i) for seq in inner for i in range(seq.size())]
+
+
+def _is_range(function: Any) -> bool:
+    return str(function.name().last()).lower() == "range"
+
+
+def _calls(arguments: list[Any]) -> bool:
+    """Whether they have more than numbers and what is computed of them."""
+    left = list(arguments)
+    while left:
+        node = left.pop()
+        if node.getClass().getSimpleName().startswith(("Unresolved", "Current")):
+            return True
+        left += _below(node, is_plan=False)
+    return False
 
 
 def _is_salted(encryption: Any) -> bool:

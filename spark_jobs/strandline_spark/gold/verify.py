@@ -16,8 +16,10 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from strandline_spark.errors import OptionError
 from strandline_spark.gold.batch import compute
 from strandline_spark.gold.compare import difference
+from strandline_spark.gold.definition import check_step
 from strandline_spark.gold.silver import Silver
 from strandline_spark.gold.table import GoldTable
 
@@ -68,6 +70,12 @@ def verify_step(
     rows = _by_commit(gold.rows(), [one.watermark for one in accounts])
     found = GoldFindings(step.name, rows=sum(len(one) for one in rows))
     found.late = sum(one.late for one in accounts)
+    try:
+        check_step(spark, step, silver.schema())
+    except OptionError as why:
+        # An earlier version let more statements through than can be computed again.
+        found.problems.append(f"the statement is refused: {why}")
+        return found
     before: Closed | None = None
     previous: GoldAccount | None = None
     for account, held in zip(accounts, rows, strict=False):
