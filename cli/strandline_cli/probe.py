@@ -77,6 +77,7 @@ def _ask(
         ("grpc.initial_reconnect_backoff_ms", 50),
         ("grpc.min_reconnect_backoff_ms", CONNECT_MS),
         ("grpc.max_reconnect_backoff_ms", 200),
+        ("grpc.dns_min_time_between_resolutions_ms", 200),
         ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
         ("grpc.use_local_subchannel_pool", 1),
     ]
@@ -102,7 +103,8 @@ def _is_unavailable(why: "grpc.RpcError") -> bool:
 
 def _is_plain(why: "grpc.RpcError") -> bool:
     details = str(getattr(why, "details", str)() or "")
-    return "Connection refused" in details or "DNS resolution failed" in details
+    unresolved = "DNS resolution failed" in details or "errors resolving" in details
+    return unresolved or "Connection refused" in details
 
 
 def _reason(why: "grpc.RpcError") -> str:

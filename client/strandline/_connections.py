@@ -19,6 +19,7 @@ from strandline.errors import (
 )
 from strandline_proto import hot_calls
 from strandline_proto.v1 import metadata_pb2, services_pb2_grpc
+from strandline_runtime.renewal import Renewal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -95,6 +96,7 @@ class Connections:
         self._runtime = runtime
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._stubs: dict[str, BrokerServiceAsyncStub] = {}
+        self._renewals: dict[str, Renewal] = {}
         self._is_closed = False
 
     def stub(self, address: str) -> BrokerServiceAsyncStub:
@@ -141,9 +143,20 @@ class Connections:
                 raise OperationTimedOut(
                     f"{address} did not answer within {timeout_s * 1000:.0f} ms"
                 ) from None
+            if error.code() == grpc.StatusCode.UNAVAILABLE:
+                await self._renew(address)
             raise transport_error(error, address) from None
+        if address in self._renewals:
+            del self._renewals[address]
         assert isinstance(answer, returns), answer
         return answer
+
+    async def _renew(self, address: str) -> None:
+        """No peer was there: close a channel that has found none for a while."""
+        renewal = self._renewals.setdefault(address, Renewal(self._runtime.clock))
+        if renewal.is_due() and (channel := self._channels.pop(address, None)) is not None:
+            self._stubs.pop(address, None)
+            await channel.close()
 
     async def hello(self, address: str, timeout_s: float) -> metadata_pb2.MetadataResponse:
         """Prove that a broker answers there, before anything is sent that may not be lost."""

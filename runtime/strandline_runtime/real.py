@@ -33,13 +33,15 @@ MESSAGE_BYTES_MAX: Final = 64 << 20
 # A broken channel is tried again within a second (a failover is not a minute long), and a half-open
 # peer is noticed by keepalive even while no call is under way. What gRPC calls the least back-off
 # is how long one attempt to connect may take: two round trips, more if a packet is lost or a
-# processor is busy.
+# processor is busy. A name is looked up again after half a second, not thirty: a broker that comes
+# back may have another address.
 CHANNEL_OPTIONS: Final[list[tuple[str, Any]]] = [
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 3000),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.dns_min_time_between_resolutions_ms", 500),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),

@@ -25,6 +25,7 @@ from strandline_proto.errors import (
 )
 from strandline_proto.v1 import controller_pb2
 from strandline_proto.v1.services_pb2_grpc import ControllerServiceStub
+from strandline_runtime.renewal import Renewal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +53,7 @@ class ControllerLink:
         self._runtime = runtime
         self._channel: grpc.aio.Channel | None = None
         self._stub: ControllerServiceAsyncStub | None = None
+        self._renewal = Renewal(runtime.clock)
 
     @property
     def stub(self) -> ControllerServiceAsyncStub:
@@ -94,7 +96,7 @@ class ControllerLink:
 
     def failure(self, error: grpc.RpcError) -> WireError:
         """A failed call, in words. Its outcome is unknown: the controller may have done what was
-        asked.
+        asked. A channel that has found no controller for a while is let go of.
         """
         code = error.code() if isinstance(error, grpc.aio.AioRpcError) else None
         details = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
@@ -102,6 +104,8 @@ class ControllerLink:
             return RequestTimedOut(
                 f"the controller at {self.target} did not answer in time; the outcome is unknown"
             )
+        if code is grpc.StatusCode.UNAVAILABLE and self._renewal.is_due():
+            self._channel = self._stub = None
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
             return NotController(
                 f"no controller can be reached at {self.target} ({_short(details)}); is it running?"

@@ -17,6 +17,7 @@ import grpc.aio
 
 from strandline_proto.errors import StaleBrokerEpoch
 from strandline_runtime.cancellation import deliver_cancellation
+from strandline_runtime.renewal import Renewal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,6 +91,7 @@ class PushStream:
     async def run(self) -> None:
         """Push until cancelled, over as many connections as it takes."""
         channel = self._plan.dial(self._broker)
+        renewal = Renewal(self._plan.runtime.clock)
         failures, is_first = 0, True
         try:
             while True:
@@ -98,6 +100,9 @@ class PushStream:
                     await self._converse(channel)
                 is_first = False
                 failures = 0 if self._answered else failures + 1
+                if failures > 0 and renewal.is_due():
+                    await channel.close()
+                    channel = self._plan.dial(self._broker)
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
         finally:
             await channel.close()
