@@ -3,16 +3,22 @@
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from strandline_bench import baseline, group_options, log_options, spark_options
+from strandline_bench import baseline
+from strandline_bench.group import options as group_options
+from strandline_bench.log import options as log_options
 from strandline_bench.options import Options, parse
 from strandline_bench.report import Report
+from strandline_bench.spark import options as spark_options
 
 if TYPE_CHECKING:
-    from strandline_bench.group_options import GroupOptions
-    from strandline_bench.log_options import LogOptions
-    from strandline_bench.spark_options import SparkOptions
+    from strandline_bench.group.options import GroupOptions
+    from strandline_bench.log.options import LogOptions
+    from strandline_bench.spark.options import SparkOptions
+
+ROOMS: Final = ("group", "log", "spark")
+"""Measures with a folder of their own."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -32,7 +38,9 @@ def run(argv: Sequence[str]) -> int:
         return 0
     report = Report(as_json=options.as_json)
     report.environment(options)
-    measure = importlib.import_module(f"strandline_bench.{options.measure}")
+    name = options.measure
+    module = f"{name}.{name}" if name in ROOMS else name
+    measure = importlib.import_module(f"strandline_bench.{module}")
     status: int | None = measure.run(options, report)
     return status or 0
 

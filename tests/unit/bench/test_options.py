@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from strandline_bench import group_options, options, spark_options
+from strandline_bench import options
+from strandline_bench.group import options as group_options
+from strandline_bench.spark import options as spark_options
 
 KAFKA = ("--peer-kafka", "127.0.0.1:29092")
 

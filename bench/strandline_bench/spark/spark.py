@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline_bench import loop, spark_phases
+from strandline_bench import loop
 from strandline_bench.kafka_peer import KafkaPeer
 from strandline_bench.payloads import clicks, compressible
 from strandline_bench.processes import Usage, listening, usage
 from strandline_bench.report import Report, median, rounded
-from strandline_bench.spark_options import LARGE, SMALL, SparkOptions
-from strandline_bench.spark_peer import connector_jars
-from strandline_bench.spark_sides import (
+from strandline_bench.spark import phases as spark_phases
+from strandline_bench.spark.options import LARGE, SMALL, SparkOptions
+from strandline_bench.spark.peer import connector_jars
+from strandline_bench.spark.sides import (
     Kafka,
     Ours,
     Side,

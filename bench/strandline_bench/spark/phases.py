@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_bench.processes import Usage
 from strandline_bench.report import Report, rounded
-from strandline_bench.spark_sides import COLUMNS, Ours
+from strandline_bench.spark.sides import COLUMNS, Ours
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,13 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from strandline_bench import spark, spark_peer
 from strandline_bench.payloads import compressible
 from strandline_bench.processes import Usage
 from strandline_bench.report import Report
-from strandline_bench.spark import FLOORS
-from strandline_bench.spark_options import RECORDS, SINKS, parse
-from strandline_bench.spark_sides import Taken, shares
+from strandline_bench.spark import peer as spark_peer
+from strandline_bench.spark import spark
+from strandline_bench.spark.options import RECORDS, SINKS, parse
+from strandline_bench.spark.sides import Taken, shares
+from strandline_bench.spark.spark import FLOORS
 from strandline_bench.target import Target
 from strandline_cli.errors import CliError
 

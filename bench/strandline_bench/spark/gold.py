@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from strandline_bench.report import Report, median
-from strandline_bench.spark_options import SparkOptions
-from strandline_bench.spark_sides import end_session
+from strandline_bench.spark.options import SparkOptions
+from strandline_bench.spark.sides import end_session
 
 if TYPE_CHECKING:
     from strandline_spark.fenced_table import DataFile

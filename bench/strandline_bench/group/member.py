@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from strandline_bench.group_members import Member
+from strandline_bench.group.members import Member
 
 
 async def main(bootstrap: str, group: str, topic: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from strandline_bench.kafka_peer import KafkaPeer
 from strandline_bench.payloads import compressible
-from strandline_bench.spark_options import SparkOptions
+from strandline_bench.spark.options import SparkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_bench import loop
-from strandline_bench.group_members import Member, Sessions, sessions, settled, times
-from strandline_bench.group_options import GroupOptions
+from strandline_bench.group.members import Member, Sessions, sessions, settled, times
+from strandline_bench.group.options import GroupOptions
 from strandline_bench.kafka_peer import KafkaPeer
 from strandline_bench.report import Report, median, percentile
 from strandline_bench.resources import cpu_s, resident_mb
@@ -262,7 +262,7 @@ async def _one_crash(admin: "Admin", bootstrap: str, members: list[Member]) -> f
     """Milliseconds from the end of a killed member's session to its last partition read again."""
     known = {member.consumer.group_metadata().member_id for member in members}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "strandline_bench.group_member", bootstrap, "bench-members", TOPIC,
+        sys.executable, "-m", "strandline_bench.group.member", bootstrap, "bench-members", TOPIC,
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
     try:

@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from strandline_bench.report import Report, median
-from strandline_bench.spark_options import SparkOptions
+from strandline_bench.spark.options import SparkOptions
 from strandline_bench.target import fresh_topic, own_running
 
 FLOOR: Final = 1.5

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from strandline_bench.log_options import PARTS, parse
+from strandline_bench.log.options import PARTS, parse
 from strandline_bench.main import run
 
 

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from strandline_bench.log_append import SIZES
-from strandline_bench.log_options import LogOptions
-from strandline_bench.log_store import Stopwatch, Store, alternate, batch_of, progress
+from strandline_bench.log.append import SIZES
+from strandline_bench.log.options import LogOptions
+from strandline_bench.log.store import Stopwatch, Store, alternate, batch_of, progress
 from strandline_bench.report import Report, median
 from strandline_broker.storage.log import Log
 

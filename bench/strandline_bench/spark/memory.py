@@ -8,8 +8,8 @@ from typing import Final
 
 from strandline_bench.processes import resident_mb_max, workers
 from strandline_bench.report import Report
-from strandline_bench.spark_options import LARGE, SparkOptions
-from strandline_bench.spark_sides import Ours, end_session, fill
+from strandline_bench.spark.options import LARGE, SparkOptions
+from strandline_bench.spark.sides import Ours, end_session, fill
 from strandline_bench.target import own_running
 
 FLOOR_MB: Final = 350.0

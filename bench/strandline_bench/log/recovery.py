@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from strandline_bench.log_options import LogOptions
-from strandline_bench.log_store import Hurried, Stopwatch, Store, batch_of, progress
+from strandline_bench.log.options import LogOptions
+from strandline_bench.log.store import Hurried, Stopwatch, Store, batch_of, progress
 from strandline_bench.report import Report
 from strandline_broker.storage.checkpoints import RECOVERY_POINTS
 from strandline_broker.storage.log import LogConfig

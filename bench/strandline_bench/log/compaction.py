@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from strandline_bench.log_options import LogOptions
-from strandline_bench.log_store import START_MS, Hurried, Stopwatch, Store, progress
+from strandline_bench.log.options import LogOptions
+from strandline_bench.log.store import START_MS, Hurried, Stopwatch, Store, progress
 from strandline_bench.report import Report
 from strandline_broker.storage.cleaner.cleaner import Cleaner, Task
 from strandline_broker.storage.log import LogConfig

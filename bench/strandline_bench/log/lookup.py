@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from strandline_bench.log_options import LogOptions
-from strandline_bench.log_store import START_MS, Hurried, Store, batch_of, progress
+from strandline_bench.log.options import LogOptions
+from strandline_bench.log.store import START_MS, Hurried, Store, batch_of, progress
 from strandline_bench.report import Report, percentile
 from strandline_broker.storage.log import Log, LogConfig
 
