@@ -23,7 +23,6 @@ from strandline_spark.errors import (
     EnvironmentProblem,
     OptionError,
     StrandlineSparkError,
-    TableError,
     first_line,
     remedy_line,
 )
@@ -197,15 +196,17 @@ def run_query(
     interrupted: threading.Event | None,
     note: Callable[[str], None],
     wants_again: Callable[[], bool] = lambda: False,
+    idle: Callable[[], None] = lambda: None,
 ) -> None:
     """Runs the query to its end. One that Spark ended is started again a few times, one that was
-    ended by its own wish (`wants_again`) always. Raises StrandlineSparkError.
+    ended by its own wish (`wants_again`) always. `idle` is called again and again
+    meanwhile. Raises StrandlineSparkError.
     """
     restarts, batches = 0, 0
     failures = TaskFailures(workers.context, note)
     while True:
         try:
-            _run(start(), workers, failures, interrupted)
+            _run(start(), workers, failures, interrupted, idle)
             return
         except Exception as why:
             if jvm_has_ended(why):
@@ -231,6 +232,7 @@ def _run(
     workers: Workers,
     failures: TaskFailures,
     interrupted: threading.Event | None,
+    idle: Callable[[], None],
 ) -> None:
     try:
         while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type]
@@ -238,14 +240,15 @@ def _run(
                 break
             workers.watch(query)
             failures.look()
+            idle()
     finally:
         query.stop()
 
 
-def prepare_start(job: BronzeJob, table: BronzeTable, *others: FencedTable) -> str:
-    """Raises TableError unless the `others` end where the table does. With the offsets go the topic
-    ids and leader epochs that the table's commits and audit name, so a topic that was truncated or
-    created anew since then is noticed, whatever checkpoint is used.
+def prepare_start(job: BronzeJob, table: BronzeTable) -> str:
+    """With the offsets go the topic ids and leader epochs that the table's commits and audit name,
+    so a topic that was truncated or created anew since then is noticed, whatever checkpoint is
+    used.
     """
     if has_planned(job.checkpoint):
         return "earliest"
@@ -258,13 +261,6 @@ def prepare_start(job: BronzeJob, table: BronzeTable, *others: FencedTable) -> s
         end = table.end(tp)
         if end is not None and job.start == "table":
             ends[tp] = end
-        for other in others:
-            if other.end(tp) != end:
-                raise TableError(
-                    f"{table.path} holds {tp} up to {_offset(end)} and {other.path} up to"
-                    f" {_offset(other.end(tp))}, and no checkpoint says which batch lies between:"
-                    f" give the pipeline its checkpoint back, or new tables"
-                )
         table.check_fence(tp, ends[tp])
     ids: dict[str, bytes] = {}
     epochs: Offsets = {}
@@ -274,10 +270,6 @@ def prepare_start(job: BronzeJob, table: BronzeTable, *others: FencedTable) -> s
         if last.leader_epoch >= 0:
             epochs[tp] = last.leader_epoch
     return json.dumps(stream_to_json(StreamOffset(ends, ids, epochs)))
-
-
-def _offset(end: int | None) -> str:
-    return "nothing" if end is None else f"offset {end}"
 
 
 def start_query(

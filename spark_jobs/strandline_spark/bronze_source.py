@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from strandline_spark.silver.range_output import SilverOutput
+    from strandline_spark.silver.range_output import GuardedOutput
     from strandline_spark.splitting import PlannedRange
 
 TABLE_PATH: Final = "tablePath"
@@ -189,11 +189,11 @@ def write_range(
     }
 
 
-def _silver_output(plan: str, path: str, batch_id: int) -> SilverOutput:
+def _silver_output(plan: str, path: str, batch_id: int) -> GuardedOutput:
     # What a job needs that keeps raw records alone is loaded by each worker process.
-    from strandline_spark.silver.range_output import SilverOutput, SilverPlan
+    from strandline_spark.silver.range_output import GuardedOutput, SilverPlan
 
-    return SilverOutput(SilverPlan.from_json(plan), path, batch_id)
+    return GuardedOutput(SilverPlan.from_json(plan), path, batch_id)
 
 
 def _bronze_rows(batch: Any, batch_id: int) -> Any:

@@ -212,7 +212,11 @@ class FencedTable:
         before = self._handle.version()
         now_ms = time.time_ns() // 1_000_000
         adds: list[AddAction | RemoveAction] = [self._add_action(file, now_ms) for file in files]
-        fences = [Transaction(_fence(one.tp), one.end) for one in ranges]
+        # One a partition: of two with the same name, a reader of the log may take either.
+        ends: dict[TopicPartition, int] = {}
+        for one in ranges:
+            ends[one.tp] = max(one.end, ends.get(one.tp, 0))
+        fences = [Transaction(_fence(tp), end) for tp, end in ends.items()]
         properties = CommitProperties(
             custom_metadata={METADATA_KEY: to_metadata(app_id, batch_id, ranges)},
             app_transactions=[Transaction(app_id, batch_id), *fences],

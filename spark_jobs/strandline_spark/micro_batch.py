@@ -1,9 +1,10 @@
-"""One micro-batch: from what Spark planned to one Delta commit in each table, exactly once.
+"""One micro-batch: from what Spark planned to one Delta commit in bronze, exactly once.
 
 Spark logs the batch's end offsets in the checkpoint before it runs the batch, and that it is done
-after. Between the two the tables are committed. Wherever the driver dies, the batch runs again with
-the same offsets: a table then says that it has it (skip), or it does not (commit). Files of a run
-that did not get to its commit are not part of the table.
+after. Between the two the table is committed. Wherever the driver dies, the batch runs again with
+the same offsets: the table then says that it has it (skip), or it does not (commit). Files of a run
+that did not get to its commit are not part of the table. What other tables take of a batch comes
+after the bronze commit.
 """
 
 from __future__ import annotations
@@ -39,11 +40,12 @@ from strandline_spark.positions import PositionFiles
 from strandline_spark.table import BronzeTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
     from strandline_spark.fenced_table import DataFile, FencedTable
+    from strandline_spark.offsets import TopicPartition
 
 STAGING: Final = "_staging"
 """Where Spark writes in dataframe mode; files move from there to their place by a rename."""
@@ -94,45 +96,46 @@ class MicroBatchWriter:
                 "Spark set no sql.streaming.queryId: the writer is for streaming queries alone"
             )
         job = app_id(query)
-        # The handles come first: whatever is committed after them makes our own commit a conflict.
-        tables = self.open_tables()
+        # The handle comes first: whatever is committed after it makes our own commit a conflict.
+        table = BronzeTable.open(self._table_path)
         ranges = self._ranges(batch_id)
-        behind = [one for one in tables if not _holds(one, job, batch_id, ranges)]
-        if not behind:
-            version = tables[0].version
-            self._on_batch(BatchReport(batch_id, 0, 0, 0, version, skipped=True))
+        if _holds(table, job, batch_id, ranges):
+            self._on_batch(BatchReport(batch_id, 0, 0, 0, table.version, skipped=True))
             self.after_batch(frame)
             return
-        for table in behind:
-            for one in ranges:
-                table.check_fence(one.tp, one.start)
+        for one in ranges:
+            table.check_fence(one.tp, one.start)
         self._check_workers()
+        before = {one.tp: table.end(one.tp) for one in ranges}
         taken = self.take(frame, batch_id, query, ranges)
-        for table in behind:
-            # A commit may clean the log of what is days old.
-            self._audits.setdefault(table.path, AuditCopier(table.path)).copy_if_due(table)
+        # A commit may clean the log of what is days old.
+        self.copy_audit_if_due(table)
         # Those that have joined meanwhile.
         self._check_workers()
-        for table, part in zip(tables, taken, strict=True):
-            if table in behind:
-                table.commit(job, batch_id, part.accounts, part.files)
-        self._on_batch(_reported(batch_id, tables[0].version, taken))
+        table.commit(job, batch_id, taken.accounts, taken.files)
+        others = self.take_beyond(job, batch_id, before)
+        self._on_batch(_reported(batch_id, table.version, taken, others))
         self.after_batch(frame)
 
-    def open_tables(self) -> Sequence[FencedTable]:
-        """Those that a batch is committed to, in this order; the bronze table first."""
-        return [BronzeTable.open(self._table_path)]
+    def copy_audit_if_due(self, table: FencedTable) -> None:
+        self._audits.setdefault(table.path, AuditCopier(table.path)).copy_if_due(table)
 
-    def take(
-        self, frame: DataFrame, batch_id: int, query: str, ranges: list[BatchRange]
-    ) -> Sequence[Taken]:
-        """Carries the batch out; what each of the tables is to take of it."""
+    def take(self, frame: DataFrame, batch_id: int, query: str, ranges: list[BatchRange]) -> Taken:
+        """Carries the batch out; what the table is to take of it."""
         if self._direct:
-            return [Taken(*accounts_of(frame.collect(), ranges))]
-        return [Taken(*self._write_frame(frame, batch_id, query, ranges))]
+            return Taken(*accounts_of(frame.collect(), ranges))
+        return Taken(*self._write_frame(frame, batch_id, query, ranges))
+
+    def take_beyond(
+        self, job: str, batch_id: int, before: Mapping[TopicPartition, int | None]
+    ) -> Sequence[Taken]:
+        """What other tables took of the batch, which the bronze table holds now. It ended at
+        `before`.
+        """
+        return ()
 
     def after_batch(self, frame: DataFrame) -> None:
-        """All tables hold the batch."""
+        """The bronze table holds the batch."""
 
     def _ranges(self, batch_id: int) -> list[BatchRange]:
         """What Spark logged for the batch: [end of the batch before, end) of what moved."""
@@ -227,17 +230,17 @@ def _holds(table: FencedTable, job: str, batch_id: int, ranges: list[BatchRange]
     return True
 
 
-def _reported(batch_id: int, version: int, taken: Sequence[Taken]) -> BatchReport:
-    files = [file for one in taken for file in one.files]
+def _reported(batch_id: int, version: int, taken: Taken, others: Sequence[Taken]) -> BatchReport:
+    files = [file for one in (taken, *others) for file in one.files]
     return BatchReport(
         batch_id,
-        rows=sum(account.rows for account in taken[0].accounts),
+        rows=sum(account.rows for account in taken.accounts),
         size=sum(file.size for file in files),
         files=len(files),
         version=version,
         skipped=False,
-        lost=sum(account.lost for account in taken[0].accounts),
-        quarantined=sum(account.rows for one in taken[2:] for account in one.accounts),
+        lost=sum(account.lost for account in taken.accounts),
+        quarantined=sum(account.rows for one in others[1:] for account in one.accounts),
     )
 
 

@@ -116,10 +116,19 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
     )
     began = time.monotonic()
     _note(f"starting Spark (its log: {bronze_job(pipeline, run).log_file})")
-    totals = run_pipeline(pipeline, run, _progress, _note)
+    totals, failed = run_pipeline(pipeline, run, _progress, _note)
     elapsed_s = time.monotonic() - began
-    _print_totals(pipeline, totals, elapsed_s, arguments.format, gold=arguments.gold)
-    return 0
+    _print_totals(pipeline, totals, failed, elapsed_s, arguments.format, gold=arguments.gold)
+    return _told(failed)
+
+
+def _told(failed: dict[str, str]) -> int:
+    """The exit status of a run in which these steps stand still."""
+    for step, said in failed.items():
+        _note(f"error: {step} stands still: {said}")
+    if failed:
+        _note("start this again once that is repaired: what was left out is caught up on")
+    return 1 if failed else 0
 
 
 def _progress(report: BatchReport) -> None:
@@ -134,7 +143,13 @@ def _progress(report: BatchReport) -> None:
 
 
 def _print_totals(
-    pipeline: Pipeline, totals: Totals, seconds: float, form: str, *, gold: bool
+    pipeline: Pipeline,
+    totals: Totals,
+    failed: dict[str, str],
+    seconds: float,
+    form: str,
+    *,
+    gold: bool,
 ) -> None:
     tables = pipeline.tables if gold else pipeline.tables[:3]
     if form == "json":
@@ -147,6 +162,7 @@ def _print_totals(
             "size_bytes": totals.size,
             "elapsed_s": round(seconds, 3),
             "tables": dict(tables),
+            "failed": failed,
         }
         print(json.dumps(document))  # noqa: T201 - the command's result
         return
@@ -164,13 +180,15 @@ def _run_gold(arguments: argparse.Namespace) -> int:
     pipeline = load_pipeline(arguments.pipeline)
     if not pipeline.gold:
         raise OptionError(f"{pipeline.file} has no [[gold]] step; add one")
+    from strandline_spark.pipeline.failures import Failures
     from strandline_spark.pipeline.gold import GoldSteps
     from strandline_spark.silver.tables import SilverTable
 
     SilverTable.open(pipeline.silver).check_owner(pipeline.name)
+    failures = Failures(_note)
     with local_session(arguments, f"strandline gold {pipeline.name}") as spark:
-        GoldSteps(spark, pipeline, _note).run(spark, close=arguments.close)
-    return 0
+        GoldSteps(spark, pipeline, _note, failures).run(spark, close=arguments.close)
+    return _told(failures.said())
 
 
 def _run_latest(arguments: argparse.Namespace) -> int:

@@ -31,6 +31,7 @@ from strandline.sync import Admin, Producer
 from strandline_cli.cluster_files import CONTROLLER
 from strandline_spark.gold.verify import verify_step
 from strandline_spark.pipeline.config import load_pipeline
+from strandline_spark.pipeline.failures import Failures
 from strandline_spark.pipeline.gold import GoldSteps
 from strandline_spark.pipeline.verify import verify_parsed
 from strandline_spark.verify import verify
@@ -252,7 +253,9 @@ def check_table(pipeline: Pipeline, total: int) -> None:
 def check_gold(spark: SparkSession, pipeline: Pipeline, total: int) -> None:
     """Once the windows that are still open are closed; and `verify` finds the same."""
     notes: list[str] = []
-    GoldSteps(spark, pipeline, notes.append).run(spark, close=True)
+    failures = Failures(notes.append)
+    GoldSteps(spark, pipeline, notes.append, failures).run(spark, close=True)
+    assert failures.said() == {}
     (step,) = pipeline.gold
     found = verify_step(spark, step, pipeline.silver, pipeline=pipeline.name)
     assert found.sound, found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 
 from strandline_spark.pipeline.config import parse_pipeline
+from strandline_spark.pipeline.failures import StepsFailed
 from strandline_spark.pipeline.job import PipelineRun, PipelineStream, bronze_job, prepare_pipeline
 
 if TYPE_CHECKING:
@@ -26,11 +27,16 @@ def run_pipeline_once(
     close: bool = False,
     note: Callable[[str], None] = lambda line: None,
 ) -> list[BatchReport]:
-    """Until all that is available is read, as `strandline-spark run --once`."""
+    """Until all that is available is read, as `strandline-spark run --once`. Raises StepsFailed if
+    a step stands still then.
+    """
     run = PipelineRun(bootstrap, close=close)
     start = prepare_pipeline(pipeline, bronze_job(pipeline, run))
     reports: list[BatchReport] = []
-    PipelineStream(spark, pipeline, run, reports.append, note).run(start)
+    stream = PipelineStream(spark, pipeline, run, reports.append, note)
+    stream.run(start)
+    if failed := stream.failures.said():
+        raise StepsFailed("; ".join(f"{step}: {said}" for step, said in failed.items()))
     return reports
 
 

@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from strandline_proto.ids import topic_id_text
-from strandline_spark.manifests import BatchRange
+from strandline_spark.manifests import BatchRange, accounts_of
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.pipeline.config import parse_pipeline
 from strandline_spark.pipeline.job import with_columns_of
 from strandline_spark.range_file import RangeFile
 from strandline_spark.schema import TIMESTAMP_TYPE
-from strandline_spark.silver.batch import ColumnsAdded, SilverBatchWriter
-from strandline_spark.silver.range_output import SilverOutput, SilverPlan
+from strandline_spark.silver.judge import Judge, ParsedRange, taken
+from strandline_spark.silver.range_output import SilverManifest, SilverOutput, SilverPlan
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
 from strandline_spark.table import FILE_SCHEMA, WRITER_OPTIONS, BronzeTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from strandline_spark.parsing.settings import ParseSettings
 
 _TOPIC: Final = "t"
 _FIRST_US: Final = 1_700_000_000_000_000
@@ -63,34 +65,35 @@ class Cuts:
         stop = start + len(values)
         tp = TopicPartition(_TOPIC, partition)
         for _ in range(_TRIES):
-            row = self._written(values, partition, start)
-            frame: Any = SimpleNamespace(collect=lambda row=row: [row])
-            writer = SilverBatchWriter(
-                self.pipeline,
-                offsets_file=os.path.join(self.pipeline.checkpoint, "offsets"),
-                on_batch=lambda _: None,
-                after_batch=lambda _: None,
-                check_workers=lambda: None,
-            )
-            tables = writer.open_tables()
-            try:
-                taken = writer.take(
-                    frame, self._batch, "q", [BatchRange(tp, start, stop, bytes(16), 0)]
-                )
-            except ColumnsAdded:
-                self.added.append(writer.added)
+            known = with_columns_of(self.pipeline, SilverTable.open(self.pipeline.silver)).parse
+            row = self._written(known, values, partition, start)
+            ranges = [BatchRange(tp, start, stop, bytes(16), 0)]
+            accounts, files = accounts_of([row], ranges)
+            manifest = SilverManifest.from_json(row.silver)
+            parsed = [ParsedRange(accounts[0], row.ingest_date, row.host, manifest)]
+            judge = Judge(self.pipeline)
+            if added := judge.new_columns(parsed, known.columns):
+                self.added.append(added)
                 continue
-            for table, part in zip(tables, taken, strict=True):
+            judge.check_limit(parsed)
+            pipeline = self.pipeline
+            BronzeTable.open(pipeline.bronze).commit("job", self._batch, accounts, files)
+            for table in (
+                SilverTable.open(pipeline.silver),
+                QuarantineTable.open(pipeline.quarantine),
+            ):
+                part = taken(parsed, table.KIND)
                 table.commit("job", self._batch, part.accounts, part.files)
             self._batch += 1
             self._ends[partition] = stop
             return
         raise AssertionError(f"the columns of {values} never come to rest")
 
-    def _written(self, values: Sequence[str], partition: int, start: int) -> Any:
+    def _written(
+        self, known: ParseSettings, values: Sequence[str], partition: int, start: int
+    ) -> Any:
         pipeline = self.pipeline
-        known = with_columns_of(pipeline, SilverTable.open(pipeline.silver))
-        plan = SilverPlan(pipeline.silver, pipeline.quarantine, known.parse)
+        plan = SilverPlan(pipeline.silver, pipeline.quarantine, known)
         name = f"{partition}-{start}-{os.urandom(4).hex()}.parquet"
         path = f"topic={_TOPIC}/ingest_date=2024-01-01/{name}"
         rows = _records(values, partition, start)

@@ -53,9 +53,13 @@ _FORMAT_KEYS: Final = {
 }
 
 
+SHARE_ROWS_MIN: Final = 1_000
+"""A share says nothing of a smaller batch, in which one record may be a third."""
+
+
 @dataclass(frozen=True, slots=True)
 class QuarantineLimit:
-    """Beyond it a batch is not committed and the job stops."""
+    """Beyond it a batch does not go into silver, which stands still."""
 
     rows: int | None
     share: float | None
@@ -66,7 +70,8 @@ class QuarantineLimit:
     def is_passed(self, bad: int, rows: int) -> bool:
         if self.rows is not None and bad > self.rows:
             return True
-        return self.share is not None and bad > self.share * rows
+        counts = rows >= SHARE_ROWS_MIN or self.share == 0
+        return self.share is not None and counts and bad > self.share * rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""The gold steps of a pipeline, each over what silver holds now."""
+"""The gold steps of a pipeline, each over what silver holds now and each by itself: one that fails
+is named, and the others go on.
+"""
 
 from __future__ import annotations
 
@@ -16,32 +18,50 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from strandline_spark.pipeline.config import Pipeline
+    from strandline_spark.pipeline.failures import Failures
+    from strandline_spark.pipeline.steps import GoldStep
 
 
 class GoldSteps:
-    """Raises OptionError for a statement that does not compile, before a batch is read."""
+    """Raises OptionError for a statement that does not compile, before a batch is read; where
+    fields may become columns yet, that is the step's failure.
+    """
 
     def __init__(
-        self, spark: SparkSession, pipeline: Pipeline, note: Callable[[str], None]
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        note: Callable[[str], None],
+        failures: Failures,
     ) -> None:
         self._pipeline = pipeline
         self._note = note
+        self._failures = failures
+        if pipeline.adds_columns:
+            return
         schema = Silver.open(pipeline.silver).schema()
         for step in pipeline.gold:
             check_step(spark, step, schema)
 
-    def run(self, spark: SparkSession, *, close: bool = False) -> None:
-        """One commit for each step whose windows close."""
+    def run(self, spark: SparkSession, *, close: bool = False, again: bool = True) -> None:
+        """One commit for each step whose windows close; with `again` also those that failed just
+        now are tried.
+        """
         for step in self._pipeline.gold:
-            report = run_step(
-                spark, step, self._pipeline.silver, pipeline=self._pipeline.name, close=close
+            name = f"gold {step.name}"
+            if again or self._failures.may_try(name):
+                with self._failures.guard(name):
+                    self._run(spark, step, close=close)
+
+    def _run(self, spark: SparkSession, step: GoldStep, *, close: bool) -> None:
+        pipeline = self._pipeline
+        report = run_step(spark, step, pipeline.silver, pipeline=pipeline.name, close=close)
+        if report.version is not None:
+            late = f", {report.late:,} rows came late" if report.late else ""
+            self._note(
+                f"gold {step.name}: {report.rows:,} rows, closed up to"
+                f" {_text(report.watermark)}{late}"
             )
-            if report.version is not None:
-                late = f", {report.late:,} rows came late" if report.late else ""
-                self._note(
-                    f"gold {step.name}: {report.rows:,} rows, closed up to"
-                    f" {_text(report.watermark)}{late}"
-                )
 
 
 def _text(us: int | None) -> str:

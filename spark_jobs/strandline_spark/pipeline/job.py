@@ -4,6 +4,7 @@ each batch the gold steps over what silver then holds.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,22 +24,25 @@ from strandline_spark.listener import LagListener
 from strandline_spark.parsing.checks import column_type
 from strandline_spark.parsing.inference import INFERRED
 from strandline_spark.parsing.settings import fields_of
+from strandline_spark.pipeline.failures import Failures
 from strandline_spark.pipeline.gold import GoldSteps
 from strandline_spark.session import end_session, interrupts, start_session
+from strandline_spark.silver.batch import SILVER as SILVER_STEP
 from strandline_spark.silver.batch import SilverBatchWriter
+from strandline_spark.silver.catch_up import CatchUp
 from strandline_spark.silver.range_output import SilverPlan
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
 from strandline_spark.table import BronzeTable
 from strandline_spark.workers import Workers
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from strandline_spark.micro_batch import BatchReport
+    from strandline_spark.parsing.settings import ParseSettings
     from strandline_spark.pipeline.config import Pipeline
 
 
@@ -79,9 +83,10 @@ def run_pipeline(
     run: PipelineRun,
     on_batch: Callable[[BatchReport], None],
     note: Callable[[str], None],
-) -> Totals:
-    """Runs it to its end (`every` has none but an interrupt). Raises StrandlineSparkError; tables,
-    topics and the start are checked before Spark is started, statements before a batch is read.
+) -> tuple[Totals, dict[str, str]]:
+    """Runs it to its end (`every` has none but an interrupt); which steps stand still then, and
+    why. Raises StrandlineSparkError; tables, topics and the start are checked before Spark is
+    started, statements before a batch is read.
     """
     job = bronze_job(pipeline, run)
     start = prepare_pipeline(pipeline, job)
@@ -96,12 +101,13 @@ def run_pipeline(
     spark.streams.addListener(LagListener(job.bootstrap, lambda lag: note(str(lag))))
     try:
         with interrupts() as interrupted:
-            totals = PipelineStream(spark, pipeline, run, on_batch, note).run(start, interrupted)
+            stream = PipelineStream(spark, pipeline, run, on_batch, note)
+            totals = stream.run(start, interrupted)
     finally:
         end_session(spark)
     if interrupted.is_set():
         raise KeyboardInterrupt
-    return totals
+    return totals, stream.failures.said()
 
 
 def prepare_pipeline(pipeline: Pipeline, job: BronzeJob) -> str:
@@ -113,11 +119,10 @@ def prepare_pipeline(pipeline: Pipeline, job: BronzeJob) -> str:
         SilverTable.find(pipeline.silver, name)
         QuarantineTable.find(pipeline.quarantine, name)
         check_surroundings(job, BronzeTable.find(pipeline.bronze, name))
-        silver = SilverTable.open_or_create(pipeline.silver, pipeline.parse.columns, name)
-        quarantine = QuarantineTable.open_or_create(pipeline.quarantine, name)
+        SilverTable.open_or_create(pipeline.silver, pipeline.parse.columns, name)
+        QuarantineTable.open_or_create(pipeline.quarantine, name)
         bronze = BronzeTable.open_or_create(pipeline.bronze, name)
-        with_columns_of(pipeline, silver)
-        return prepare_start(job, bronze, silver, quarantine)
+        return prepare_start(job, bronze)
     finally:
         close_channels()
 
@@ -150,7 +155,9 @@ def with_columns_of(pipeline: Pipeline, silver: SilverTable) -> Pipeline:
 
 
 class PipelineStream:
-    """The prepared pipeline on a session that is there already."""
+    """The prepared pipeline on a session that is there already. Bronze always goes on: silver, and
+    each gold step, may fail by itself and catches up later.
+    """
 
     def __init__(
         self,
@@ -162,29 +169,34 @@ class PipelineStream:
     ) -> None:
         """Raises OptionError for a gold statement that does not compile."""
         self.totals = Totals(version=BronzeTable.open(pipeline.bronze).version)
+        self.failures = Failures(note)
         self._spark = spark
         self._pipeline = pipeline
         self._job = bronze_job(pipeline, run)
         self._close = run.close
         self._on_batch = on_batch
         self._note = note
-        self._gold = GoldSteps(spark, pipeline, note) if run.gold else None
+        self._gold = GoldSteps(spark, pipeline, note, self.failures) if run.gold else None
         job = self._job
         self._workers = Workers(spark, master=job.master, table=job.table, python=job.worker_python)
+        self._lock = threading.Lock()
         self._writer = SilverBatchWriter(
             pipeline,
             offsets_file=job.offsets_file,
             on_batch=self._noted,
-            after_batch=lambda frame: self._run_gold(frame.sparkSession),
+            after_batch=lambda frame: self._after_batch(frame.sparkSession),
             check_workers=self._workers.check,
+            note=note,
+            failures=self.failures,
+            lock=self._lock,
         )
+        self._catch_up = CatchUp(spark, pipeline, self._settings, note)
 
     def run(self, start: str, interrupted: threading.Event | None = None) -> Totals:
-        """To its end, or until `interrupted` is set. What an earlier run has left to gold, after a
-        crash, comes first.
-        """
-        self._copy_audits()
-        self._run_gold(self._spark)
+        """To its end, or until `interrupted` is set; `failures` has the steps that stand still."""
+        copy_audit(self._pipeline.bronze, self._note)
+        with self.failures.guard(SILVER_STEP):
+            self._writer.is_behind = self._catch_up.is_behind()
         run_query(
             self._job,
             lambda: self._start(start),
@@ -193,34 +205,77 @@ class PipelineStream:
             interrupted,
             self._note,
             self._wants_again,
+            self._idle,
         )
-        self._run_gold(self._spark, close=self._close)
+        with self._lock:
+            if interrupted is None or not interrupted.is_set():
+                while self._take_step():
+                    pass
+            self._run_gold(self._spark, close=self._close)
         self._copy_audits()
         return self.totals
 
     def _start(self, start: str) -> StreamingQuery:
         pipeline = self._pipeline
-        known = with_columns_of(pipeline, SilverTable.open(pipeline.silver))
-        plan = SilverPlan(pipeline.silver, pipeline.quarantine, known.parse)
-        return start_query(self._spark, self._job, start, self._writer, {SILVER: plan.to_json()})
+        more: dict[str, str] = {}
+        with self.failures.guard(SILVER_STEP):
+            parse = self._settings(SilverTable.open(pipeline.silver))
+            more = {SILVER: SilverPlan(pipeline.silver, pipeline.quarantine, parse).to_json()}
+            self._writer.known = tuple(parse.columns)
+        return start_query(self._spark, self._job, start, self._writer, more)
+
+    def _settings(self, silver: SilverTable) -> ParseSettings:
+        return with_columns_of(self._pipeline, silver).parse
 
     def _wants_again(self) -> bool:
         added, self._writer.added = self._writer.added, {}
-        if added:
-            shown = ", ".join(f"{name} {kind}" for name, kind in added.items())
-            self._note(f"silver has new columns, as records have new fields or values: {shown}")
         return bool(added)
 
     def _noted(self, report: BatchReport) -> None:
         self.totals.add(report)
         self._on_batch(report)
 
-    def _run_gold(self, spark: SparkSession, *, close: bool = False) -> None:
-        if self._gold is not None:
-            self._gold.run(spark, close=close)
+    def _after_batch(self, spark: SparkSession) -> None:
+        """Silver goes one step on if it lacks something, and gold if it does not."""
+        with self._lock:
+            self._go_on(spark)
+
+    def _idle(self) -> None:
+        """While the query waits for records: what silver lacks does not wait for them."""
+        if self._writer.is_behind and self._lock.acquire(blocking=False):
+            try:
+                self._go_on(self._spark)
+            finally:
+                self._lock.release()
+
+    def _go_on(self, spark: SparkSession) -> None:
+        if self._writer.is_behind and self.failures.may_try(SILVER_STEP):
+            self._take_step()
+        self._run_gold(spark, again=False)
+
+    def _take_step(self) -> bool:
+        """Whether silver lacks still more, and can take it."""
+        if not self._writer.is_behind:
+            return False
+        with self.failures.guard(SILVER_STEP):
+            step = self._catch_up.step()
+            self._writer.added |= self._catch_up.take_added()
+            self._writer.is_behind = step.left > 0 or self._catch_up.is_behind()
+            if step.rows:
+                self.totals.quarantined += step.quarantined
+                left = f", {step.left} ranges to go" if step.left else ""
+                self._note(f"silver: {step.rows:,} records from bronze{left}")
+            return self._writer.is_behind
+        return False
+
+    def _run_gold(self, spark: SparkSession, *, close: bool = False, again: bool = True) -> None:
+        """Not while silver lacks rows: they would be late in windows that close without them."""
+        if self._gold is not None and not self._writer.is_behind:
+            self._gold.run(spark, close=close, again=again)
 
     def _copy_audits(self) -> None:
         pipeline = self._pipeline
         copy_audit(pipeline.bronze, self._note)
-        copy_audit(pipeline.silver, self._note, SilverTable)
-        copy_audit(pipeline.quarantine, self._note, QuarantineTable)
+        with self.failures.guard("the audit of silver"):
+            copy_audit(pipeline.silver, self._note, SilverTable)
+            copy_audit(pipeline.quarantine, self._note, QuarantineTable)

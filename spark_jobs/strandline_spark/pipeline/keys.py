@@ -76,11 +76,14 @@ class SilverKeys(Section):
     ] = None
     on_new_field: Annotated[
         Literal["add", "stop"],
-        Meta(description="A field of json that is no column: it becomes one, or the job stops."),
+        Meta(description="A field of json that is no column: it becomes one, or silver stops."),
     ] = "stop"
     quarantine_limit: Annotated[
         int | str | None,
-        Meta(description="Rows, or a share such as 1%, of one batch beyond which the job stops."),
+        Meta(
+            description="Rows of one batch beyond which silver stops, or a share such as 1% of a"
+            " batch of 1,000 rows or more."
+        ),
     ] = None
     pattern: Annotated[
         str | None, Meta(description="Of regex: RE2, a named group for each column.")

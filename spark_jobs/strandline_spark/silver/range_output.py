@@ -4,14 +4,17 @@ quarantine's.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import platform
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from strandline_spark.errors import first_line
 from strandline_spark.parsing.checks import column_type
 from strandline_spark.parsing.inference import merge_fields
 from strandline_spark.parsing.parser import make_parser
@@ -19,6 +22,10 @@ from strandline_spark.parsing.settings import ParseSettings
 from strandline_spark.range_file import RangeFile
 from strandline_spark.silver.tables import QUARANTINE_FILE_SCHEMA, silver_file_schema
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_T = TypeVar("_T")
 _TIMES: Final = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
 _QUARANTINE_OPTIONS: Final[dict[str, Any]] = {
     "compression": "snappy",
@@ -77,6 +84,8 @@ class SilverManifest:
     """A record that did not parse, and why."""
     new_fields: dict[str, str] = field(default_factory=dict)
     """As `Parsed` has them, of records that parse."""
+    failed: str | None = None
+    """Why the task could not parse the range or write its files; the rest says nothing then."""
 
     def to_json(self) -> str:
         return json.dumps({name: getattr(self, name) for name in self.__slots__})
@@ -84,6 +93,12 @@ class SilverManifest:
     @classmethod
     def from_json(cls, text: str) -> SilverManifest:
         return cls(**json.loads(text))
+
+    @classmethod
+    def of_failure(cls, why: Exception | None) -> SilverManifest:
+        assert why is not None
+        text = f"{type(why).__name__} on {platform.node()}: {first_line(why)}"
+        return cls({}, {}, failed=text)
 
 
 class SilverOutput:
@@ -167,6 +182,41 @@ class SilverOutput:
     def discard(self) -> None:
         self._silver.discard()
         self._quarantine.discard()
+
+
+class GuardedOutput:
+    """A `SilverOutput` whose failure is part of the manifest: bronze goes on without it."""
+
+    def __init__(self, plan: SilverPlan, path: str, batch_id: int) -> None:
+        self._failed: Exception | None = None
+        self._output: SilverOutput | None = None
+        self._guarded(lambda: self._begin(SilverOutput(plan, path, batch_id)))
+
+    def _begin(self, output: SilverOutput) -> None:
+        self._output = output
+
+    def add(self, batch: Any) -> None:
+        output = self._output
+        if output is not None:
+            self._guarded(lambda: output.add(batch))
+
+    def close(self) -> SilverManifest:
+        found = None if self._output is None else self._guarded(self._output.close)
+        return found if found is not None else SilverManifest.of_failure(self._failed)
+
+    def discard(self) -> None:
+        output, self._output = self._output, None
+        if output is not None:
+            with contextlib.suppress(Exception):
+                output.discard()
+
+    def _guarded(self, act: Callable[[], _T]) -> _T | None:
+        try:
+            return act()
+        except Exception as why:  # noqa: BLE001 - bronze goes on, whatever failed
+            self._failed = why
+            self.discard()
+            return None
 
 
 def silver_options(schema: Any) -> dict[str, Any]:

@@ -259,6 +259,9 @@ def test_a_limit_is_a_count_or_a_share() -> None:
     assert limit_of(0).is_passed(1, 10)
     assert not limit_of(0).is_passed(0, 10)
     assert limit_of("0%").is_passed(1, 10)
-    assert not limit_of("100%").is_passed(10, 10)
+    assert not limit_of("100%").is_passed(1_000, 1_000)
+    assert not limit_of("1%").is_passed(999, 999)
+    assert not limit_of("1%").is_passed(10, 1_000)
+    assert limit_of("1%").is_passed(11, 1_000)
     assert str(limit_of("1%")) == "1%"
     assert str(limit_of(7)) == "7"

@@ -1,0 +1,285 @@
+"""Silver and quarantine brought level with bronze: after a failure that has been repaired, after a
+crash between the commits, for tables that are new, and for a rebuild.
+
+Each table's fences say where it ends, and bronze's accounts which ranges lie beyond. A chunk of
+them is parsed by Spark's tasks, judged batch by batch as bronze took them in, and committed to
+those of the two tables that lack it. Wherever it breaks off, the fences say what is left.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_spark.errors import StrandlineSparkError, TableError, first_line, remedy_line
+from strandline_spark.silver.from_bronze import (
+    HeldFile,
+    Missing,
+    RangeTask,
+    counted,
+    files_of,
+    missing_ranges,
+    parse_range,
+    partitions_of,
+)
+from strandline_spark.silver.judge import Judge, ParsedRange, columns_noted, discard, taken
+from strandline_spark.silver.range_output import SilverManifest, SilverPlan
+from strandline_spark.silver.tables import QuarantineTable, SilverTable
+from strandline_spark.table import BronzeTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from strandline_spark.commits import CommittedRange
+    from strandline_spark.fenced_table import FencedTable
+    from strandline_spark.parsing.settings import ParseSettings
+    from strandline_spark.pipeline.config import Pipeline
+
+CHUNK_ROWS: Final = 500_000
+CHUNK_RANGES: Final = 256
+"""Bounds of one step: a whole batch of bronze at least, and no batch beyond them."""
+JOB: Final = "strandline-catch-up:{pipeline}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step has brought into silver and quarantine."""
+
+    rows: int
+    quarantined: int
+    left: int
+    """Ranges that are still missing."""
+
+
+class CatchUp:
+    """Of one pipeline, on one session. Nobody else commits to its silver meanwhile."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        settings: Callable[[SilverTable], ParseSettings],
+        note: Callable[[str], None],
+    ) -> None:
+        """`settings` gives how values are parsed into the table as it is."""
+        self._spark = spark
+        self._pipeline = pipeline
+        self._settings = settings
+        self._note = note
+        self._judge = Judge(pipeline)
+        self._left: list[Missing] = []
+        self._new: dict[str, str] = {}
+
+    def is_behind(self) -> bool:
+        """Whether bronze holds what silver or quarantine lacks. Raises TableError if one of the two
+        holds what bronze does not.
+        """
+        bronze, silver, quarantine = self._open()
+        behind = False
+        for tp in partitions_of(bronze, files_of(bronze)):
+            for table in (silver, quarantine):
+                behind |= _end(table, tp) < _end(bronze, tp)
+                if _end(table, tp) > _end(bronze, tp):
+                    raise TableError(
+                        f"{table.path} holds {tp} up to offset {table.end(tp)}, and {bronze.path}"
+                        f" {_up_to(bronze.end(tp))}: they are tables of different runs. Put the"
+                        " right bronze table back, or make silver what this one gives with"
+                        f" `strandline-spark rebuild silver {self._pipeline.file}`"
+                    )
+        return behind
+
+    def step(self) -> Step:
+        """One chunk. Raises StrandlineSparkError; what was committed before stays."""
+        bronze, silver, quarantine = self._open()
+        if not self._left:
+            self._left = self._missing(bronze, silver, quarantine)
+        chunk = _chunk(self._left)
+        if not chunk:
+            return Step(0, 0, 0)
+        settings = self._settings(silver)
+        parsed = self._parse(chunk, settings, bronze, silver, quarantine)
+        while added := self._added(parsed, settings):
+            self._note(columns_noted(added))
+            discard(self._pipeline, parsed)
+            self._new |= added
+            bronze, silver, quarantine = self._open()
+            settings = self._settings(silver)
+            parsed = self._parse(chunk, settings, bronze, silver, quarantine)
+        done, refused = self._judged(chunk, parsed, settings)
+        try:
+            self._commit(chunk[: len(done)], done, (silver, quarantine))
+        except BaseException:
+            self._left = []
+            raise
+        self._left = self._left[len(done) :]
+        if refused is not None:
+            discard(self._pipeline, parsed[len(done) :])
+            raise refused
+        return Step(
+            sum(one.account.rows for one in done),
+            sum(one.manifest.quarantine["rows"] for one in done),
+            len(self._left),
+        )
+
+    def take_added(self) -> dict[str, str]:
+        """The columns that silver has got for new fields since this was last asked."""
+        added, self._new = self._new, {}
+        return added
+
+    def _open(self) -> tuple[BronzeTable, SilverTable, QuarantineTable]:
+        pipeline = self._pipeline
+        return (
+            BronzeTable.open(pipeline.bronze),
+            SilverTable.open(pipeline.silver),
+            QuarantineTable.open(pipeline.quarantine),
+        )
+
+    def _missing(self, bronze: BronzeTable, *tables: FencedTable) -> list[Missing]:
+        ends: dict[Any, int | None] = {}
+        for tp in partitions_of(bronze, files_of(bronze)):
+            found = [table.end(tp) for table in tables]
+            known = [end for end in found if end is not None]
+            ends[tp] = min(known) if len(known) == len(found) else None
+        return missing_ranges(bronze, ends)
+
+    def _parse(
+        self,
+        chunk: Sequence[Missing],
+        settings: ParseSettings,
+        bronze: BronzeTable,
+        silver: SilverTable,
+        quarantine: QuarantineTable,
+    ) -> list[ParsedRange]:
+        plan = SilverPlan(silver.path, quarantine.path, settings).to_json()
+        raw = files_of(bronze)
+        held = [(table, files_of(table)) for table in (silver, quarantine)]
+        tasks = []
+        for one in (each.account for each in chunk):
+            files = _overlapping(raw, one)
+            beside = [
+                tuple(file.path for file in _overlapping(own, one))
+                if _end(table, one.tp) >= one.end
+                else None
+                for table, own in held
+            ]
+            paths = tuple(file.path for file in files)
+            date = files[0].ingest_date if files else "1970-01-01"
+            tasks.append(
+                RangeTask(one.topic, one.partition, one.start, one.end, paths, date, *beside)
+            )
+        out = []
+        for each, task, (rows, text) in zip(chunk, tasks, self._run(plan, tasks), strict=True):
+            account = _with_mark(counted(each, rows), bronze)
+            manifest = SilverManifest.from_json(text)
+            out.append(ParsedRange(account, task.ingest_date, "", manifest))
+        return out
+
+    def _run(self, plan: str, tasks: Sequence[RangeTask]) -> list[tuple[int, str]]:
+        context = self._spark.sparkContext
+        try:
+            return (
+                context.parallelize(tasks, len(tasks))
+                .map(lambda task: parse_range(plan, task))
+                .collect()
+            )
+        except StrandlineSparkError:
+            raise
+        except Exception as why:
+            from strandline_spark.session import jvm_has_ended
+
+            if jvm_has_ended(why):
+                raise
+            said = remedy_line(str(why)) or first_line(why)
+            first = tasks[0]
+            raise TableError(
+                f"bronze cannot be parsed from {first.topic}/{first.partition} offset"
+                f" {first.start} on: {said}"
+            ) from why
+
+    def _added(self, parsed: Sequence[ParsedRange], settings: ParseSettings) -> dict[str, str]:
+        """Columns for new fields, of the type that fits all values of the chunk."""
+        if not self._pipeline.adds_columns:
+            return {}
+        try:
+            return self._judge.new_columns(parsed, settings.columns)
+        except TableError:
+            # Which of the batches it is comes out as each is judged.
+            return {}
+
+    def _judged(
+        self, chunk: Sequence[Missing], parsed: Sequence[ParsedRange], settings: ParseSettings
+    ) -> tuple[list[ParsedRange], StrandlineSparkError | None]:
+        """The ranges up to the first batch that silver cannot take, and why it cannot."""
+        done: list[ParsedRange] = []
+        pairs = zip(chunk, parsed, strict=True)
+        for _, group in itertools.groupby(pairs, key=lambda pair: pair[0].version):
+            batch = [one for _, one in group]
+            try:
+                if self._judge.new_columns(batch, settings.columns):
+                    # Its fields fit alone, and not with those of the whole chunk.
+                    return done, None
+                self._judge.check_limit(batch)
+            except StrandlineSparkError as why:
+                return done, why
+            done += batch
+        return done, None
+
+    def _commit(
+        self,
+        chunk: Sequence[Missing],
+        parsed: Sequence[ParsedRange],
+        tables: Sequence[FencedTable],
+    ) -> None:
+        if not parsed:
+            return
+        for table in tables:
+            lacks = [one for one in parsed if _end(table, one.account.tp) < one.account.end]
+            if not lacks:
+                continue
+            for _, own in itertools.groupby(
+                sorted(lacks, key=lambda one: one.account.tp), key=lambda one: one.account.tp
+            ):
+                first = min(own, key=lambda one: one.account.start)
+                table.check_fence(first.account.tp, first.account.start)
+            part = taken(lacks, table.KIND)
+            job = JOB.format(pipeline=self._pipeline.name)
+            table.commit(job, max(0, chunk[-1].version), part.accounts, part.files)
+
+
+def _chunk(left: Sequence[Missing]) -> list[Missing]:
+    """Whole batches of bronze, from the first on."""
+    out: list[Missing] = []
+    rows = 0
+    for _, group in itertools.groupby(left, key=lambda one: one.version):
+        batch = list(group)
+        rows += sum(one.account.rows for one in batch)
+        if out and (rows > CHUNK_ROWS or len(out) + len(batch) > CHUNK_RANGES):
+            break
+        out += batch
+    return out
+
+
+def _overlapping(files: Iterable[HeldFile], one: CommittedRange) -> list[HeldFile]:
+    found = [file for file in files if file.may_hold(one)]
+    return sorted(found, key=lambda file: file.offset_min or 0)
+
+
+def _with_mark(account: CommittedRange, bronze: BronzeTable) -> CommittedRange:
+    """With a high watermark that reaches as far as bronze does: what silver has yet to take is a
+    backlog, for which gold waits.
+    """
+    reached = max(account.high_watermark or 0, _end(bronze, account.tp))
+    return replace(account, high_watermark=reached)
+
+
+def _end(table: FencedTable, tp: Any) -> int:
+    """-1 where the table never took from the partition."""
+    end = table.end(tp)
+    return -1 if end is None else end
+
+
+def _up_to(end: int | None) -> str:
+    return "has nothing of it" if end is None else f"up to offset {end}"

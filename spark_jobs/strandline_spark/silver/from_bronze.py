@@ -1,0 +1,275 @@
+"""Ranges of bronze, parsed for silver and quarantine without the topic: which ones the two tables
+lack, and what a task makes of one.
+
+A range is parsed whole. Where one of the two tables holds it already, the other takes exactly the
+records that the first does not hold: no record is in both, and none in neither.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from strandline_proto.ids import topic_id_text
+from strandline_spark.audit import accounts
+from strandline_spark.commits import CommittedRange
+from strandline_spark.errors import TableError, first_line
+from strandline_spark.offsets import TopicPartition
+from strandline_spark.table import FILE_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from strandline_spark.fenced_table import FencedTable
+    from strandline_spark.silver.range_output import SilverManifest
+    from strandline_spark.table import BronzeTable
+
+_COMMITS_LOOKED_AT: Final = 50
+_COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "batch_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A range that bronze holds and silver or quarantine lacks."""
+
+    version: int
+    """Of bronze, that took it in; -1 where neither log nor audit knows."""
+    account: CommittedRange
+    """As bronze has it."""
+    is_counted: bool = True
+    """Whether the account knows how many rows there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFile:
+    """A data file, with what its statistics say."""
+
+    path: str
+    topic: str
+    partition: int | None
+    """None, as the next two, where a file does not say."""
+    offset_min: int | None
+    offset_max: int | None
+    ingest_date: str
+
+    def may_hold(self, one: CommittedRange) -> bool:
+        if self.topic != one.topic or self.partition not in (None, one.partition):
+            return False
+        first, last = self.offset_min, self.offset_max
+        return first is None or last is None or (first < one.end and last >= one.start)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTask:
+    """What a task is told of one range."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    bronze: tuple[str, ...]
+    """Paths of the files that may hold its rows."""
+    ingest_date: str
+    silver_held: tuple[str, ...] | None = None
+    """The files of silver that may hold its rows, if silver holds the range already."""
+    quarantine_held: tuple[str, ...] | None = None
+
+
+def files_of(table: FencedTable) -> list[HeldFile]:
+    found: list[dict[str, Any]] = pa.table(table.delta.get_add_actions(flatten=True)).to_pylist()
+    return [
+        HeldFile(
+            path=os.path.join(table.path, one["path"]),
+            topic=one["partition.topic"],
+            partition=_same(one.get("min.partition"), one.get("max.partition")),
+            offset_min=one.get("min.offset"),
+            offset_max=one.get("max.offset"),
+            ingest_date=str(one["partition.ingest_date"]),
+        )
+        for one in found
+    ]
+
+
+def _same(first: int | None, last: int | None) -> int | None:
+    return first if first == last else None
+
+
+def partitions_of(bronze: BronzeTable, files: Iterable[HeldFile]) -> set[TopicPartition]:
+    """Those that bronze took from, as its files and its newest commits say."""
+    found = {TopicPartition(f.topic, f.partition) for f in files if f.partition is not None}
+    for commit in bronze.commits(_COMMITS_LOOKED_AT):
+        found.update(one.tp for one in commit.ranges)
+    return found
+
+
+def missing_ranges(bronze: BronzeTable, ends: Mapping[TopicPartition, int | None]) -> list[Missing]:
+    """The ranges of bronze that lie beyond `ends`, in the order in which bronze took them in. They
+    join: what neither log nor audit knows is a range of its own.
+    """
+    known: dict[TopicPartition, list[Missing]] = {tp: [] for tp in ends}
+    open_ = {tp for tp, end in ends.items() if bronze.end(tp) != end}
+    for version, one in accounts(bronze):
+        end = ends.get(one.tp)
+        if one.tp not in open_:
+            continue
+        if end is None or one.end > end:
+            known[one.tp].append(Missing(version, one))
+        if end is not None and one.start <= end:
+            open_.remove(one.tp)
+            if not open_:
+                break
+    out: list[Missing] = []
+    for tp, end in ends.items():
+        last = bronze.end(tp)
+        if last is not None:
+            out += _joined(tp, end, last, sorted(known[tp], key=lambda m: m.account.start))
+    return sorted(out, key=lambda m: (m.version, m.account.tp, m.account.start))
+
+
+def _joined(
+    tp: TopicPartition, end: int | None, last: int, known: Sequence[Missing]
+) -> Iterator[Missing]:
+    at = end if end is not None else known[0].account.start if known else 0
+    template = known[0].account if known else _unknown(tp)
+    version = -1
+    for one in known:
+        account = one.account
+        if account.start > at:
+            yield _gap(version, template, at, account.start)
+        if account.start < at:
+            yield _gap(one.version, account, at, account.end)
+        else:
+            yield one
+        version, at = one.version, account.end
+    if at < last:
+        yield _gap(version, template, at, last)
+
+
+def _gap(version: int, like: CommittedRange, start: int, end: int) -> Missing:
+    account = CommittedRange(
+        like.topic, like.topic_id, like.partition, start, end, 0, None, like.leader_epoch
+    )
+    return Missing(version, account, is_counted=False)
+
+
+def _unknown(tp: TopicPartition) -> CommittedRange:
+    return CommittedRange(tp.topic, topic_id_text(bytes(16)), tp.partition, 0, 0, 0, None, -1)
+
+
+def parse_range(plan: str, task: RangeTask) -> tuple[int, str]:
+    """A worker's part: the range's rows in bronze, and the `SilverManifest` of its files."""
+    from strandline_spark.silver.range_output import SilverOutput, SilverPlan
+
+    unique = os.urandom(8).hex()
+    name = f"{task.partition:05d}-{task.start:020d}-{task.end:020d}-{unique}.parquet"
+    path = f"topic={task.topic}/ingest_date={task.ingest_date}/{name}"
+    held = task.silver_held if task.quarantine_held is None else task.quarantine_held
+    elsewhere = None if held is None else _offsets(held, task)
+    output: SilverOutput | None = None
+    rows = 0
+    settings = SilverPlan.from_json(plan)
+    try:
+        for batch in _rows(task.bronze, task, _COLUMNS):
+            rows += batch.num_rows
+            if output is None:
+                output = SilverOutput(settings, path, batch.column("batch_id")[0].as_py() or 0)
+            output.add(batch if elsewhere is None else _without(batch, elsewhere))
+        output = output or SilverOutput(settings, path, 0)
+        manifest = output.close()
+        _check_complement(task, manifest, 0 if elsewhere is None else len(elsewhere), rows)
+    except BaseException:
+        if output is not None:
+            output.discard()
+        raise
+    return rows, manifest.to_json()
+
+
+def _check_complement(task: RangeTask, found: SilverManifest, held: int, rows: int) -> None:
+    """Raises TableError if a row belongs to the table that holds the range already."""
+    what, other = (
+        ("silver", "quarantine") if task.silver_held is not None else ("quarantine", "silver")
+    )
+    if task.silver_held is None and task.quarantine_held is None:
+        return
+    wrong = getattr(found, what)["rows"]
+    taken = getattr(found, other)["rows"]
+    if wrong or held + taken != rows:
+        raise TableError(
+            f"{task.topic}/{task.partition}: {what} holds the offsets [{task.start}, {task.end})"
+            f" by other rules than those of today: {held:,} rows, and {wrong:,} more belong to it"
+            " now; `strandline-spark rebuild silver` with the pipeline's file makes both tables"
+            " from bronze"
+        )
+
+
+def _offsets(files: Sequence[str], task: RangeTask) -> Any:
+    found = [batch.column("offset").to_numpy() for batch in _rows(files, task, ("offset",))]
+    return np.concatenate(found) if found else np.array([], dtype=np.int64)
+
+
+def _without(batch: Any, offsets: Any) -> Any:
+    return batch.filter(pa.array(~np.isin(batch.column("offset").to_numpy(), offsets)))
+
+
+def _rows(files: Sequence[str], task: RangeTask, columns: Sequence[str]) -> Iterator[Any]:
+    """Batches of the range's rows, by rising offsets in each file. TableError for a file that does
+    not read.
+    """
+    for path in files:
+        try:
+            # Spark's files of earlier versions hold timestamps of another kind.
+            with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as source:
+                for number in _groups_of(source, task):
+                    group = source.read_row_group(number, columns=["partition", *_but(columns)])
+                    offsets = group.column("offset")
+                    wanted = pc.and_(
+                        pc.equal(group.column("partition"), task.partition),
+                        pc.and_(pc.greater_equal(offsets, task.start), pc.less(offsets, task.end)),
+                    )
+                    for batch in _cast(group.filter(wanted)).to_batches():
+                        if batch.num_rows:
+                            yield batch
+        except (OSError, pa.ArrowInvalid) as why:
+            raise TableError(
+                f"the file {path} does not read ({first_line(why)}): put it back from a copy"
+            ) from why
+
+
+def _groups_of(source: Any, task: RangeTask) -> Iterator[int]:
+    """The row groups that may hold the range's rows: a compacted file has those of many ranges."""
+    names = source.schema_arrow.names
+    place = names.index("offset")
+    for number in range(source.num_row_groups):
+        found = source.metadata.row_group(number).column(place).statistics
+        known = found is not None and found.has_min_max
+        if not known or (found.min < task.end and found.max >= task.start):
+            yield number
+
+
+def _but(columns: Sequence[str]) -> list[str]:
+    return [name for name in columns if name != "partition"]
+
+
+def _cast(rows: Any) -> Any:
+    """Of the types that records have as they are read from a topic."""
+    fields = [FILE_SCHEMA.field(name) for name in rows.schema.names]
+    return rows.cast(pa.schema(fields))
+
+
+def counted(one: Missing, rows: int) -> CommittedRange:
+    """The range's account, with the rows that were found. TableError if bronze says otherwise."""
+    if not one.is_counted:
+        return replace(one.account, rows=rows)
+    if rows != one.account.rows:
+        raise TableError(
+            f"bronze holds {rows:,} rows of {one.account.tp} in [{one.account.start},"
+            f" {one.account.end}), and took {one.account.rows:,} in: `strandline-spark verify` with"
+            " the pipeline's file says what is missing"
+        )
+    return one.account

@@ -1,0 +1,227 @@
+"""What the tasks of a batch say that they parsed, judged before silver takes it: fields that are no
+columns yet, and a limit of what may not parse.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_spark.errors import TableError
+from strandline_spark.fenced_table import DataFile
+from strandline_spark.manifests import (
+    Taken,
+    check_account,
+    with_what_files_hold,
+)
+from strandline_spark.parsing.checks import column_type
+from strandline_spark.parsing.inference import holds, merge_fields, narrowest
+from strandline_spark.silver.names import objection
+from strandline_spark.silver.tables import SilverTable, type_of_delta
+from strandline_spark.silver.widening import widen
+from strandline_spark.table import BronzeTable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from strandline_spark.commits import CommittedRange
+    from strandline_spark.pipeline.config import Pipeline
+    from strandline_spark.silver.range_output import SilverManifest
+
+_STANDS: Final = "nothing was committed to silver, and bronze goes on"
+_SAMPLES_MAX: Final = 3
+_FIELDS_SHOWN: Final = 10
+COLUMNS_MAX: Final = 1_000
+"""Of one table, beyond which new fields make none: names that are data would never end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRange:
+    """A range's account in bronze, and what became of it beyond."""
+
+    account: CommittedRange
+    ingest_date: str
+    host: str
+    manifest: SilverManifest
+
+
+class Judge:
+    """Of one pipeline."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+
+    def new_columns(self, parsed: Sequence[ParsedRange], known: Collection[str]) -> dict[str, str]:
+        """The columns that silver has now for fields that were new to the tasks, which knew those
+        that are `known`: the ranges are to be parsed again with them. By name and type. Raises
+        TableError for fields that cannot become columns.
+        """
+        found: dict[str, str] = {}
+        topics: dict[str, str] = {}
+        for one in parsed:
+            merge_fields(found, one.manifest.new_fields)
+            for name in one.manifest.new_fields:
+                topics.setdefault(name, one.account.topic)
+        if not found:
+            return {}
+        table = SilverTable.open(self._pipeline.silver)
+        there = {name: type_of_delta(kind) for name, kind in table.parsed_columns().items()}
+        # Those that silver has got since the tasks began, and those that are wide enough since.
+        out = {
+            name: there[name]
+            for name, types in sorted(found.items())
+            if name in there and (name not in known or holds(types, there[name]))
+        }
+        named = self._pipeline.parse.columns
+        wider = {
+            name: types
+            for name, types in sorted(found.items())
+            if name in there and name not in named and name not in out
+        }
+        lacking = {n: types for n, types in found.items() if n not in out and n not in wider}
+        out |= self._add_columns(table, lacking, topics)
+        if wider:
+            bronze = BronzeTable.open(self._pipeline.bronze)
+            for name, kind in widen(table, bronze, wider).items():
+                out[name] = f"{kind} in place of {there[name]}"
+        return out
+
+    def _add_columns(
+        self, table: SilverTable, found: dict[str, str], topics: dict[str, str]
+    ) -> dict[str, str]:
+        if not found:
+            return {}
+        columns = list(table.parsed_columns())
+        refused: dict[str, str] = {}
+        for name in sorted(found):
+            why = objection(name, columns)
+            if why is None:
+                columns.append(name)
+            else:
+                refused[name] = f"; {why}"
+        if refused or not self._pipeline.adds_columns or len(columns) > COLUMNS_MAX:
+            raise TableError(self._not_added(refused or dict.fromkeys(found, ""), found, topics))
+        added = {name: column_type(narrowest(types)) for name, types in sorted(found.items())}
+        table.add_columns(added)
+        return {name: kind.name for name, kind in added.items()}
+
+    def _not_added(
+        self, which: dict[str, str], found: dict[str, str], topics: dict[str, str]
+    ) -> str:
+        """`which`: why each of them cannot have a column of its name, where it is so."""
+        names = sorted(which)
+        shown = ", ".join(
+            f"{_shown(name)} ({narrowest(found[name])}, in topic {topics[name]}{which[name]})"
+            for name in names[:_FIELDS_SHOWN]
+        )
+        more = "" if len(names) <= _FIELDS_SHOWN else f" and {len(names) - _FIELDS_SHOWN} more"
+        said = f"records have fields that are no columns: {shown}{more}; {_STANDS}."
+        where = f"[silver.columns] of {self._pipeline.file}"
+        if which[names[0]]:
+            as_field = json.dumps(names[0], ensure_ascii=False).replace("\x7f", "\\u007f")
+            return (
+                f"{said} Add a column of another name to {where}, for instance my_column ="
+                f' {{ type = "{narrowest(found[names[0]])}", field = {as_field} }}'
+            )
+        if self._pipeline.adds_columns:
+            return (
+                f"{said} With them silver would have over {COLUMNS_MAX:,} columns: such names are"
+                " data; let producers put them into one object, which becomes a text"
+            )
+        return f'{said} Add them to {where}, or say on_new_field = "add"'
+
+    def check_limit(self, parsed: Sequence[ParsedRange]) -> None:
+        """Raises TableError if too many records of one batch do not parse."""
+        bad = sum(one.manifest.quarantine["rows"] for one in parsed)
+        rows = sum(one.account.rows for one in parsed)
+        if not self._pipeline.limit.is_passed(bad, rows):
+            return
+        reasons: Counter[str] = Counter()
+        for one in parsed:
+            reasons.update(one.manifest.reasons)
+        counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
+        samples = [
+            f"{one.account.topic}/{one.account.partition} {one.manifest.sample}"
+            for one in parsed
+            if one.manifest.sample is not None
+        ]
+        raise TableError(
+            f"{bad:,} of {rows:,} records of a batch do not parse, above quarantine_limit ="
+            f" {self._pipeline.limit} ({counts}); for instance {'; '.join(samples[:_SAMPLES_MAX])}."
+            f" Of these {_STANDS}: correct [silver] of {self._pipeline.file}, or raise the limit;"
+            " the next run catches up from bronze"
+        )
+
+
+def columns_noted(added: Mapping[str, str]) -> str:
+    shown = ", ".join(f"{name} {kind}" for name, kind in added.items())
+    return f"silver has new columns, as records have new fields or values: {shown}"
+
+
+def _shown(name: str) -> str:
+    """In one line: the names are data."""
+    return name if name and name.isprintable() else repr(name)
+
+
+def taken(parsed: Sequence[ParsedRange], table: str) -> Taken:
+    """What silver or quarantine takes of the ranges."""
+    accounts, files = [], []
+    for one in parsed:
+        found: dict[str, Any] = getattr(one.manifest, table)
+        account = replace(
+            one.account,
+            rows=found["rows"],
+            elsewhere=one.account.rows - found["rows"],
+            leader_epoch_min=None,
+            leader_epoch_max=None,
+        )
+        own = []
+        if found["path"] is not None:
+            own.append(
+                DataFile(
+                    topic=account.topic,
+                    ingest_date=one.ingest_date,
+                    partition=account.partition,
+                    host=one.host,
+                    **found,
+                )
+            )
+        check_account(account, own)
+        accounts.append(with_what_files_hold(account, own))
+        files += own
+    return Taken(accounts, files)
+
+
+def check_sums(parsed: Sequence[ParsedRange]) -> None:
+    """No record is lost between the tables."""
+    for one in parsed:
+        rows = one.manifest.silver["rows"] + one.manifest.quarantine["rows"]
+        if rows != one.account.rows:
+            raise TableError(
+                f"{one.account.tp}: {rows} rows were parsed of {one.account.rows}; nothing was"
+                " committed, start the job again"
+            )
+
+
+def discard(
+    pipeline: Pipeline,
+    parsed: Iterable[ParsedRange],
+    silver: Collection[str] = (),
+    quarantine: Collection[str] = (),
+) -> None:
+    """Removes the files of ranges that are not committed, as far as it can, but for those that the
+    tables hold.
+    """
+    for one in parsed:
+        for root, found, held in (
+            (pipeline.silver, one.manifest.silver, silver),
+            (pipeline.quarantine, one.manifest.quarantine, quarantine),
+        ):
+            path = found.get("path")
+            if path is not None and path not in held:
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(root, path))
