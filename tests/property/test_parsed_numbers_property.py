@@ -258,3 +258,47 @@ def test_a_fixed_avro_decimal_is_read_too() -> None:
     ]
     found = outcomes(avro_parser("decimal(7,2)", kind), [b"\x01\xe2\x40"])
     assert found[0][1]["n"] == Decimal("1234.56")
+
+
+def varint(number: int) -> bytes:
+    """Of any size, as Avro writes a whole number."""
+    left = (number << 1) ^ (number >> 1000)
+    out = bytearray()
+    while left > 127:
+        out.append(left & 127 | 128)
+        left >>= 7
+    return bytes([*out, left])
+
+
+@pytest.mark.parametrize("kind", ["int", "bigint"])
+@given(WHOLE, st.text(max_size=9))
+@settings(max_examples=300)
+def test_whole_numbers_of_avro_are_never_cut_to_64_bits(kind: str, number: int, text: str) -> None:
+    inner = {"type": "array", "items": {"type": "map", "values": ["null", "string", "T"]}}
+    tree = {"type": "record", "name": "T", "fields": [{"name": "t", "type": inner}]}
+    fields = [
+        {"name": "s", "type": "string"},
+        {"name": "f", "type": {"type": "fixed", "name": "F", "size": 9}},
+        {"name": "t", "type": tree},
+        {"name": "n", "type": ["null", "long"]},
+    ]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    reader = parser_of("avro", options={"avro_schema": json.dumps(schema)}, n=kind)
+    out = io.BytesIO()
+    leaf: dict[str, Any] = {"t": [{text: {"t": []}, "x": "\u4e2d" * 9, "y": None}]}
+    datum = {"s": "\u4e2d\u6587" * 5, "f": b"\xff" * 9, "t": leaf, "n": None}
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), datum)
+    most = 2**31 if kind == "int" else 2**63
+    for each in (number, most, -most - 1, most - 1, -most, 2**64, 2**63 + 5):
+        ((state, *rest),) = outcomes(reader, [out.getvalue()[:-1] + b"\2" + varint(each)])
+        if -most <= each < most:
+            assert (state, rest[0]["n"]) == ("good", each)
+        else:
+            is_long = -(2**63) <= each < 2**63
+            assert (state, rest[0]) == ("bad", "out of range" if is_long else "not Avro")
+
+
+def test_a_number_that_never_ends_is_no_avro() -> None:
+    reader = avro_parser("bigint", "long")
+    for datum in (b"\x80" * 9 + b"\x02", b"\xff" * 1_000_000 + b"\x01", b"\x80" * 12 + b"\0"):
+        assert outcomes(reader, [datum])[0][:2] == ("bad", "not Avro")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import fastavro
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from strandline_spark.parsing.avro_longs import Longs
 from strandline_spark.parsing.decoded import Decoded
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
 from strandline_spark.parsing.json_rows import RANGES
@@ -133,6 +134,7 @@ class AvroDecoder:
 
     def __init__(self, settings: ParseSettings) -> None:
         self._schema, self._units = reader_plan(settings)
+        self._longs = Longs(self._schema)
         self._columns = settings.columns
         self._fields = fields_of(settings.columns)
 
@@ -143,6 +145,7 @@ class AvroDecoder:
             stream = io.BytesIO(value)
             try:
                 datum: Any = fastavro.schemaless_reader(stream, self._schema, None)
+                self._longs.check(value)
                 left = len(value) - stream.tell()
                 why = f"{left} bytes are left over" if left else None
             except _BROKEN as error:

@@ -4,6 +4,7 @@ nor from its locale.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -11,10 +12,11 @@ import shutil
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -121,19 +123,22 @@ def test_directives_mean_what_python_says_in_the_c_locale(
             expected = datetime.strptime(each, form)  # noqa: DTZ007 (without is UTC)
             if expected.tzinfo is None:
                 expected = expected.replace(tzinfo=UTC)
-            if "%j" in form or "week" in form:
-                _check_year(expected, form, each)
+            _check_day(expected, form, each)
         except ValueError:
             assert read(form, each) == ["wrong type"], each
         else:
             assert read(form, each) == [expected], each
 
 
-def _check_year(found: datetime, form: str, text: str) -> None:
-    """A day that its year does not have is another year's to Python, and none here."""
-    written = int(re.split(r"[/ ]", text)[0])
-    if found.astimezone(UTC).year != written:
-        raise ValueError(f"{form} of {text} is in another year")
+def _check_day(found: datetime, form: str, text: str) -> None:
+    """A day or week that its year does not have is another year's to Python, and none here."""
+    year, week = found.year, 0
+    if "%G" in form:
+        year, week, _ = found.isocalendar()
+        if int(re.split("-W?", text)[1]) != week:
+            raise ValueError(f"{text} is in week {week}")
+    if ("%j" in form or "week" in form or week) and int(re.split("[-/ ]", text)[0]) != year:
+        raise ValueError(f"{text} is in the year {year}")
 
 
 @pytest.mark.parametrize(
@@ -159,6 +164,70 @@ def _check_year(found: datetime, form: str, text: str) -> None:
 )
 def test_a_text_that_names_no_moment_is_quarantined(form: str, text: str) -> None:
     assert read(form, text) == ["wrong type"]
+
+
+ISO = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999))  # noqa: DTZ001
+OFFSETS = st.one_of(st.none(), st.just("Z"), st.integers(-1439, 1439))
+
+
+def offset_of(minutes: str | int | None) -> str:
+    if isinstance(minutes, int):
+        return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
+    return minutes or ""
+
+
+@given(
+    st.sampled_from(["json", "csv", "regex"]),
+    st.lists(st.tuples(ISO, OFFSETS, st.sampled_from("T ")), min_size=1, max_size=5),
+)
+@settings(max_examples=300)
+def test_iso_times_are_those_of_python_or_in_no_year_that_there_is(
+    form: Any, drawn: list[tuple[datetime, str | int | None, str]]
+) -> None:
+    options = {"pattern": "(?P<ts>.*)"} if form == "regex" else None
+    texts = [at.isoformat(blank) + offset_of(zone) for at, zone, blank in drawn]
+    parser = parser_of(form, options=options, ts="timestamp")
+    values = [json.dumps({"ts": text}) if form == "json" else text for text in texts]
+    for text, outcome in zip(texts, outcomes(parser, values), strict=True):
+        expected = datetime.fromisoformat(text)
+        if expected.tzinfo is None:
+            expected = expected.replace(tzinfo=UTC)
+        try:
+            expected = expected.astimezone(UTC)
+        except OverflowError:
+            assert outcome[:2] == ("bad", "out of range")
+        else:
+            assert outcome[1]["ts"] == expected, text
+
+
+@given(
+    st.sampled_from(
+        [("timestamp-millis", 1000), ("timestamp-micros", 1), ("date", 86_400 * 10**6)]
+    ),
+    st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)),
+)
+@settings(max_examples=300)
+def test_times_of_avro_never_wrap(kind: tuple[str, int], number: int) -> None:
+    logical, unit = kind
+    number = max(min(number, 2**31 - 1), -(2**31)) if logical == "date" else number
+    plain = "int" if logical == "date" else "long"
+    schemas = [
+        {"type": "record", "name": "R", "fields": [{"name": "ts", "type": each}]}
+        for each in ({"type": plain, "logicalType": logical}, plain)
+    ]
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schemas[1]), {"ts": number})
+    column = "date" if logical == "date" else "timestamp"
+    options = {"avro_schema": json.dumps(schemas[0])}
+    ((state, *rest),) = outcomes(parser_of("avro", options=options, ts=column), [out.getvalue()])
+    try:
+        expected = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=number * unit)
+    except OverflowError:
+        assert (state, rest[0]) == ("bad", "out of range")
+    else:
+        found = rest[0]["ts"]
+        assert state == "good"
+        assert found == (expected.date() if logical == "date" else expected)
 
 
 def test_a_half_of_the_day_may_stand_beside_an_hour_of_24() -> None:
