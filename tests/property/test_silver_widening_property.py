@@ -170,6 +170,14 @@ def test_a_whole_number_that_no_double_holds_keeps_its_digits_beside_a_fraction(
     assert held(made) == ["9007199254740993", "0.5", "1e300"]
 
 
+@pytest.mark.parametrize("number", [-(2**63), 2**63 - 1, 2**53 + 1, -(2**53) - 1])
+def test_the_outermost_whole_numbers_are_kept_when_a_column_becomes_wider(
+    tmp_path: Path, number: int
+) -> None:
+    made = batches(tmp_path, (str(number),), ("0.5",))
+    assert held(made) == [Decimal(number), Decimal("0.5")]
+
+
 def test_a_text_after_numbers_keeps_all_of_them_as_they_were_written(tmp_path: Path) -> None:
     made = batches(tmp_path, ("1.50", "1e2", "-0.0"), (NULL,), ("true",), ("[1.50]", '"x"'))
     assert made.types() == {"a": "string"}

@@ -113,7 +113,8 @@ def _types_held(silver: SilverTable, files: list[OldFile], name: str, kind: str,
 
 def _types_of(values: Any, kind: str) -> str:
     if kind == "long":
-        beyond = pc.filter(values, pc.greater(pc.abs(values), _EXACT_MAX)).drop_null()
+        outside = pc.or_(pc.greater(values, _EXACT_MAX), pc.less(values, -_EXACT_MAX))
+        beyond = pc.filter(values, outside).drop_null()
         exact = all(holds(types_of_whole(str(one)), "double") for one in beyond.to_pylist())
         return types_of_whole("0" if exact else str(_EXACT_MAX + 1))
     exact = all(is_decimal(repr(one)) for one in values.drop_null().to_pylist())
