@@ -17,6 +17,7 @@ from strandline.errors import (
     NotCoordinator,
     OperationTimedOut,
     StrandlineError,
+    UnknownTopicId,
     describe,
     from_code,
 )
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from strandline._coordinator import Coordinator
-    from strandline._core.cluster_view import PartitionKey
+    from strandline._core.cluster_view import Changes, PartitionKey
     from strandline._core.membership import Membership
     from strandline._group_messages import MemberOptions
     from strandline._group_stream import GroupStream
@@ -72,6 +73,15 @@ class Commits:
         self._options = options
         self._wake = asyncio.Event()
         self._results: dict[Commit, asyncio.Future[None]] = {}
+        self._topic_names: dict[bytes, str] = {}
+        """Of all that was to be committed: metadata forgets the name of a topic that is deleted."""
+        self._deleted: set[bytes] = set()
+        session.cluster.watchers.append(self._on_metadata)
+
+    def _on_metadata(self, changes: Changes) -> None:
+        for topic_id in changes.gone:
+            self._deleted.add(topic_id)
+            self.state.on_deleted(topic_id)
 
     def _now_ms(self) -> float:
         return self._session.runtime.clock.monotonic() * 1000
@@ -101,6 +111,7 @@ class Commits:
             is_of_member = self._membership.subscription is not None
             commit = Commit(dict(offsets), deadline_ms, by_itself, is_of_member)
             self._results[commit] = result
+            self._remember_names(offsets)
             self.state.add(commit)
             self._wake.set()
         told = asyncio.shield(result)
@@ -170,6 +181,8 @@ class Commits:
                     return None
                 if commit.obstacle is not None:
                     cause = from_code(*commit.obstacle)
+                if isinstance(cause, UnknownTopicId):
+                    self._session.cluster.request_refresh()  # it may have been deleted
             if isinstance(cause, NotCoordinator):
                 self._coordinator.failed(cause)
             wait_ms = backoff.next_ms(self._session.runtime.rng.random())
@@ -177,10 +190,13 @@ class Commits:
             await asyncio.sleep(max(0.0, min(wait_ms, left_ms)) / 1000)
 
     def _refuse_what_is_gone(self, commit: Commit) -> None:
-        """A member commits what it owns, and nothing else. What it has lost and been given again is
+        """Nothing is committed of a topic that was deleted.
+
+        A member commits what it owns, and nothing else. What it has lost and been given again is
         another's until the application has heard so: that one may have read on meanwhile. Once it
         has left, it owns nothing.
         """
+        self.state.refuse_deleted(commit, self._deleted)
         if commit.is_of_member:
             reconciling = self._membership.reconciling
             own = reconciling.owned - reconciling.lost
@@ -249,13 +265,25 @@ class Commits:
                 f"group has given them to others, or is about to{why}; who owns them now reads on "
                 f"from what was committed last"
             )
+        if code == UnknownTopicId.code:
+            rest = (
+                "" if not commit.committed else f"; those of {self._names(commit.committed)} were"
+            )
+            return UnknownTopicId(f"the offsets of {names} were not committed: {message}{rest}")
         return from_code(code, f"{self._names([key])}: {message}")
 
-    def _names(self, keys: Iterable[PartitionKey]) -> str:
+    def _remember_names(self, keys: Iterable[PartitionKey]) -> None:
         by_id = self._session.cluster.view.by_id
+        for topic_id, _ in keys:
+            if (view := by_id.get(topic_id)) is not None:
+                self._topic_names[topic_id] = view.name
+
+    def _names(self, keys: Iterable[PartitionKey]) -> str:
+        self._remember_names(keys)
+        names = self._topic_names
         return ", ".join(
-            f"{by_id[topic].name if topic in by_id else topic.hex()}/{partition}"
-            for topic, partition in sorted(keys)
+            f"{names.get(topic_id) or topic_id.hex()}/{partition}"
+            for topic_id, partition in sorted(keys)
         )
 
     # Asking.
@@ -303,12 +331,17 @@ class Commits:
         """The same as often as it takes. Raises OperationTimedOut, or what no retry would mend."""
         deadline_ms = self._now_ms() + timeout_s * 1000
         backoff = Backoff(max_ms=BACKOFF_MAX_MS)
+        self._remember_names(keys)
         while True:
             left_s = (deadline_ms - self._now_ms()) / 1000
             fetched = await self.fetch_once(keys, max(0.001, left_s), by_member=False)
             if not fetched.failures:
                 return fetched.found
-            cause = next(iter(fetched.failures.values()))
+            key, cause = next(iter(fetched.failures.items()))
+            if isinstance(cause, UnknownTopicId):
+                if key[0] in self._deleted:
+                    raise UnknownTopicId(f"{self._names([key])}: the topic was deleted")
+                self._session.cluster.request_refresh()  # it may have been deleted
             final = BrokerError | CallNotServed | ClientClosed
             if isinstance(cause, final) and not cause.retriable:
                 raise cause

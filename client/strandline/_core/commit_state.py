@@ -132,6 +132,19 @@ class CommitState:
         if self.current is not None and self.current.refused:
             self.current.in_doubt = True  # a try may be under way
 
+    def on_deleted(self, topic_id: bytes) -> None:
+        """Metadata says that the topic is gone: no coordinator will ever commit anything of it."""
+        for known in (self._processed, self._committed):
+            for key in [key for key in known if key[0] == topic_id]:
+                del known[key]
+        for commit in self._unsettled:
+            self.refuse_deleted(commit, {topic_id})
+
+    @staticmethod
+    def refuse_deleted(commit: Commit, topic_ids: Collection[bytes]) -> None:
+        gone = [key for key in commit.offsets if key[0] in topic_ids]
+        commit.refuse(gone, wire.UnknownTopicId.code, "the topic was deleted")
+
     def due(self, keys: Collection[PartitionKey] | None = None) -> dict[PartitionKey, CommitOffset]:
         """What the consumer may commit by itself now, of all or of these partitions."""
         # Where a commit is not settled, nobody knows what it leaves.

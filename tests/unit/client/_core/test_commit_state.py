@@ -227,3 +227,17 @@ def test_a_try_that_a_deposed_coordinator_has_written_may_be_carried_out_yet(
     assert answered(state, one, error.code, 0) is not None
     assert answered(state, one, wire.UnknownMemberId.code, None) is None
     assert one.in_doubt is in_doubt
+
+
+def test_a_topic_that_was_deleted_is_refused_and_the_rest_goes_on() -> None:
+    state = CommitState()
+    gone, kept = (b"g" * 16, 0), (b"k" * 16, 0)
+    state.on_poll({gone: CommitOffset(3), kept: CommitOffset(4)})
+    commit = Commit({gone: CommitOffset(3), kept: CommitOffset(4)}, 1000)
+    state.add(commit)
+    state.on_poll({gone: CommitOffset(5), kept: CommitOffset(6)})
+    state.on_deleted(gone[0])
+    assert commit.offsets == {kept: CommitOffset(4)}
+    assert commit.refused == {gone: (wire.UnknownTopicId.code, "the topic was deleted")}
+    assert not commit.in_doubt
+    assert state.due() == {kept: CommitOffset(6)}
