@@ -39,7 +39,7 @@ _VERIFY_COLUMNS: Final = (
     "lag",
 )
 _PARSED_COLUMNS: Final = ("topic", "partition", "bronze", "silver", "quarantine")
-_GOLD_COLUMNS: Final = ("step", "commits", "rows", "late", "unchecked")
+_GOLD_COLUMNS: Final = ("step", "commits", "rows", "watermark", "late", "unchecked")
 
 
 def add_verify(commands: Any) -> None:
@@ -132,6 +132,12 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
     _print_table(_PARSED_COLUMNS, parsed)
     if gold:
         _print_table(_GOLD_COLUMNS, gold)
+    for step in gold:
+        if step.late:
+            print(  # noqa: T201 - the command's result
+                f"{step.step}: {step.late:,} rows of silver came after their window was closed and"
+                " are not in it"
+            )
     unmade = [step.name for step in pipeline.gold if not os.path.isdir(step.table)]
     for name in unmade:
         print(f"{name}: it has no table yet; the next run makes it")  # noqa: T201
@@ -142,7 +148,11 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
 def _verdict(gold: list[GoldFindings], unmade: int) -> str:
     if len(gold) == unmade:
         return "sound: bronze and silver" + ("; there is no gold yet" if gold else "")
-    return "sound: bronze, silver and gold" + (", as far as it is there" if unmade else "")
+    late = sum(one.late for one in gold)
+    without = f", without {late:,} late rows" if late else ""
+    return (
+        "sound: bronze, silver and gold" + without + (", as far as it is there" if unmade else "")
+    )
 
 
 def _verify_gold(arguments: argparse.Namespace, pipeline: Pipeline) -> list[GoldFindings]:

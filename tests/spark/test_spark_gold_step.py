@@ -12,6 +12,7 @@ import pytest
 from strandline_spark.errors import OptionError, TableError
 from strandline_spark.gold.step import StepReport, run_step
 from strandline_spark.gold.table import GoldTable
+from strandline_spark.gold.verify import verify_step
 from strandline_spark.offsets import TopicPartition
 from strandline_spark.pipeline.steps import GoldStep
 from support.silver_tables import EPOCH, SilverRow, create, take
@@ -146,6 +147,29 @@ def test_late_rows_are_counted_and_in_no_window_that_was_closed(
     ]
     take(silver, rows(0, 6, 40))
     assert run(spark, hopping, silver).late == 0
+
+
+def test_rows_that_are_late_are_counted_once_though_nothing_closes(
+    spark: SparkSession, step: GoldStep, sessions: GoldStep, silver: str
+) -> None:
+    sessions = replace(sessions, table=step.table + "2")
+    take(silver, rows(0, 0, 1, 30))
+    for one in (step, sessions):
+        assert run(spark, one, silver).version == 1
+    take(silver, [*rows(0, 2, 3, 31), *rows(1, 0, 5, 8)])
+    for one in (step, sessions):
+        expected = StepReport("delays", 2, 25 * SECOND, rows=0, late=3, files=0)
+        assert run(spark, one, silver) == expected
+        assert run(spark, one, silver).version is None
+        assert [account.late for account in GoldTable.open(one, "flights").accounts()] == [0, 3]
+        assert verify_step(spark, one, silver, pipeline="flights").problems == []
+    take(silver, rows(0, 4, 9, 24, 80))
+    assert run(spark, step, silver).late == 1
+    assert run(spark, sessions, silver).late == 2
+    assert held(step) == [(0, 10, "UA", 1), (20, 30, "UA", 1), (30, 40, "UA", 2)]
+    assert held(sessions) == [(1, 11, "UA", 1), (30, 41, "UA", 2)]
+    for one in (step, sessions):
+        assert verify_step(spark, one, silver, pipeline="flights").problems == []
 
 
 def test_by_hand_all_windows_close_and_rows_that_follow_are_late(

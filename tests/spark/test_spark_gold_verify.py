@@ -91,6 +91,7 @@ def test_a_table_that_nobody_touched_is_sound(
         "unchecked": 0,
         "rows": GoldTable.open(step, "flights").rows().num_rows,
         "rows_unchecked": 0,
+        "watermark": "1970-01-01T00:01:25Z",
         "late": 2,
         "problems": [],
         "sound": True,

@@ -22,6 +22,7 @@ from strandline_spark.errors import (
 )
 from strandline_spark.fenced_table import FencedTable
 from strandline_spark.gold.table import GoldTable
+from strandline_spark.gold.verify import verify_step
 from strandline_spark.main import main
 from strandline_spark.pipeline.failures import StepsFailed
 from strandline_spark.pipeline.job import PipelineRun, bronze_job, prepare_pipeline
@@ -84,7 +85,8 @@ def value(n: int, **more: Any) -> bytes:
 
 
 def fill(topic: FakeTopic, *values: bytes | None, partition: int = 0) -> None:
-    topic.partitions[partition].append([(b"k%d" % (i % 3), one) for i, one in enumerate(values)])
+    records = [(b"k%d" % (i % 3), one) for i, one in enumerate(values)]
+    topic.partitions[partition].append(records, timestamp_ms=round(NOON.timestamp() * 1000))
 
 
 def per_minute(numbers: list[int]) -> list[tuple[Any, ...]]:
@@ -387,11 +389,72 @@ def test_rows_that_come_after_their_window_was_closed_are_kept_counted_and_not_i
     assert len(rows_of(pipeline.silver, "n")) == 4
 
 
-def test_a_clock_that_jumps_closes_windows_and_loses_no_row(
+def test_a_time_far_ahead_is_quarantined_and_gold_goes_on(
     spark: SparkSession, broker: FakeBroker, tmp_path: Path
 ) -> None:
     topic = broker.create("t", 1)
     pipeline = clicks(tmp_path)
+    fill(topic, *(value(n) for n in range(100)), value(10 * 365 * 86_400), value(3601), value(3599))
+    run_pipeline_once(spark, pipeline, broker.address)
+    fill(topic, *(value(n) for n in range(3400, 3500)))
+    run_pipeline_once(spark, pipeline, broker.address, close=True)
+    late = [one.late for one in GoldTable.open(pipeline.gold[0], "clicks").accounts()]
+    assert sum(late) == 100, "the time that is allowed has closed their windows"
+    assert gold_of(pipeline) == per_minute([*range(100), 3599])
+    assert rows_of(pipeline.quarantine, "offset", "reason", "detail") == [
+        (
+            *(100, "event time ahead"),
+            "at is 2036-02-27T12:00:00.000000Z, more than max_ahead after its record's"
+            " 2026-03-01T12:00:00.000000Z",
+        ),
+        (
+            *(101, "event time ahead"),
+            "at is 2026-03-01T13:00:01.000000Z, more than max_ahead after its record's"
+            " 2026-03-01T12:00:00.000000Z",
+        ),
+    ]
+    check(pipeline, broker.address)
+
+
+def test_a_topic_with_history_that_joins_is_late_and_each_run_says_so(
+    spark: SparkSession, broker: FakeBroker, tmp_path: Path
+) -> None:
+    first, second = broker.create("t", 1), broker.create("u", 1)
+    fill(first, value(10), value(100))
+    run_pipeline_once(spark, clicks(tmp_path), broker.address)
+    both = clicks(tmp_path, text=CLICKS.replace('["t"]', '["t", "u"]'))
+    fill(second, *(value(n - 3000) for n in range(30)))
+    for late in ("30", "0"):
+        notes: list[str] = []
+        run_pipeline_once(spark, both, broker.address, note=notes.append)
+        said = [note for note in notes if "came late" in note]
+        assert said == [
+            "gold per_minute: 30 rows came late, after their window was closed"
+            " (closed up to 2026-03-01T12:01:30Z before)"
+        ] * (late == "30")
+    fill(second, value(20))
+    fill(first, value(900))
+    run_pipeline_once(spark, both, broker.address)
+    assert gold_of(both) == per_minute([10, 100])
+    gold = GoldTable.open(both.gold[0], "clicks")
+    assert [(one.rows, one.late) for one in gold.accounts()] == [(1, 0), (0, 30), (1, 1)]
+    found = verify_step(spark, both.gold[0], both.silver, pipeline="clicks")
+    assert (found.problems, found.late) == ([], 31)
+    assert found.watermark == "2026-03-01T12:14:50Z"
+    page = str(tmp_path / "page.html")
+    with pytest.raises(SystemExit):
+        main(["report", both.gold[0].table, "--output", page])
+    text = Path(page).read_text()
+    assert "31 rows of silver came after their window was closed, and are not in it" in text
+    assert "2026-03-01T12:14:50Z" in text
+    assert "Good." not in text
+
+
+def test_a_clock_that_jumps_closes_windows_and_loses_no_row(
+    spark: SparkSession, broker: FakeBroker, tmp_path: Path
+) -> None:
+    topic = broker.create("t", 1)
+    pipeline = clicks(tmp_path, silver='max_ahead = "unlimited"')
     ahead, back = (
         int((datetime(year, 12, 30, tzinfo=UTC) - NOON).total_seconds()) for year in (9999, 1)
     )

@@ -81,6 +81,7 @@ max_offsets_per_trigger = {max(1000, RECORDS // 40)}
 [silver]
 format = "json"
 event_time = "at"
+max_ahead = "unlimited"
 quarantine_limit = 0
 
 [silver.columns]

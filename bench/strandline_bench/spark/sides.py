@@ -30,6 +30,7 @@ start = "earliest"
 [silver]
 format = "json"
 event_time = "at"
+max_ahead = "unlimited"
 
 [silver.columns]
 id = "bigint"

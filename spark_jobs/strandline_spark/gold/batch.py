@@ -55,10 +55,13 @@ def framing_of(step: GoldStep) -> Framing:
 def compute(
     spark: SparkSession, step: GoldStep, silver: Silver, before: Closed | None, commit: GoldCommit
 ) -> Batch | None:
-    """None if the commit closes no window that has a row, as far as files or sessions show it.
+    """None if the commit closes no window that has a row, as far as files or sessions show it, and
+    no row came late. A commit with the watermark of the one before says late rows alone.
     OptionError if the statement fails at a row.
     """
     framing = framing_of(step)
+    if before is not None and commit.watermark == before.commit.watermark:
+        return _late_alone(spark, framing, silver, before, commit)
     closing = framing.closing(before, commit.watermark)
     if closing is None or not silver.overlapping(*closing, commit.ends):
         return None
@@ -72,10 +75,25 @@ def compute(
     previous = None if before is None else before.commit.watermark
     _check_windows(step, rows, previous, commit.watermark)
     late = 0 if before is None else count_late(spark, framing, silver, before.commit, commit)
+    return Batch(rows, late, _closed(framing, before, commit, open_from, late), len(files))
+
+
+def _late_alone(
+    spark: SparkSession, framing: Framing, silver: Silver, before: Closed, commit: GoldCommit
+) -> Batch | None:
+    late = count_late(spark, framing, silver, before.commit, commit)
+    if late == 0:
+        return None
+    return Batch(pa.table({}), late, _closed(framing, before, commit, before.open_from, late), 0)
+
+
+def _closed(
+    framing: Framing, before: Closed | None, commit: GoldCommit, open_from: int | None, late: int
+) -> Closed:
     closed = Closed(commit, open_from)
-    if before is not None and isinstance(framing, Sessions):
-        closed = Closed(commit, open_from, _late_after(before, closed, late))
-    return Batch(rows, late, closed, len(files))
+    if before is None or not isinstance(framing, Sessions):
+        return closed
+    return Closed(commit, open_from, _late_after(before, closed, late))
 
 
 def count_late(

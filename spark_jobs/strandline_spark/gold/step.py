@@ -4,7 +4,7 @@ and one commit adds their rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from strandline_spark.durable import sync_log
@@ -32,13 +32,13 @@ class StepReport:
 
     step: str
     version: int | None
-    """Of the gold table that was committed; None if no window closed."""
+    """Of the gold table that was committed; None if no window closed and no row came late."""
     watermark: int | None
     """Of the newest commit; None before the first."""
     rows: int = 0
     late: int = 0
     files: int = 0
-    """Of silver, that were read."""
+    """Of silver, that were read for the windows that closed; 0 if none did."""
 
 
 def run_step(
@@ -68,6 +68,10 @@ def run_step(
         return StepReport(step.name, None, previous)
     commit = GoldCommit(watermark, silver.ends)
     batch = compute(spark, step, silver, before, commit)
+    if batch is None and before is not None:
+        # Nothing closes, and nothing may ever close: late rows are said all the same.
+        commit = replace(commit, watermark=before.commit.watermark)
+        batch = compute(spark, step, silver, before, commit)
     if batch is None:
         return StepReport(step.name, None, previous)
     # What gold says of silver must not outlive silver's own word.
@@ -84,7 +88,7 @@ def run_step(
         definition=definition_hash(step),
     )
     version = gold.commit(batch.rows, account)
-    return StepReport(step.name, version, watermark, account.rows, account.late, batch.files)
+    return StepReport(step.name, version, commit.watermark, account.rows, account.late, batch.files)
 
 
 def _watermark(

@@ -22,6 +22,7 @@ from strandline_spark.gold.compare import difference
 from strandline_spark.gold.definition import check_step
 from strandline_spark.gold.silver import Silver
 from strandline_spark.gold.table import GoldTable
+from strandline_spark.gold.watermark import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +51,8 @@ class GoldFindings:
     """Of the table."""
     rows_unchecked: int = 0
     """Of those commits."""
+    watermark: str = "-"
+    """Up to where windows are closed."""
     late: int = 0
     """Rows of silver that came too late, as the commits in the log counted them."""
     problems: list[str] = field(default_factory=list)
@@ -70,6 +73,7 @@ def verify_step(
     rows = _by_commit(gold.rows(), [one.watermark for one in accounts])
     found = GoldFindings(step.name, rows=sum(len(one) for one in rows))
     found.late = sum(one.late for one in accounts)
+    found.watermark = time_text(accounts[-1].watermark if accounts else None)
     try:
         check_step(spark, step, silver.schema())
     except OptionError as why:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from strandline_spark.errors import OptionError
 
 if TYPE_CHECKING:
@@ -159,3 +161,8 @@ def is_late(
     """Whether at least one of the row's windows was closed before silver held the row."""
     commits = (closed_by(history, window) for window in kind.windows_of(event_time))
     return any(commit is not None and not commit.has(tp, offset) for commit in commits)
+
+
+def time_text(us: int | None) -> str:
+    """UTC, to the second; event times may lie where Python's have no name."""
+    return "-" if us is None else f"{np.datetime64(us // 1_000_000, 's')}Z"

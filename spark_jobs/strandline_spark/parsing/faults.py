@@ -20,6 +20,7 @@ class Reason(StrEnum):
     WRONG_TYPE = "wrong type"
     OUT_OF_RANGE = "out of range"
     NO_EVENT_TIME = "no event time"
+    EVENT_TIME_AHEAD = "event time ahead"
     WRONG_FIELD_COUNT = "wrong number of fields"
     NOT_ONE_ROW = "not one row"
     NO_MATCH = "no match"

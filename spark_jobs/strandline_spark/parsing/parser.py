@@ -10,6 +10,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from strandline_spark.parsing.checks import check_settings
 from strandline_spark.parsing.decoded import Decoded, Decoder, rows_array
+from strandline_spark.parsing.event_times import far_times
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
 from strandline_spark.parsing.settings import RECORD_TIME, Parsed, ParseSettings
 from strandline_spark.schema import TIMESTAMP_TYPE
@@ -85,7 +86,7 @@ class Parser:
         )
 
     def _event_times(self, decoded: Decoded, stamps: Any) -> Any:
-        """With a fault for each row that has none."""
+        """With a fault for each row that has none, or one too far from the others."""
         name = self._settings.event_time
         if name == RECORD_TIME:
             times, said = stamps, "the record has no timestamp"
@@ -96,7 +97,10 @@ class Parser:
             missing = fault(Reason.NO_EVENT_TIME, said)
             for row in np.flatnonzero(times.is_null().to_numpy(zero_copy_only=False)).tolist():
                 decoded.faults.setdefault(row, missing)
-        return times.cast(TIMESTAMP_TYPE)
+        times = times.cast(TIMESTAMP_TYPE)
+        for row, found in far_times(name, times, stamps, self._settings.max_ahead):
+            decoded.faults.setdefault(row, found)
+        return times
 
 
 def _utf8(values: Any, rows: Any, bad: dict[int, Fault]) -> tuple[Any, Any]:

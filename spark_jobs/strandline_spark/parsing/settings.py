@@ -69,6 +69,9 @@ class ParseSettings:
     """Of csv and regex: texts that stand for null, beside the empty one (of types other than
     string).
     """
+    max_ahead: int | None = None
+    """Microseconds that an event time may lie after the record's own timestamp; None for no bound.
+    """
 
 
 @dataclass(slots=True)

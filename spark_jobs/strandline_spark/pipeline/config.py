@@ -214,6 +214,7 @@ class _Checker:
             delimiter="," if silver.delimiter is None else silver.delimiter,
             quote='"' if silver.quote is None else silver.quote,
             null_values=tuple(silver.null_values),
+            max_ahead=_max_ahead(silver.max_ahead),
         )
         if silver.event_time != RECORD_TIME and silver.event_time not in settings.columns:
             raise OptionError(
@@ -301,6 +302,15 @@ def duration_us(where: str, text: str, *, least: int = 1) -> int:
     if micros > _DURATION_MAX_US:
         raise OptionError(f"{where} = {text!r}: give 36500 days at the most")
     return micros
+
+
+def _max_ahead(text: str) -> int | None:
+    if text.strip() == "unlimited":
+        return None
+    try:
+        return duration_us("[silver] max_ahead", text, least=0)
+    except OptionError as why:
+        raise OptionError(f"{why}, or 'unlimited'") from why
 
 
 def limit_of(given: int | str | None) -> QuarantineLimit:

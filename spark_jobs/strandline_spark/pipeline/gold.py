@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from strandline_spark.gold.definition import check_step
 from strandline_spark.gold.silver import Silver
 from strandline_spark.gold.step import run_step
+from strandline_spark.gold.watermark import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,14 +55,12 @@ class GoldSteps:
     def _run(self, spark: SparkSession, step: GoldStep, *, close: bool) -> None:
         pipeline = self._pipeline
         report = run_step(spark, step, pipeline.silver, pipeline=pipeline.name, close=close)
-        if report.version is not None:
-            late = f", {report.late:,} rows came late" if report.late else ""
-            self._note(
-                f"gold {step.name}: {report.rows:,} rows, closed up to"
-                f" {_text(report.watermark)}{late}"
-            )
-
-
-def _text(us: int | None) -> str:
-    """UTC; event times may lie where Python's have no name."""
-    return "-" if us is None else f"{np.datetime64(us // 1_000_000, 's')}Z"
+        if report.version is None:
+            return
+        late = f"{report.late:,} rows came late, after their window was closed"
+        reached = f"closed up to {time_text(report.watermark)}"
+        if report.files == 0:
+            self._note(f"gold {step.name}: {late} ({reached} before)")
+        else:
+            more = f"; {late}" if report.late else ""
+            self._note(f"gold {step.name}: {report.rows:,} rows, {reached}{more}")

@@ -67,6 +67,13 @@ class SilverKeys(Section):
         dict[str, str | ColumnKeys],
         Meta(description="Name and type of each; of csv in the order of the fields."),
     ]
+    max_ahead: Annotated[
+        str,
+        Meta(
+            description="How far an event time may lie after its record's timestamp, as 1 hour;"
+            " unlimited for no bound. Beyond it the record goes to quarantine."
+        ),
+    ] = "1 hour"
     table: Annotated[
         str | None, Meta(description="Folder of parsed rows (default: directory/silver).")
     ] = None

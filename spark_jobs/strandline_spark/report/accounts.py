@@ -20,10 +20,12 @@ from strandline_spark.audit import audit_path
 from strandline_spark.commits import from_metadata
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.fenced_table import METADATA_KEY
+from strandline_spark.gold import account as gold
 from strandline_spark.local_files import check_path, files_under
 
 if TYPE_CHECKING:
     from strandline_spark.commits import CommittedRange
+    from strandline_spark.gold.account import GoldAccount
 
 _RECORD: Final = {"topic", "partition", "offset", "batch_id", "ingest_date"}
 _AUDIT_COLUMNS: Final = (
@@ -78,6 +80,8 @@ class TableAccount:
     files: list[File]
     ranges: list[Range]
     """In the order in which they were committed."""
+    closed: list[GoldAccount]
+    """Of gold: the commits that the log still has, oldest first."""
     handle: DeltaTable = field(compare=False)
 
     @property
@@ -109,6 +113,7 @@ def read_table(path: str) -> TableAccount:
             version=handle.version(),
             files=_files(handle),
             ranges=[] if kind is Kind.GOLD else _ranges(handle, path),
+            closed=_closed(handle, path) if kind is Kind.GOLD else [],
             handle=handle,
         )
     except TableNotFoundError as why:
@@ -147,14 +152,27 @@ def _files(handle: DeltaTable) -> list[File]:
     ]
 
 
+def _closed(handle: DeltaTable, path: str) -> list[GoldAccount]:
+    return [
+        gold.from_metadata(entry[gold.METADATA_KEY], _entry(path, entry), entry["version"])
+        for entry in reversed(handle.history())
+        if entry.get(gold.METADATA_KEY) is not None
+    ]
+
+
+def _entry(path: str, entry: dict[str, Any]) -> str:
+    return os.path.join(path, "_delta_log", f"{entry['version']:020}.json")
+
+
 def _ranges(handle: DeltaTable, path: str) -> list[Range]:
     ranges = _audited(path)
     copied = max((one.version for one in ranges), default=-1)
     behind = handle.version() - copied
     for entry in reversed(handle.history(behind) if behind > 0 else []):
         if entry.get(METADATA_KEY) is not None:
-            file = os.path.join(path, "_delta_log", f"{entry['version']:020}.json")
-            commit = from_metadata(entry[METADATA_KEY], file, entry["version"], entry["timestamp"])
+            commit = from_metadata(
+                entry[METADATA_KEY], _entry(path, entry), entry["version"], entry["timestamp"]
+            )
             for one in commit.ranges:
                 ranges.append(_range(commit.version, commit.committed_at_ms, commit, one))
     return ranges

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from strandline_spark.gold.watermark import time_text
 from strandline_spark.report import charts, series, words
 from strandline_spark.report.accounts import Kind
 from strandline_spark.report.markup import Content, Element, tag
@@ -64,6 +65,12 @@ def problems_of(found: Findings) -> list[str]:
                 f"{where}: {words.plural(one.breaks, 'range')} did not begin where the one before"
                 " ended; strandline-spark verify says more"
             )
+    late = sum(one.late for one in found.table.closed)
+    if late:
+        out.append(
+            f"{words.plural(late, 'row')} of silver came after their window was closed, and are not"
+            " in it"
+        )
     return out
 
 
@@ -94,6 +101,8 @@ def about_table(found: Findings, anchor: str) -> Element:
             )
     grid.append(_file_panel(table))
     content.append(tag("div", *grid, class_="panels"))
+    if table.closed:
+        content.append(_newest_closed(table))
     if parts:
         content.append(_partition_table(parts))
         content.append(_newest_ranges(table))
@@ -135,6 +144,13 @@ def _figures(
         if seconds > 0:
             rate = sum(one.rows for one in made[1:]) / seconds
             tiles.insert(2, ("rows per second, all in all", words.number(rate), ""))
+    if table.closed:
+        late = sum(one.late for one in table.closed)
+        tiles += [
+            ("commits", words.number(len(table.closed)), ""),
+            ("watermark", time_text(table.closed[-1].watermark), ""),
+            ("late rows", words.number(late), "bad" if late else ""),
+        ]
     items = [
         tag("div", tag("dt", label), tag("dd", figure), class_=f"tile {kind}".strip())
         for label, figure, kind in tiles
@@ -274,6 +290,21 @@ def _newest_ranges(table: TableAccount) -> Element:
     )
     shown = _table(columns, cells, alarming=("lost",))
     title = f"The newest {len(newest)} of {words.plural(len(table.ranges), 'range')}"
+    return tag("details", tag("summary", title), shown)
+
+
+def _newest_closed(table: TableAccount) -> Element:
+    newest = table.closed[: -_RANGES_MAX - 1 : -1]
+    cells = [
+        (
+            words.number(one.version),
+            time_text(one.watermark),
+            *map(words.number, (one.rows, one.late)),
+        )
+        for one in newest
+    ]
+    shown = _table(("version", "watermark", "rows", "late"), cells, alarming=("late",))
+    title = f"The newest {len(newest)} of {words.plural(len(table.closed), 'commit')}"
     return tag("details", tag("summary", title), shown)
 
 
