@@ -45,6 +45,17 @@ def _create(directory: Path, topic: str, partitions: int = 1) -> None:
     assert created.status == 0, created
 
 
+def test_the_topic_of_groups_takes_one_line_of_a_brokers_log(directory: Path) -> None:
+    cluster = LocalCluster.open(directory)
+    for broker in cluster.broker_ids:
+        log = cluster.process(broker).log_file
+        eventually(lambda: "__consumer" in log.read_text(), f"{broker} has its roles")  # noqa: B023
+        (line,) = [line for line in log.read_text().splitlines() if "__consumer" in line]
+        assert " info " in line
+        assert "roles topic=__consumer_offsets partitions=50 leads=1" in line
+        assert "leaderless=0" in line
+
+
 def test_status_gives_controller_and_brokers_by_directory_and_by_bootstrap(
     directory: Path,
 ) -> None:

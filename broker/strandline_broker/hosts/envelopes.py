@@ -15,6 +15,7 @@ write is made durable together, and the event loop has turns for whoever else is
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 32
 """Replicas that take their roles side by side."""
+ROLES_SINGLY: Final = 5
+"""A topic of which more replicas take a role together has one line at level info for all."""
 TURN_S: Final = 0.05
 """A replica that takes longer keeps no other waiting: on a disk that hangs all are late at once."""
 
@@ -104,12 +107,15 @@ class Envelopes:
         self, changes: list[tuple[Partition, PartitionState]], errors: list[FailedPartition]
     ) -> None:
         loop, turns = asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE)
+        of_topic = Counter(partition.log.topic for partition, _ in changes)
+        summarized = {topic for topic, count in of_topic.items() if count > ROLES_SINGLY}
 
         async def take(partition: Partition, state: PartitionState) -> None:
             turn_ends = loop.call_later(TURN_S, turns.release)
             await asyncio.sleep(0)  # others get turns, where no disk is waited for
             try:
-                await self.late.in_time(partition.key, self._take_role(partition, state))
+                say = self._log.debug if partition.log.topic in summarized else self._log.info
+                await self.late.in_time(partition.key, self._take_role(partition, state, say))
             except WireError as error:
                 errors.append(self._failed(state, error))
                 self.lacks_something |= unusable(partition) is None  # it may pass (I-88)
@@ -122,6 +128,22 @@ class Envelopes:
             for partition, state in changes:
                 await turns.acquire()
                 group.create_task(take(partition, state))
+        failed = {(each.topic_id, each.partition) for each in errors}
+        taken = [(p.log.topic, state) for p, state in changes if p.key not in failed]
+        self._summarize({t: [s for topic, s in taken if topic == t] for t in sorted(summarized)})
+
+    def _summarize(self, roles: dict[str, list[PartitionState]]) -> None:
+        for topic, taken in roles.items():
+            leads = sum(state.leader == self._replicas.me for state in taken)
+            leaderless = sum(state.leader == NO_LEADER for state in taken)
+            self._log.info(
+                "roles",
+                topic=topic,
+                partitions=len(taken),
+                leads=leads,
+                follows=len(taken) - leads - leaderless,
+                leaderless=leaderless,
+            )
 
     async def _new_roles(
         self, envelope: Envelope, errors: list[FailedPartition]
@@ -189,9 +211,11 @@ class Envelopes:
     async def _go_by(self, partition: Partition, state: PartitionState) -> None:
         """What was put off while the replica came to its role before."""
         if unusable(partition) is None and self._accept(partition, state):
-            await self._take_role(partition, state)
+            await self._take_role(partition, state, self._log.info)
 
-    async def _take_role(self, partition: Partition, state: PartitionState) -> None:
+    async def _take_role(
+        self, partition: Partition, state: PartitionState, say: Callable[..., None]
+    ) -> None:
         self._fetchers.forget(partition.key)
         partition.stop_role(f"leader epoch {state.leader_epoch} has begun")
         async with partition.gate:
@@ -211,7 +235,7 @@ class Envelopes:
                 await self._roles.follow(partition, state)
         self._fetchers.fetch(partition)
         self._on_applied()
-        self._log.info(
+        say(
             "role",
             partition=partition.name,
             leader=state.leader,

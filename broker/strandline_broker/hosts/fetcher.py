@@ -337,14 +337,10 @@ class Fetcher:
 
     def _ask_again_later(self) -> None:
         """Thousands may be refused at once, by a leader that has yet to hear that it is one: they
-        are told in one line, and asked for again together.
+        are asked for again together, and told in one line if that goes on for about a second.
         """
         refused, self._refused = self._refused, []
-        if not refused:
-            return
-        first, reason = refused[0]
-        name, count = first.partition.name, len(refused)
-        self._log.info("fetch refused", partitions=count, partition=name, reason=reason)
+        self._complain([each for each in refused if each[0].backoff_ms == BACKOFF_MS_MAX])
         delays: dict[int, list[_Target]] = {}
         for target, _ in refused:
             delays.setdefault(target.backoff_ms, []).append(target)
@@ -352,6 +348,12 @@ class Fetcher:
         loop = asyncio.get_running_loop()
         for delay_ms, targets in delays.items():
             loop.call_later(delay_ms / 1000, self._ask_again, targets)
+
+    def _complain(self, refused: list[tuple[_Target, str]]) -> None:
+        if refused:
+            first, reason = refused[0]
+            name, count = first.partition.name, len(refused)
+            self._log.info("fetch refused", partitions=count, partition=name, reason=reason)
 
     def _ask_again(self, targets: list[_Target]) -> None:
         for target in targets:

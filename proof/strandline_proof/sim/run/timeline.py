@@ -86,7 +86,9 @@ class SimLog:
         self._timeline.add(self._node, level, event, self._bound | fields)
 
     def debug(self, event: str, **fields: object) -> None:
-        """Not kept."""
+        """Only roles are kept: a broker may tell them in sum, and a test looks at each."""
+        if event == "role":
+            self._add("debug", event, fields)
 
     def info(self, event: str, **fields: object) -> None:
         self._add("info", event, fields)

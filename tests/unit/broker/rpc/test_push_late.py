@@ -174,10 +174,12 @@ async def test_on_a_disk_that_hangs_all_are_late_at_once_and_none_is_progress(
     many, begun = 3 * AT_ONCE, 0
     take, failed = Envelopes._take_role, Envelopes._failed
 
-    async def counted(self: Envelopes, partition: Partition, state: PartitionState) -> None:
+    async def counted(
+        self: Envelopes, partition: Partition, state: PartitionState, say: Any
+    ) -> None:
         nonlocal begun
         begun += 1
-        await take(self, partition, state)
+        await take(self, partition, state, say)
 
     def noted(self: Envelopes, state: PartitionState, error: WireError) -> FailedPartition:
         begun_before.append(begun)
