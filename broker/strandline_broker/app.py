@@ -51,8 +51,8 @@ from strandline_broker.rpc.producer_ids import ProducerIdsRpc
 from strandline_broker.rpc.push import PushRpc
 from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
 from strandline_broker.rpc.truncations import TruncationsRpc
-from strandline_broker.storage.broker_directories import BrokerDirectories
-from strandline_broker.storage.directory import DirectoryError
+from strandline_broker.storage.directory.broker_directories import BrokerDirectories
+from strandline_broker.storage.directory.directory import DirectoryError
 from strandline_broker.telemetry import ServerMetrics, serve_metrics, watch_event_loop
 from strandline_proto.errors import WireError
 from strandline_proto.ids import NO_BROKER_EPOCH, BrokerId, ControllerEpoch, MetadataOffset

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from strandline_broker.storage.cleaner.cleaner import Cleaner, Task
-from strandline_broker.storage.log import Log
+from strandline_broker.storage.log.log import Log
 from strandline_proto.batch import Record
 from strandline_runtime.real import RealFileSystem
 from support import kafka_golden

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline_broker.core.producer_state import ProducerStates
-from strandline_broker.storage.log import Log
-from strandline_broker.storage.producer_snapshot import SNAPSHOT_NAME, parse, serialize
+from strandline_broker.core.replication.producer_state import ProducerStates
+from strandline_broker.storage.log.log import Log
+from strandline_broker.storage.log.producer_snapshot import SNAPSHOT_NAME, parse, serialize
 from strandline_proto.batch import Compression, build_batch, read_header
 from support.kafka_golden import (
     CLEAN,

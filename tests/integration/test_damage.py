@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 
-from strandline_broker.core.replica_condition import ReplicaCondition
-from strandline_broker.storage.segment_check import check_segment
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
+from strandline_broker.storage.segment.check import check_segment
 from strandline_proto.batch import build_batch, crc_matches, iter_headers, read_header
 from strandline_proto.errors import KafkaStorageError
 from strandline_proto.v1 import produce_pb2, services_pb2_grpc
@@ -20,7 +20,7 @@ from support.replica_nodes import TOPIC_ID, Node, decide, eventually, run_node, 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.replication.partition_state import PartitionState
 
 SMALL = {"log_segment_bytes": "300"}
 VALUE = b"v" * 80

@@ -13,7 +13,7 @@ import pytest
 
 from strandline import Consumer, NewTopic, TopicPartition, sync
 from strandline.errors import BrokerError, CorruptRecords
-from strandline_broker.storage.directory import DataDirectory
+from strandline_broker.storage.directory.directory import DataDirectory
 from strandline_proto.batch import Compression, read_header
 from strandline_proto.errors import RecordTooLarge
 from strandline_runtime.real import RealFileSystem

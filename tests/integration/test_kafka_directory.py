@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from strandline_broker.storage.producer_snapshot import serialize
+from strandline_broker.storage.log.producer_snapshot import serialize
 from support.kafka_golden import CLEAN, GOLDEN, copy_to
 from support.replica_nodes import run_node
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline_broker.storage.log import LogConfig
-from strandline_broker.storage.producer_snapshot import parse
+from strandline_broker.storage.log.log import LogConfig
+from strandline_broker.storage.log.producer_snapshot import parse
 from strandline_proto.batch import Compression, build_batch, read_header
 from support.compaction import COMPACTED, clean, records_of
 from support.kafka_golden import close as close_all

@@ -32,7 +32,7 @@ from strandline_broker.core.coordination.consumer_records import (
     TopicPartitions,
 )
 from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
-from strandline_broker.storage.log import LogConfig
+from strandline_broker.storage.log.log import LogConfig
 from strandline_proto.batch import build_batch
 from strandline_proto.ids import LeaderEpoch, Offset, TopicId, topic_id_text
 from support.kafka_tools import KafkaTools

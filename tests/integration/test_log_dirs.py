@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from strandline_broker.core.push_envelope import Envelope, LiveBroker
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.hosts.full_dirs import ROOM_BYTES
 from strandline_broker.hosts.leading import check_leader
 from strandline_proto.batch import build_batch
@@ -28,7 +28,7 @@ from support.disk import HalfFailing
 from support.replica_nodes import TOPIC_ID, Node, eventually, run_node, state
 
 if TYPE_CHECKING:
-    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.replication.partition_state import PartitionState
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.purgatory import ProduceOutcome
 

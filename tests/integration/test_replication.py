@@ -15,7 +15,7 @@ import pytest
 from strandline_broker.hosts.fetch_stream import FetchStreams
 from strandline_broker.hosts.fetcher import Fetcher
 from strandline_broker.hosts.leading import check_leader
-from strandline_broker.storage.log import Log
+from strandline_broker.storage.log.log import Log
 from strandline_proto.batch import build_batch, crc_matches, read_header
 from strandline_proto.errors import (
     CorruptMessage,

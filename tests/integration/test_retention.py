@@ -13,8 +13,8 @@ import pytest
 
 from strandline_broker.hosts.leading import check_leader
 from strandline_broker.hosts.log_starts import LogStarts
-from strandline_broker.storage.damaged_ranges import DamagedRange
-from strandline_broker.storage.leader_epochs import LeaderEpochs
+from strandline_broker.storage.log.damaged_ranges import DamagedRange
+from strandline_broker.storage.log.leader_epochs import LeaderEpochs
 from strandline_proto.batch import build_batch, iter_headers
 from strandline_proto.errors import (
     KafkaStorageError,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from strandline_broker.hosts.purgatory import ProduceOutcome
-    from strandline_broker.storage.log import Log
+    from strandline_broker.storage.log.log import Log
 
 SETTINGS = {"log_segment_bytes": "200", "log_segment_delete_delay_ms": "0"}
 NEVER = "2147483647"

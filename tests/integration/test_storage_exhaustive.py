@@ -13,10 +13,10 @@ from typing import Final
 import pytest
 
 from strandline_broker.offline.roots import verify
-from strandline_broker.storage.damage import DamagedLog
-from strandline_broker.storage.directory import DataDirectory, DirectoryError
-from strandline_broker.storage.log import Log, LogConfig
-from strandline_broker.storage.producer_snapshot import Entry, serialize
+from strandline_broker.storage.directory.directory import DataDirectory, DirectoryError
+from strandline_broker.storage.log.log import Log, LogConfig
+from strandline_broker.storage.log.producer_snapshot import Entry, serialize
+from strandline_broker.storage.segment.damage import DamagedLog
 from strandline_proto.batch import (
     build_batch,
     crc_matches,

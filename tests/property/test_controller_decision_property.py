@@ -30,7 +30,7 @@ from strandline_broker.core.controller.startup import decide_start
 from strandline_broker.core.controller.state import Broker, ControllerState, PartitionRegistration
 from strandline_broker.core.controller.topics import decide_delete_topic
 from strandline_broker.core.controller.unfencing import decide_unfence
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_proto.errors import DuplicateBrokerRegistration, WireError
 from strandline_proto.ids import (
     NO_BROKER_EPOCH,

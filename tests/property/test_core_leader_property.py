@@ -11,8 +11,13 @@ from itertools import pairwise
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from strandline_broker.core.leader import Effect, HighWatermarkRaised, Leader, ProposeIsr
-from strandline_broker.core.partition_state import IsrAnswer, IsrMember, PartitionState
+from strandline_broker.core.replication.leader import (
+    Effect,
+    HighWatermarkRaised,
+    Leader,
+    ProposeIsr,
+)
+from strandline_broker.core.replication.partition_state import IsrAnswer, IsrMember, PartitionState
 from strandline_proto.errors import (
     FencedLeaderEpoch,
     IneligibleReplica,

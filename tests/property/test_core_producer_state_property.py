@@ -3,7 +3,11 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from strandline_broker.core.producer_state import BATCHES_REMEMBERED, Duplicate, ProducerStates
+from strandline_broker.core.replication.producer_state import (
+    BATCHES_REMEMBERED,
+    Duplicate,
+    ProducerStates,
+)
 from strandline_proto.batch import BatchHeader, add_sequence
 from strandline_proto.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
 from support.batch_headers import batch_header

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from strandline_broker.core.follower import Backoff, Discard, TruncateTo
+from strandline_broker.core.replication.follower import Backoff, Discard, TruncateTo
 from strandline_proto.ids import BrokerId
 from support.partition_states import A, B, C
 from support.replica_group import InFlight, Replica, ReplicaGroup

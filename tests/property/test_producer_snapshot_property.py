@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from strandline_broker.storage.log import LogConfig
+from strandline_broker.storage.log.log import LogConfig
 from strandline_proto.batch import iter_headers
 from support.disk import FaultyDisk
 from support.producer_log import (

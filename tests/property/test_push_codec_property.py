@@ -18,7 +18,6 @@ from strandline_broker.core.controller.push import (
 )
 from strandline_broker.core.controller.records import RECOVERED, RECOVERING
 from strandline_broker.core.controller.state import Broker, PartitionRegistration
-from strandline_broker.core.partition_state import IsrMember, PartitionState
 from strandline_broker.core.push_answer import FailedPartition, LogEnd, PushAnswer, ReplicaLogEnd
 from strandline_broker.core.push_envelope import (
     TOPIC_DELETED,
@@ -30,7 +29,8 @@ from strandline_broker.core.push_envelope import (
     StopReplica,
     TopicMetadata,
 )
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.partition_state import IsrMember, PartitionState
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.hosts.controller.settings import Identity
 from strandline_broker.rpc.push_codec import (
     PushTranslator,

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline_broker.storage.log import LogConfig
+from strandline_broker.storage.log.log import LogConfig
 from strandline_proto.batch import build_batch, iter_headers, read_header, read_records
 from support.storage import Store
 

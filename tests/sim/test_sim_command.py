@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from strandline_broker.core.leader import Leader
+from strandline_broker.core.replication.leader import Leader
 from strandline_cli.main import run
 from strandline_cli.simulation import commit, report
 from strandline_proof.sim.cluster.topology import Topology

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from strandline_broker.core.leader import Leader
+from strandline_broker.core.replication.leader import Leader
 from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.kinds import KINDS
 from strandline_proof.sim.oracles.violation import Violation

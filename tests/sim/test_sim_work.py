@@ -13,7 +13,7 @@ from strandline._fetcher import Fetcher
 from strandline._offset_queries import OffsetQueries
 from strandline._position_calls import PositionCalls
 from strandline._sender import Sender
-from strandline_broker.core.producer_state import ProducerStates
+from strandline_broker.core.replication.producer_state import ProducerStates
 from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import Run, RunResult, run_plan

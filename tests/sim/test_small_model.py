@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_broker.core import follower, leader
 from strandline_broker.core.controller import (
     alter_partition,
     election,
@@ -16,8 +15,9 @@ from strandline_broker.core.controller import (
     recovery,
     registration,
 )
-from strandline_broker.core.follower import FetchPosition, Follower
-from strandline_broker.core.leader import Leader
+from strandline_broker.core.replication import follower, leader
+from strandline_broker.core.replication.follower import FetchPosition, Follower
+from strandline_broker.core.replication.leader import Leader
 from strandline_proof.model.profiles import COMMITTED, DEEP, ONE_OUT, QUICK
 from strandline_proof.model.search import Search
 from strandline_proof.model.values import Bounds

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from strandline_broker.storage.cleaner.cleaner import Cleaner, CleaningResult, Task
-from strandline_broker.storage.log import Log
+from strandline_broker.storage.log.log import Log
 from strandline_proto.batch import (
     BatchHeader,
     Compression,

@@ -10,8 +10,8 @@ from strandline_broker.core.controller.startup import decide_start
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.core.controller.topics import decide_delete_topic
 from strandline_broker.hosts.controller.pipeline import replay_log
-from strandline_broker.storage.directory import DataDirectory
-from strandline_broker.storage.metadata_log import MetadataLog
+from strandline_broker.storage.controller.metadata_log import MetadataLog
+from strandline_broker.storage.directory.directory import DataDirectory
 from strandline_proto.ids import MetadataOffset
 from strandline_runtime.runtime import FileSystem
 from support.controller_cluster import B1, B2, B3, SESSION_MS, Cluster

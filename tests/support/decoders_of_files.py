@@ -9,30 +9,31 @@ from crc32c import crc32c
 from strandline_broker.offline import checkpoints, indexes
 from strandline_broker.offline.findings import Expected, PartitionReport
 from strandline_broker.offline.state_snapshots import check_state_snapshots
-from strandline_broker.storage import producer_snapshot, strandline_state
-from strandline_broker.storage.checkpoint_limits import CheckpointLimits
-from strandline_broker.storage.checkpoints import (
-    HIGH_WATERMARKS,
-    in_kafkas_form,
-    read_offsets,
-    write_checkpoint,
-)
-from strandline_broker.storage.clean_shutdown import take_clean_shutdown
-from strandline_broker.storage.damaged_ranges import DamagedRanges
-from strandline_broker.storage.leader_epochs import LeaderEpochs
-from strandline_broker.storage.meta_properties import read_meta_properties
-from strandline_broker.storage.metadata_snapshot import (
+from strandline_broker.storage.controller.metadata_snapshot import (
     BadSnapshot,
     SnapshotId,
     read_snapshot,
     write_snapshot,
 )
-from strandline_broker.storage.offset_index import OffsetIndex
-from strandline_broker.storage.partition_metadata import read_partition_metadata
-from strandline_broker.storage.sealed_file import SealedFile
-from strandline_broker.storage.time_index import TimeIndex, read_last
-from strandline_broker.storage.txn_index import ENTRY as TXN_ENTRY
-from strandline_broker.storage.txn_index import truncate_txn_index
+from strandline_broker.storage.directory import strandline_state
+from strandline_broker.storage.directory.checkpoint_limits import CheckpointLimits
+from strandline_broker.storage.directory.clean_shutdown import take_clean_shutdown
+from strandline_broker.storage.directory.meta_properties import read_meta_properties
+from strandline_broker.storage.directory.partition_metadata import read_partition_metadata
+from strandline_broker.storage.files.checkpoints import (
+    HIGH_WATERMARKS,
+    in_kafkas_form,
+    read_offsets,
+    write_checkpoint,
+)
+from strandline_broker.storage.files.sealed_file import SealedFile
+from strandline_broker.storage.log import producer_snapshot
+from strandline_broker.storage.log.damaged_ranges import DamagedRanges
+from strandline_broker.storage.log.leader_epochs import LeaderEpochs
+from strandline_broker.storage.segment.offset_index import OffsetIndex
+from strandline_broker.storage.segment.time_index import TimeIndex, read_last
+from strandline_broker.storage.segment.txn_index import ENTRY as TXN_ENTRY
+from strandline_broker.storage.segment.txn_index import truncate_txn_index
 from support.decoders import ID, Decoder, Seal, disk_with, ignored, sealed_batch
 from support.memory_disk import MemoryDisk
 

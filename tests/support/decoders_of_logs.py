@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.storage.damage import BadBatch
-from strandline_broker.storage.log_reader import LogReader
-from strandline_broker.storage.sealed_end import end_by_index
-from strandline_broker.storage.segment_reader import first_batch_to
+from strandline_broker.storage.log.reader import LogReader
+from strandline_broker.storage.log.sealed_end import end_by_index
+from strandline_broker.storage.segment.damage import BadBatch
+from strandline_broker.storage.segment.reader import first_batch_to
 from strandline_proto.batch import iter_headers, read_records
 from strandline_proto.errors import KafkaStorageError, WireError
 from support.decoders import SMALL, Decoder, sealed_batch
@@ -17,7 +17,7 @@ from support.memory_disk import MemoryDisk
 from support.storage import Store
 
 if TYPE_CHECKING:
-    from strandline_broker.storage.log import Log
+    from strandline_broker.storage.log.log import Log
 
 BATCHES: Final = 40
 SEGMENT: Final = f"/d/t-0/{0:020}"

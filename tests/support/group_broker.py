@@ -24,7 +24,6 @@ from strandline_broker.core.groups.commands import (
 )
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_broker.core.metadata_cache import MetadataCache
-from strandline_broker.core.partition_state import IsrMember, PartitionState
 from strandline_broker.core.push_envelope import (
     TOPIC_DELETED,
     Envelope,
@@ -33,11 +32,12 @@ from strandline_broker.core.push_envelope import (
     StopReplica,
     TopicMetadata,
 )
+from strandline_broker.core.replication.partition_state import IsrMember, PartitionState
 from strandline_broker.hosts.coordination.registry import Shards
 from strandline_broker.hosts.leading import check_leader
 from strandline_broker.hosts.replica_manager import ReplicaManager
 from strandline_broker.rpc.fetch_client import FetchClient
-from strandline_broker.storage.broker_directories import BrokerDirectories
+from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_proto.batch import iter_headers, read_header, read_records
 from strandline_proto.errors import WireError
 from strandline_proto.ids import (

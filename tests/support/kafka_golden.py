@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from strandline_broker.storage.directory import DataDirectory
-from strandline_broker.storage.log import Log, LogConfig
+from strandline_broker.storage.directory.directory import DataDirectory
+from strandline_broker.storage.log.log import Log, LogConfig
 from strandline_proto.batch import BatchHeader, Compression, Record, iter_headers, read_records
 from strandline_runtime.real import RealFileSystem
 

@@ -2,8 +2,13 @@
 
 from collections.abc import Mapping
 
-from strandline_broker.core.leader import Effect, HighWatermarkRaised, Leader, ProposeIsr
-from strandline_broker.core.partition_state import IsrMember
+from strandline_broker.core.replication.leader import (
+    Effect,
+    HighWatermarkRaised,
+    Leader,
+    ProposeIsr,
+)
+from strandline_broker.core.replication.partition_state import IsrMember
 from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from support.partition_states import (
     FIRST_EPOCHS,

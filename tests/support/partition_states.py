@@ -1,6 +1,6 @@
 """Short ways to write down what a controller decided, for tests of the core."""
 
-from strandline_broker.core.partition_state import IsrAnswer, IsrMember, PartitionState
+from strandline_broker.core.replication.partition_state import IsrAnswer, IsrMember, PartitionState
 from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 
 A, B, C = BrokerId(1), BrokerId(2), BrokerId(3)

@@ -22,7 +22,7 @@ from strandline_broker.rpc.broker_service import Service, add_replica_service
 from strandline_broker.rpc.fetch_client import FetchClient
 from strandline_broker.rpc.identify import IdentifyRpc
 from strandline_broker.rpc.push import PushRpc
-from strandline_broker.storage.broker_directories import BrokerDirectories
+from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import common_pb2, push_pb2

@@ -7,10 +7,10 @@ controller here only elects from the ISR, compares and sets, and fences who is d
 
 from dataclasses import dataclass, field, replace
 
-from strandline_broker.core import follower as f
-from strandline_broker.core.leader import Effect as LeaderEffect
-from strandline_broker.core.leader import HighWatermarkRaised, Leader, ProposeIsr
-from strandline_broker.core.partition_state import IsrAnswer, IsrMember, PartitionState
+from strandline_broker.core.replication import follower as f
+from strandline_broker.core.replication.leader import Effect as LeaderEffect
+from strandline_broker.core.replication.leader import HighWatermarkRaised, Leader, ProposeIsr
+from strandline_broker.core.replication.partition_state import IsrAnswer, IsrMember, PartitionState
 from strandline_proto.errors import (
     FencedLeaderEpoch,
     InvalidUpdateVersion,

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from strandline_broker.config_loading import load_broker_config
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.metadata_cache import MetadataCache
-from strandline_broker.core.partition_state import IsrMember, PartitionState
 from strandline_broker.core.push_envelope import (
     Envelope,
     LiveBroker,
     PartitionMetadata,
     TopicMetadata,
 )
+from strandline_broker.core.replication.partition_state import IsrMember, PartitionState
 from strandline_broker.hosts.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.record_check import RecordChecks
 from strandline_broker.hosts.replica_manager import ReplicaManager
@@ -31,7 +31,7 @@ from strandline_broker.rpc.offsets import OffsetsRpc
 from strandline_broker.rpc.produce import ProduceRpc
 from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
 from strandline_broker.rpc.truncations import TruncationsRpc
-from strandline_broker.storage.broker_directories import BrokerDirectories
+from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.ids import (
     UNKNOWN_EPOCH,
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from strandline_broker.core.leader import ProposeIsr
     from strandline_broker.core.push_answer import FailedPartition
+    from strandline_broker.core.replication.leader import ProposeIsr
     from strandline_broker.hosts.envelopes import Envelopes
     from strandline_broker.hosts.partition import Partition
     from strandline_runtime.runtime import Clock, FileSystem, Runtime

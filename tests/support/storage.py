@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from strandline_broker.storage.directory import DataDirectory
-from strandline_broker.storage.log import Log, LogConfig
+from strandline_broker.storage.directory.directory import DataDirectory
+from strandline_broker.storage.log.log import Log, LogConfig
 from strandline_proto.batch import (
     Compression,
     build_batch,

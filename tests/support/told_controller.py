@@ -10,7 +10,7 @@ from strandline_proto.ids import BrokerEpoch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_broker.core.isr_proposal import ProposeIsr
+    from strandline_broker.core.replication.isr_proposal import ProposeIsr
     from strandline_broker.hosts.partition import Partition
 
 

@@ -26,7 +26,7 @@ TESTED_THROUGH = {
     "effects": "groups/test_groups",
     "expiry": "groups/test_expiry",
     "heartbeat_rules": "groups/test_consumer_beat",
-    "isr_proposal": "core/test_leader",
+    "isr_proposal": "replication/test_leader",
     "loss_reports": "controller/test_losses",
     "offset_records": "coordination/test_codec",
     "offsets": "groups/test_offsets",

@@ -14,7 +14,7 @@ from strandline_bench.log.options import LogOptions
 from strandline_bench.log.store import START_MS, Hurried, Stopwatch, Store, progress
 from strandline_bench.report import Report
 from strandline_broker.storage.cleaner.cleaner import Cleaner, Task
-from strandline_broker.storage.log import LogConfig
+from strandline_broker.storage.log.log import LogConfig
 from strandline_proto.batch import build_batch, read_header
 
 CONFIG: Final = LogConfig(segment_bytes=64 << 20, cleanup_policy=("compact",))

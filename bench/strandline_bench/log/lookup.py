@@ -10,7 +10,7 @@ from typing import Final
 from strandline_bench.log.options import LogOptions
 from strandline_bench.log.store import START_MS, Hurried, Store, batch_of, progress
 from strandline_bench.report import Report, percentile
-from strandline_broker.storage.log import Log, LogConfig
+from strandline_broker.storage.log.log import Log, LogConfig
 
 CONFIG: Final = LogConfig(segment_bytes=256 << 10)
 BATCH_BYTES: Final = 4 << 10

@@ -12,7 +12,7 @@ from strandline_bench.log.append import SIZES
 from strandline_bench.log.options import LogOptions
 from strandline_bench.log.store import Stopwatch, Store, alternate, batch_of, progress
 from strandline_bench.report import Report, median
-from strandline_broker.storage.log import Log
+from strandline_broker.storage.log.log import Log
 
 FETCH_BYTES: Final = 1 << 20
 Places = list[tuple[int, int]]

@@ -8,8 +8,8 @@ from typing import Final
 from strandline_bench.log.options import LogOptions
 from strandline_bench.log.store import Hurried, Stopwatch, Store, batch_of, progress
 from strandline_bench.report import Report
-from strandline_broker.storage.checkpoints import RECOVERY_POINTS
-from strandline_broker.storage.log import LogConfig
+from strandline_broker.storage.files.checkpoints import RECOVERY_POINTS
+from strandline_broker.storage.log.log import LogConfig
 
 BATCH_BYTES: Final = 64 << 10
 READ_BYTES: Final = 1 << 20

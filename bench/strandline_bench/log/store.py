@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from strandline_broker.storage.directory import DataDirectory
-from strandline_broker.storage.log import Log, LogConfig
+from strandline_broker.storage.directory.directory import DataDirectory
+from strandline_broker.storage.log.log import Log, LogConfig
 from strandline_proto.batch import BatchHeader, build_batch, read_header
 from strandline_runtime.real import RealFileSystem
 from strandline_runtime.runtime import FileSystem

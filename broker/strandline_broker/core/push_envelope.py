@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline_broker.core.addresses import Endpoint
-    from strandline_broker.core.partition_state import PartitionState
-    from strandline_broker.core.replica_condition import ReplicaCondition
+    from strandline_broker.core.replication.partition_state import PartitionState
+    from strandline_broker.core.replication.replica_condition import ReplicaCondition
     from strandline_proto.ids import (
         BrokerEpoch,
         BrokerId,

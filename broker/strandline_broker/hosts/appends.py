@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.append_origin import AppendOrigin
 from strandline_broker.core.internal_topics import INTERNAL_TOPICS
-from strandline_broker.core.producer_state import Duplicate
+from strandline_broker.core.replication.append_origin import AppendOrigin
+from strandline_broker.core.replication.producer_state import Duplicate
 from strandline_broker.hosts.purgatory import AckPurgatory, ProduceOutcome
 from strandline_broker.hosts.record_check import LOG_APPEND_TIME, check_records
 from strandline_proto.batch import check_batch, end_marker_epoch, stamp

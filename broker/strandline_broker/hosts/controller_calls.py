@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from strandline_broker.core.isr_proposal import ProposeIsr
-    from strandline_broker.core.partition_state import IsrAnswer
     from strandline_broker.core.registration import Registration
-    from strandline_broker.core.replica_condition import RefusedTruncation, ReplicaCondition
+    from strandline_broker.core.replication.isr_proposal import ProposeIsr
+    from strandline_broker.core.replication.partition_state import IsrAnswer
+    from strandline_broker.core.replication.replica_condition import (
+        RefusedTruncation,
+        ReplicaCondition,
+    )
     from strandline_proto.errors import WireError
     from strandline_proto.ids import (
         BrokerEpoch,

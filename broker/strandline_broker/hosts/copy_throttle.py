@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.copy_quota import UNLIMITED, CopyQuota, chunk
+from strandline_broker.core.replication.copy_quota import UNLIMITED, CopyQuota, chunk
 from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ import errno
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.hosts.usable import unusable
-from strandline_broker.storage.segment_check import check_segment
+from strandline_broker.storage.segment.check import check_segment
 from strandline_proto.errors import WireError
 from strandline_proto.ids import TopicId
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.suspects import Suspects
     from strandline_broker.hosts.to_controller import ToController
-    from strandline_broker.storage.damaged_ranges import DamagedRange
-    from strandline_broker.storage.log import Log
+    from strandline_broker.storage.log.damaged_ranges import DamagedRange
+    from strandline_broker.storage.log.log import Log
     from strandline_proto.ids import BrokerId
     from strandline_runtime.runtime import Runtime
 

@@ -3,7 +3,7 @@
 Each log has one of them, always the same, so what is done to a log happens in the order in which it
 was asked for; between logs of different threads there is no order, and a disk makes durable
 together what several threads ask of it. Steps that are asked for while a thread is busy are then
-taken side by side (`storage/steps.py`): many small files cost little more than one.
+taken side by side (`storage/files/steps.py`): many small files cost little more than one.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from strandline_broker.hosts.flusher import Flusher
 from strandline_broker.hosts.threads import to_the_end
-from strandline_broker.storage.steps import side_by_side
+from strandline_broker.storage.files.steps import side_by_side
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from strandline_broker.storage.steps import Steps
+    from strandline_broker.storage.files.steps import Steps
     from strandline_runtime.runtime import Runtime
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.log import LogConfig
+from strandline_broker.storage.log.log import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,15 +19,15 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.producer_state import ProducerStates
 from strandline_broker.core.push_answer import FailedPartition
 from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
+from strandline_broker.core.replication.producer_state import ProducerStates
 from strandline_broker.hosts.dynamic_config import log_config
 from strandline_broker.hosts.late_roles import LateRoles
 from strandline_broker.hosts.log_dirs import is_full_disk
 from strandline_broker.hosts.replica_configs import configure_replicas
 from strandline_broker.hosts.usable import admit_epoch, unusable
-from strandline_broker.storage.log import Log
+from strandline_broker.storage.log.log import Log
 from strandline_proto.errors import KafkaStorageError, UnknownServerError, WireError
 from strandline_proto.ids import NO_LEADER
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.push_envelope import Envelope, StopReplica
+    from strandline_broker.core.replication.partition_state import PartitionState
     from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.hosts.eligibility import Eligibility
     from strandline_broker.hosts.fetchers import Fetchers

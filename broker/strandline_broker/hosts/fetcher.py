@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import grpc
 
-from strandline_broker.core.follower import (
+from strandline_broker.core.replication.follower import (
     AdvanceHighWatermark,
     Append,
     Backoff,
@@ -38,7 +38,7 @@ from strandline_runtime.milliseconds import monotonic_ms
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline_broker.core.follower import Effect, FetchPosition
+    from strandline_broker.core.replication.follower import Effect, FetchPosition
     from strandline_broker.hosts.copy_throttle import FollowerThrottle
     from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.hosts.fetch_messages import FetchedPartition, FetchResponse, Key

@@ -18,7 +18,7 @@ from strandline_runtime.milliseconds import monotonic_ms
 if TYPE_CHECKING:
     from strandline_broker.config import BrokerConfig
     from strandline_broker.hosts.log_dirs import LogDirs
-    from strandline_broker.storage.log import Log
+    from strandline_broker.storage.log.log import Log
     from strandline_runtime.runtime import Clock
 
 FLUSH_MS_MIN: Final = 10

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.follower import TruncateTo
-from strandline_broker.core.truncation import follower_high_watermark, follower_log_start
-from strandline_broker.storage.checkpoints import OFFSET_MAX
-from strandline_broker.storage.gaps_marker import FirstGap
+from strandline_broker.core.replication.follower import TruncateTo
+from strandline_broker.core.replication.truncation import (
+    follower_high_watermark,
+    follower_log_start,
+)
+from strandline_broker.storage.cleaner.gaps_marker import FirstGap
+from strandline_broker.storage.files.checkpoints import OFFSET_MAX
 from strandline_proto.batch import BatchHeader, end_marker_epoch
 from strandline_proto.ids import Offset
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
@@ -17,8 +20,8 @@ from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_broker.core.follower import Follower, TruncateFully
-    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.replication.follower import Follower, TruncateFully
+    from strandline_broker.core.replication.partition_state import PartitionState
     from strandline_broker.hosts.flush_schedule import FlushSchedule
     from strandline_broker.hosts.log_retention import LogRetention
     from strandline_broker.hosts.losses import Losses

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.hosts.log_dirs import LogDir
-    from strandline_broker.storage.broker_directories import BrokerDirectories
+    from strandline_broker.storage.directory.broker_directories import BrokerDirectories
     from strandline_runtime.runtime import Runtime
 
 LOOK_S: Final = 1.0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import grpc
 
-from strandline_broker.core.partition_state import IsrAnswer
+from strandline_broker.core.replication.partition_state import IsrAnswer
 from strandline_broker.hosts.controller_calls import AlterPartitionAnswer
 from strandline_broker.hosts.leading import Leading
 from strandline_proto.errors import RequestTimedOut, UnknownServerError, WireError
@@ -27,8 +27,8 @@ from strandline_proto.ids import NO_BROKER_EPOCH, TopicId
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_broker.core.isr_proposal import ProposeIsr
-    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.replication.isr_proposal import ProposeIsr
+    from strandline_broker.core.replication.partition_state import PartitionState
     from strandline_broker.hosts.controller_calls import ControllerCalls, Key
     from strandline_broker.hosts.partition import Partition
     from strandline_proto.ids import BrokerEpoch, BrokerId

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.fencing import check_leader_epoch
-from strandline_broker.core.leader import HighWatermarkRaised, ProposeIsr
+from strandline_broker.core.replication.fencing import check_leader_epoch
+from strandline_broker.core.replication.leader import HighWatermarkRaised, ProposeIsr
 from strandline_broker.hosts.appends import Appends
 from strandline_broker.hosts.deletions import Deletions
 from strandline_proto.errors import (
@@ -25,8 +25,8 @@ from strandline_runtime.milliseconds import monotonic_ms
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from strandline_broker.core.leader import Effect, Leader
-    from strandline_broker.core.partition_state import IsrAnswer, PartitionState
+    from strandline_broker.core.replication.leader import Effect, Leader
+    from strandline_broker.core.replication.partition_state import IsrAnswer, PartitionState
     from strandline_broker.hosts.fetch_messages import Position
     from strandline_broker.hosts.flush_schedule import FlushSchedule
     from strandline_broker.hosts.log_retention import LogRetention

@@ -21,7 +21,7 @@ from strandline_broker.core.compatibility import OURS, Levels, Server, check_fit
 from strandline_broker.core.registration import Registration
 from strandline_broker.hosts.controller_calls import Heartbeat
 from strandline_broker.hosts.replaced import end_replaced
-from strandline_broker.storage.open_segments import replicas_max
+from strandline_broker.storage.segment.open_segments import replicas_max
 from strandline_proto.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         ReplicaLoss,
     )
     from strandline_broker.hosts.to_controller import ReplicaReports
-    from strandline_broker.storage.broker_directories import BrokerDirectories
+    from strandline_broker.storage.directory.broker_directories import BrokerDirectories
     from strandline_runtime.runtime import Runtime
 
 REGISTRATION_TIMEOUT_S: Final = 5.0

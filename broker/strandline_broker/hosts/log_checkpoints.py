@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from strandline_broker.config import BrokerConfig
     from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.storage.directory import DataDirectory
+    from strandline_broker.storage.directory.directory import DataDirectory
     from strandline_runtime.runtime import Runtime
 
     Write = Callable[[DataDirectory], None]

@@ -38,8 +38,8 @@ from strandline_broker.storage.cleaner.cleaner import (
     Task,
 )
 from strandline_broker.storage.cleaner.swap import Swap
-from strandline_broker.storage.damage import BadBatch
-from strandline_broker.storage.segment_check import check_segment
+from strandline_broker.storage.segment.check import check_segment
+from strandline_broker.storage.segment.damage import BadBatch
 from strandline_proto.errors import WireError
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.segment_removals import SegmentRemovals
-    from strandline_broker.storage.log import Log
-    from strandline_broker.storage.segment import Segment
+    from strandline_broker.storage.log.log import Log
+    from strandline_broker.storage.segment.segment import Segment
     from strandline_runtime.runtime import Runtime
 
 T = TypeVar("T")

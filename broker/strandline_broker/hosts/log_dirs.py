@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from strandline_broker.hosts.disk_lanes import DiskLanes
 from strandline_broker.hosts.full_dirs import FullDirs
 from strandline_broker.hosts.threads import to_the_end
-from strandline_broker.storage.file import NO_SPACE, PASSING
+from strandline_broker.storage.files.file import NO_SPACE, PASSING
 from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from strandline_broker.hosts.disk_lanes import DiskLane
     from strandline_broker.hosts.flusher import OnFlushed
-    from strandline_broker.storage.broker_directories import BrokerDirectories
-    from strandline_broker.storage.directory import DataDirectory
-    from strandline_broker.storage.log import Log
-    from strandline_broker.storage.steps import Steps
+    from strandline_broker.storage.directory.broker_directories import BrokerDirectories
+    from strandline_broker.storage.directory.directory import DataDirectory
+    from strandline_broker.storage.files.steps import Steps
+    from strandline_broker.storage.log.log import Log
     from strandline_runtime.runtime import Runtime
 
 T = TypeVar("T")

@@ -18,18 +18,18 @@ from strandline_broker.hosts.dynamic_config import keep_everything
 from strandline_broker.hosts.log_dirs import is_full_disk
 from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.hosts.threads import to_the_end
-from strandline_broker.storage.damage import BadBatch, DamagedLog
+from strandline_broker.storage.segment.damage import BadBatch, DamagedLog
 from strandline_proto.errors import WireError
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline_broker.core.producer_state import ProducerStates
+    from strandline_broker.core.replication.producer_state import ProducerStates
     from strandline_broker.hosts.dynamic_config import DynamicConfig
-    from strandline_broker.storage.directory import DataDirectory
-    from strandline_broker.storage.log import Log
-    from strandline_broker.storage.partition_dirs import PartitionDir
+    from strandline_broker.storage.directory.directory import DataDirectory
+    from strandline_broker.storage.directory.partition_dirs import PartitionDir
+    from strandline_broker.storage.log.log import Log
     from strandline_runtime.runtime import Runtime
 
 PROGRESS_S: Final = 2.0

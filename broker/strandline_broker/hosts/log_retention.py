@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.retention import RetentionLimits, SegmentFacts, expired
-from strandline_broker.storage.damage import BadBatch
-from strandline_broker.storage.log_reader import damage_met
+from strandline_broker.storage.log.reader import damage_met
+from strandline_broker.storage.segment.damage import BadBatch
 from strandline_proto.errors import WireError
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.log_starts import LogStarts
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.segment_removals import SegmentRemovals
-    from strandline_broker.storage.segment import Segment
+    from strandline_broker.storage.segment.segment import Segment
     from strandline_runtime.runtime import Runtime
 
 AT_ONCE: Final = 64

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from strandline_broker.hosts.log_dirs import LogDir, LogDirs
-    from strandline_broker.storage.log import Log
-    from strandline_broker.storage.shared_checkpoints import Taken
+    from strandline_broker.storage.directory.shared_checkpoints import Taken
+    from strandline_broker.storage.log.log import Log
     from strandline_runtime.runtime import Runtime
 
 OnDone: TypeAlias = "Callable[[KafkaStorageError | None], None]"

@@ -11,7 +11,7 @@ from strandline_broker.core.push_answer import LogEnd
 from strandline_broker.hosts.controller_calls import ReplicaLoss
 
 if TYPE_CHECKING:
-    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.replication.partition_state import PartitionState
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.to_controller import ToController
     from strandline_runtime.runtime import Runtime

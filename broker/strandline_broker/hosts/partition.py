@@ -14,28 +14,28 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from strandline_broker.core.producer_state import ProducerStates
+from strandline_broker.core.replication.producer_state import ProducerStates
 from strandline_broker.hosts.dynamic_config import log_config
 from strandline_broker.hosts.producer_loading import load_producers
-from strandline_broker.storage.file import PASSING
+from strandline_broker.storage.files.file import PASSING
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
-    from strandline_broker.core.follower import Follower
-    from strandline_broker.core.leader import Leader
-    from strandline_broker.core.partition_state import PartitionState
-    from strandline_broker.core.replica_condition import RefusedTruncation
+    from strandline_broker.core.replication.follower import Follower
+    from strandline_broker.core.replication.leader import Leader
+    from strandline_broker.core.replication.partition_state import PartitionState
+    from strandline_broker.core.replication.replica_condition import RefusedTruncation
     from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.hosts.log_dirs import LogDirs
     from strandline_broker.hosts.observers import FetchListener, LogObserver
     from strandline_broker.hosts.role import Role
     from strandline_broker.hosts.suspects import Suspects
-    from strandline_broker.storage.log import Log
-    from strandline_broker.storage.log_reader import LogRead
-    from strandline_broker.storage.steps import Steps
+    from strandline_broker.storage.files.steps import Steps
+    from strandline_broker.storage.log.log import Log
+    from strandline_broker.storage.log.reader import LogRead
     from strandline_runtime.runtime import Runtime
 
 T = TypeVar("T")

@@ -8,14 +8,14 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.producer_state import ProducerStates
+from strandline_broker.core.replication.producer_state import ProducerStates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline_broker.storage.log import Log
-    from strandline_broker.storage.producer_snapshot import ProducerEntry
-    from strandline_broker.storage.segment import Segment
+    from strandline_broker.storage.log.log import Log
+    from strandline_broker.storage.log.producer_snapshot import ProducerEntry
+    from strandline_broker.storage.segment.segment import Segment
 
 _base_of: Final = attrgetter("base_offset")
 

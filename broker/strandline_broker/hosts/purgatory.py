@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from strandline_broker.core.purgatory import AckWaiters
+from strandline_broker.core.replication.purgatory import AckWaiters
 from strandline_proto.ids import Offset
 
 if TYPE_CHECKING:

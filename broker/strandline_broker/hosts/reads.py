@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.fetch_messages import Position
     from strandline_broker.hosts.leading import Leading
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.storage.log_reader import LogRead
+    from strandline_broker.storage.log.reader import LogRead
 
 
 @dataclass(frozen=True, slots=True)

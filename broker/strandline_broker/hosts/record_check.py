@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.hosts.fetch_messages import Key
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.storage.log_config import LogConfig
+    from strandline_broker.storage.log.config import LogConfig
     from strandline_proto.batch import BatchHeader
     from strandline_proto.decompression import Buffer
     from strandline_runtime.runtime import Clock

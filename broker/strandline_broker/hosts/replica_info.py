@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from strandline_broker.hosts.truncations import refusal_text
 from strandline_broker.hosts.usable import unusable
-from strandline_broker.storage.damaged_ranges import refusal
+from strandline_broker.storage.log.damaged_ranges import refusal
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_proto.ids import TopicId
 

@@ -11,27 +11,27 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.hosts.log_loading import LogLoader
 from strandline_broker.hosts.threads import to_the_end
-from strandline_broker.storage.log import Log
-from strandline_broker.storage.new_log import NewLog
+from strandline_broker.storage.log.log import Log
+from strandline_broker.storage.log.new_log import NewLog
 from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import NO_LEADER, topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.replication.partition_state import PartitionState
     from strandline_broker.hosts.disk_lanes import DiskLane
     from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.hosts.log_dirs import LogDir, LogDirs
     from strandline_broker.hosts.log_loading import Loaded
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.to_controller import ToController
-    from strandline_broker.storage.directory import DataDirectory
-    from strandline_broker.storage.log import LogConfig
-    from strandline_broker.storage.partition_dirs import PartitionDir, UnknownDir
+    from strandline_broker.storage.directory.directory import DataDirectory
+    from strandline_broker.storage.directory.partition_dirs import PartitionDir, UnknownDir
+    from strandline_broker.storage.log.log import LogConfig
     from strandline_runtime.runtime import Runtime
 
 Key = tuple[bytes, int]

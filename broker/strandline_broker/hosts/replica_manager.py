@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.hosts.copy_throttle import FollowerThrottle
 from strandline_broker.hosts.damage_watch import DamageWatch, condition_of
 from strandline_broker.hosts.dynamic_config import DynamicConfig
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
     from strandline_broker.config import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.core.replica_condition import RefusedTruncation
+    from strandline_broker.core.replication.replica_condition import RefusedTruncation
     from strandline_broker.hosts.fetch_stream import OpenFetch
     from strandline_broker.hosts.log_dirs import LogDir
     from strandline_broker.hosts.log_loading import Loaded
     from strandline_broker.hosts.observers import RoleObserver
     from strandline_broker.hosts.to_controller import ToController
-    from strandline_broker.storage.broker_directories import BrokerDirectories
-    from strandline_broker.storage.log import Log
+    from strandline_broker.storage.directory.broker_directories import BrokerDirectories
+    from strandline_broker.storage.log.log import Log
     from strandline_proto.ids import BrokerEpoch
     from strandline_runtime.runtime import Runtime
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from strandline_broker.core.follower import Follower
-    from strandline_broker.core.leader import Leader
-    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.replication.follower import Follower
+    from strandline_broker.core.replication.leader import Leader
+    from strandline_broker.core.replication.partition_state import PartitionState
 
 
 class Role(Protocol):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.follower import Follower
-from strandline_broker.core.leader import Leader
+from strandline_broker.core.replication.follower import Follower
+from strandline_broker.core.replication.leader import Leader
 from strandline_broker.hosts.following import Following
 from strandline_broker.hosts.leading import Leading
 from strandline_broker.hosts.ticks import Ticks
@@ -21,7 +21,7 @@ from strandline_runtime.milliseconds import monotonic_ms
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.replication.partition_state import PartitionState
     from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.hosts.eligibility import Eligibility
     from strandline_broker.hosts.log_upkeep import LogUpkeep

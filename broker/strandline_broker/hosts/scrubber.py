@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.segment_check import SegmentCheck
+from strandline_broker.storage.segment.check import SegmentCheck
 from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from strandline_broker.hosts.dynamic_config import DynamicConfig
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.storage.log import Log
-    from strandline_broker.storage.segment import Segment
+    from strandline_broker.storage.log.log import Log
+    from strandline_broker.storage.segment.segment import Segment
     from strandline_runtime.runtime import Runtime
 
 FIRST_ROUND_MS: Final = 600_000

@@ -16,7 +16,7 @@ from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.log_dirs import LogDirs
-    from strandline_broker.storage.log import Log
+    from strandline_broker.storage.log.log import Log
     from strandline_runtime.runtime import Runtime
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.fetch_messages import FetchRequest, Key, Position
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_manager import ReplicaManager
-    from strandline_broker.storage.log_reader import LogRead
+    from strandline_broker.storage.log.reader import LogRead
     from strandline_runtime.runtime import Clock
 
 PARTITIONS_MAX: Final = 100_000

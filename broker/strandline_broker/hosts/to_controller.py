@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline_broker.core.isr_proposal import ProposeIsr
-    from strandline_broker.core.replica_condition import RefusedTruncation
+    from strandline_broker.core.replication.isr_proposal import ProposeIsr
+    from strandline_broker.core.replication.replica_condition import RefusedTruncation
     from strandline_broker.hosts.controller_calls import OfflineReplicas
     from strandline_broker.hosts.losses import Losses
     from strandline_broker.hosts.partition import Partition

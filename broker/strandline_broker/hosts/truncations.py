@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.replica_condition import RefusedTruncation
+from strandline_broker.core.replication.replica_condition import RefusedTruncation
 from strandline_broker.hosts.usable import unusable
 from strandline_proto.errors import InvalidRequest, KafkaStorageError, OffsetOutOfRange
 from strandline_proto.ids import Offset, TopicId
@@ -18,7 +18,7 @@ from strandline_proto.ids import Offset, TopicId
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.replication.partition_state import PartitionState
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.to_controller import ToController
     from strandline_proto.ids import BrokerId

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.replication.partition_state import PartitionState
     from strandline_broker.hosts.partition import Partition
 
 

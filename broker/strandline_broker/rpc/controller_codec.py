@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.addresses import Endpoint
-from strandline_broker.core.partition_state import IsrAnswer, IsrMember
 from strandline_broker.core.registration import Registration
+from strandline_broker.core.replication.partition_state import IsrAnswer, IsrMember
 from strandline_broker.hosts.controller_calls import (
     AlterPartitionAnswer,
     HeartbeatAnswer,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Protocol
 
-    from strandline_broker.core.isr_proposal import ProposeIsr
+    from strandline_broker.core.replication.isr_proposal import ProposeIsr
     from strandline_broker.hosts.controller_calls import Heartbeat, Key, ReplicaLoss
     from strandline_proto.errors import WireError
 

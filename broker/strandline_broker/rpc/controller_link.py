@@ -30,8 +30,8 @@ from strandline_runtime.renewal import Renewal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from strandline_broker.core.isr_proposal import ProposeIsr
     from strandline_broker.core.registration import Registration
+    from strandline_broker.core.replication.isr_proposal import ProposeIsr
     from strandline_broker.hosts.controller_calls import (
         AlterPartitionAnswer,
         Heartbeat,

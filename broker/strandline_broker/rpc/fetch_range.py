@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.leading import Leading
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_manager import ReplicaManager
-    from strandline_broker.storage.log_reader import LogRead
+    from strandline_broker.storage.log.reader import LogRead
     from strandline_proto.hot_messages import FetchRangeRequest
 
 MESSAGE_BYTES_DEFAULT: Final = 2 << 20

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.addresses import Endpoint
-from strandline_broker.core.partition_state import IsrMember, PartitionState
 from strandline_broker.core.push_answer import FailedPartition, LogEnd, PushAnswer, ReplicaLogEnd
 from strandline_broker.core.push_envelope import (
     TOPIC_DELETED,
@@ -22,6 +21,7 @@ from strandline_broker.core.push_envelope import (
     StopReplica,
     TopicMetadata,
 )
+from strandline_broker.core.replication.partition_state import IsrMember, PartitionState
 from strandline_broker.rpc.replica_conditions import condition_from_wire, condition_to_wire
 from strandline_proto import errors
 from strandline_proto.ids import (

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from strandline_broker.core.replica_condition import RefusedTruncation, ReplicaCondition
+from strandline_broker.core.replication.replica_condition import RefusedTruncation, ReplicaCondition
 from strandline_proto.ids import BrokerId, LeaderEpoch, Offset, TopicId
 from strandline_proto.v1 import common_pb2, truncations_pb2
 

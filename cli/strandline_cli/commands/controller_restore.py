@@ -61,7 +61,7 @@ def restore(
     """
     from strandline_broker.core.controller.restoration import CannotRestore
     from strandline_broker.hosts.controller.restore import Restoration
-    from strandline_broker.storage.directory import DirectoryError
+    from strandline_broker.storage.directory.directory import DirectoryError
     from strandline_runtime.real import real_runtime
 
     request = _request(

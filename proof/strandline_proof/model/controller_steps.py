@@ -16,9 +16,9 @@ from strandline_broker.core.controller.registration import decide_registration
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.shutdown import decide_shutdown
 from strandline_broker.core.controller.unfencing import decide_unfence
-from strandline_broker.core.partition_state import IsrAnswer, IsrMember
 from strandline_broker.core.push_answer import LogEnd
 from strandline_broker.core.registration import Registration
+from strandline_broker.core.replication.partition_state import IsrAnswer, IsrMember
 from strandline_proof.model import machines
 from strandline_proof.model.values import Violation
 from strandline_proto.errors import WireError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core import follower as f
+from strandline_broker.core.replication import follower as f
 from strandline_proof.model import logs, machines
 from strandline_proof.model.leader_steps import Done, led
 from strandline_proof.model.values import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from strandline_broker.core.isr_proposal import HighWatermarkRaised, ProposeIsr
+from strandline_broker.core.replication.isr_proposal import HighWatermarkRaised, ProposeIsr
 from strandline_proof.model import logs, machines
 from strandline_proof.model.values import (
     MIN_ISR,
@@ -26,8 +26,8 @@ from strandline_proto.ids import Offset
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline_broker.core.isr_proposal import Effect
-    from strandline_broker.core.leader import Leader
+    from strandline_broker.core.replication.isr_proposal import Effect
+    from strandline_broker.core.replication.leader import Leader
     from strandline_proof.model.values import Entry
 
 

@@ -19,10 +19,10 @@ from strandline_broker.core.controller.state import (
     PartitionRegistration,
     Topic,
 )
-from strandline_broker.core.follower import Follower
-from strandline_broker.core.isr_proposal import Proposal, ProposeIsr
-from strandline_broker.core.leader import Leader
-from strandline_broker.core.partition_state import IsrMember, PartitionState
+from strandline_broker.core.replication.follower import Follower
+from strandline_broker.core.replication.isr_proposal import Proposal, ProposeIsr
+from strandline_broker.core.replication.leader import Leader
+from strandline_broker.core.replication.partition_state import IsrMember, PartitionState
 from strandline_proof.model.values import (
     BROKERS,
     MIN_ISR,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core import follower as f
-from strandline_broker.core.leader import Leader
+from strandline_broker.core.replication import follower as f
+from strandline_broker.core.replication.leader import Leader
 from strandline_proof.model import logs, machines
 from strandline_proof.model.fetch_steps import followed, overtaken
 from strandline_proof.model.leader_steps import Done, led, orphan
@@ -18,7 +18,7 @@ from strandline_proof.model.values import (
 from strandline_proto.ids import BrokerEpoch, BrokerId, Offset
 
 if TYPE_CHECKING:
-    from strandline_broker.core.partition_state import PartitionState
+    from strandline_broker.core.replication.partition_state import PartitionState
     from strandline_proof.model.values import Decided
 
 

@@ -9,9 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from strandline_broker.core.follower import FetchAnswer, FetchPosition
-    from strandline_broker.core.partition_state import IsrAnswer, IsrMember, PartitionState
-    from strandline_broker.core.remote_replica import RemoteReplica
+    from strandline_broker.core.replication.follower import FetchAnswer, FetchPosition
+    from strandline_broker.core.replication.partition_state import (
+        IsrAnswer,
+        IsrMember,
+        PartitionState,
+    )
+    from strandline_broker.core.replication.remote_replica import RemoteReplica
     from strandline_proto.errors import WireError
 
 BROKERS: Final = (1, 2, 3)

@@ -18,7 +18,7 @@ class Edit:
     """In the source of `module`, `old` stands exactly once and becomes `new`."""
 
     module: str
-    """The module's dotted name: `strandline_broker.core.leader`."""
+    """The module's dotted name: `strandline_broker.core.replication.leader`."""
     old: str
     new: str
 

@@ -6,7 +6,8 @@ from typing import Final
 
 UNPLANTED: Final[dict[str, str]] = {
     "P-16": "a replica without a checkpoint begins at its log's start, which is always safe"
-    " (I-10): no run can tell it from one that is old; `storage/test_checkpoint_limits.py`",
+    " (I-10): no run can tell it from one that is old;"
+    " `storage/directory/test_checkpoint_limits.py`",
     "P-36": "who cannot apply an election is elected around, under a new leader epoch, which is"
     " applied anew; `hosts/test_replica_logs.py`, `rpc/test_push_late.py`",
     "P-37": "batches out of order are refused by their sequence, so an order broken at one end"
@@ -17,11 +18,12 @@ UNPLANTED: Final[dict[str, str]] = {
     "P-47": "the horizon stands in the batch; `storage/cleaner/test_cleaner.py`",
     "P-52": "`test_an_empty_log_may_begin_inside_a_batch`",
     "P-55": "there are no transactions",
-    "P-57": "a fetch counts when it arrives; `core/test_leader_isr.py`",
+    "P-57": "a fetch counts when it arrives; `core/replication/test_leader_isr.py`",
     "P-60": "one durable store: no controller is behind a broker, as an older store is refused"
     " (P-76)",
     "P-65": "it costs availability for a moment and heals by itself; `test_sim_shutdown.py`",
-    "P-67": "`log begun anew at its leader's start` must happen sometimes; `core/test_follower.py`",
+    "P-67": "`log begun anew at its leader's start` must happen sometimes;"
+    " `core/replication/test_follower.py`",
     "P-69": "the cleaner never empties the end of a log; property tests of the cleaner",
     "P-70": "as P-69, and readers' own tests",
     "P-81": "as P-65; `test_sim_controller_alone.py`, and the moment controller-alone-comes-back",

@@ -7,16 +7,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from strandline_broker.core.leader import Leader
-from strandline_broker.core.remote_replica import RemoteReplica
+from strandline_broker.core.replication.leader import Leader
+from strandline_broker.core.replication.remote_replica import RemoteReplica
 from strandline_broker.hosts import log_retention
 from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.following import Following
 from strandline_broker.hosts.log_starts import LogStarts
 from strandline_broker.hosts.partition import Partition
-from strandline_broker.storage.leader_epochs import LeaderEpochs
-from strandline_broker.storage.log import Log
-from strandline_broker.storage.strandline_state import Memory
+from strandline_broker.storage.directory.strandline_state import Memory
+from strandline_broker.storage.log.leader_epochs import LeaderEpochs
+from strandline_broker.storage.log.log import Log
 from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import run_plan

@@ -12,13 +12,13 @@ import pytest
 from strandline_broker.core import metadata_cache
 from strandline_broker.core.controller import applied, heartbeat, registration
 from strandline_broker.core.controller.state import ControllerState
-from strandline_broker.core.isr_proposal import Proposal
-from strandline_broker.core.leader import Leader
-from strandline_broker.core.partition_state import PartitionState
+from strandline_broker.core.replication.isr_proposal import Proposal
+from strandline_broker.core.replication.leader import Leader
+from strandline_broker.core.replication.partition_state import PartitionState
 from strandline_broker.hosts.controller import controller, push_answers
 from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.replica_manager import ReplicaManager
-from strandline_broker.storage.flush_ticket import FlushTicket
+from strandline_broker.storage.log.flush_ticket import FlushTicket
 from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.disk.disk import SimDisk
 from strandline_proof.sim.oracles.controller.control import ControlOracle
@@ -31,7 +31,7 @@ from strandline_proof.sim.plan.plan import Fault, Plan, moment
 from strandline_proof.sim.run.run import run_plan
 
 if TYPE_CHECKING:
-    from strandline_broker.storage.log import Log
+    from strandline_broker.storage.log.log import Log
 
 STOP = Fault(1.5, "stop", {"node": "leader-0", "restart_s": 0.5})
 SLOW = Fault(1.0, "slow-link", {"a": "controller", "b": "heir-0", "for_s": 2.5, "ms": 500})

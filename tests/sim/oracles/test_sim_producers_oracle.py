@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from strandline_broker.core.producer_state import ProducerStates
+from strandline_broker.core.replication.producer_state import ProducerStates
 from strandline_broker.hosts.partition import Partition
 from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan

@@ -11,7 +11,7 @@ from strandline_broker.controller_app import ControllerProcess
 from strandline_broker.core.compatibility import OURS, Levels
 from strandline_broker.core.controller.records import LOG_LEVEL, encode, epoch_record
 from strandline_broker.hosts.lifecycle import CannotStart
-from strandline_broker.storage.metadata_log import DIRECTORY
+from strandline_broker.storage.controller.metadata_log import DIRECTORY
 from strandline_proto.ids import ControllerEpoch
 from strandline_runtime.real import RealFileSystem, real_runtime
 from support.controller_store import StoreRun, some_decisions

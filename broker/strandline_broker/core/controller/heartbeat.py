@@ -20,7 +20,7 @@ from strandline_broker.core.controller.registration import (
 from strandline_broker.core.controller.shutdown import decide_shutdown, may_shut_down
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.core.controller.unfencing import decide_unfence, may_unfence
-from strandline_broker.core.replica_condition import RefusedTruncation
+from strandline_broker.core.replication.replica_condition import RefusedTruncation
 from strandline_proto.errors import InvalidRequest
 from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
 

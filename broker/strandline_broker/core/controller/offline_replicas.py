@@ -43,7 +43,7 @@ from strandline_broker.core.controller.records import (
 )
 from strandline_broker.core.controller.registration import check_broker_epoch
 from strandline_broker.core.controller.state import ControllerState, PartitionRegistration
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_proto.ids import NO_LEADER, BrokerId
 
 

@@ -28,7 +28,7 @@ from strandline_broker.core.controller.state import (
     PartitionRegistration,
     Topic,
 )
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_proto.ids import (
     BrokerEpoch,
     BrokerId,

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from strandline_broker.core.addresses import Endpoint
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_proto.ids import (
     BrokerEpoch,
     BrokerId,

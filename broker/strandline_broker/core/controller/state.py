@@ -43,7 +43,7 @@ from strandline_broker.core.controller.records import (
     UnregisterBrokerRecord,
 )
 from strandline_broker.core.controller.rules import must
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_proto.ids import (
     NO_BROKER_EPOCH,
     NO_LEADER,

@@ -19,7 +19,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
-from strandline_broker.core.purgatory import AckWaiters
+from strandline_broker.core.replication.purgatory import AckWaiters
 from strandline_proto.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,

@@ -19,7 +19,7 @@ from strandline_broker.core.config_values import shown
 from strandline_broker.core.controller import push, snapshot
 from strandline_broker.core.controller.records import ControllerEpochRecord, decode, encode
 from strandline_broker.core.controller.rules import BrokenRule
-from strandline_broker.storage.metadata_log import NoRoom
+from strandline_broker.storage.controller.metadata_log import NoRoom
 from strandline_proto.errors import ThrottlingQuotaExceeded, WireError
 from strandline_proto.ids import MetadataOffset
 

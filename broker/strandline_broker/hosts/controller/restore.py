@@ -22,22 +22,22 @@ from strandline_broker.core.controller.restoration import (
 from strandline_broker.core.controller.snapshot import take
 from strandline_broker.core.controller.state import ControllerState
 from strandline_broker.hosts.controller.pipeline import replay_log
-from strandline_broker.storage.damage import DamagedLog
-from strandline_broker.storage.directory import DataDirectory, DirectoryError
-from strandline_broker.storage.meta_properties import (
-    MetaProperties,
-    new_directory_id,
-    read_meta_properties,
-)
-from strandline_broker.storage.metadata_log import DIRECTORY, MetadataLog
-from strandline_broker.storage.metadata_snapshot import LaterSnapshot, SnapshotId
-from strandline_broker.storage.restored_store import (
+from strandline_broker.storage.controller.metadata_log import DIRECTORY, MetadataLog
+from strandline_broker.storage.controller.metadata_snapshot import LaterSnapshot, SnapshotId
+from strandline_broker.storage.controller.restored_store import (
     check_not_half_done,
     set_aside_name,
     tell_broker,
     write_store,
 )
-from strandline_broker.storage.survey import FoundDirectory, lock_directory, survey
+from strandline_broker.storage.directory.directory import DataDirectory, DirectoryError
+from strandline_broker.storage.directory.meta_properties import (
+    MetaProperties,
+    new_directory_id,
+    read_meta_properties,
+)
+from strandline_broker.storage.directory.survey import FoundDirectory, lock_directory, survey
+from strandline_broker.storage.segment.damage import DamagedLog
 from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId, TopicId
 

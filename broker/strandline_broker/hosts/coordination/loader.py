@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.groups import Groups
     from strandline_broker.hosts.coordination.shard_context import ShardContext
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.storage.log_reader import LogRead
+    from strandline_broker.storage.log.reader import LogRead
     from strandline_proto import batch
 
 READ_BYTES_MAX: Final = 1 << 20

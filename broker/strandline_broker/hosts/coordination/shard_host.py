@@ -15,7 +15,6 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.append_origin import AppendOrigin
 from strandline_broker.core.coordination.shard import Drop, Load, Release, Serve, Shard, ShardState
 from strandline_broker.core.groups.commands import (
     EXPIRED_AT_ONCE_MAX,
@@ -38,6 +37,7 @@ from strandline_broker.core.groups.effects import (
     StartTimer,
     StopTimer,
 )
+from strandline_broker.core.replication.append_origin import AppendOrigin
 from strandline_broker.hosts.coordination.loader import CannotLoad, load_groups, until_sound
 from strandline_broker.hosts.coordination.sessions import Sessions
 from strandline_broker.hosts.coordination.shard_batch import batch_of, entities_of

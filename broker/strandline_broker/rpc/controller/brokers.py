@@ -10,7 +10,7 @@ from strandline_broker.core.controller.alter_partition import Proposal, Proposal
 from strandline_broker.core.controller.heartbeat import Heartbeat
 from strandline_broker.core.controller.producer_ids import BLOCK_LEN
 from strandline_broker.core.controller.records import LossRecord, OfflineReplica
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.rpc.controller_codec import registration_from_wire
 from strandline_broker.rpc.replica_conditions import condition_from_wire, refusal_from_wire
 from strandline_proto.errors import NONE, WireError

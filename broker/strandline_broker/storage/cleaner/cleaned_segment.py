@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.interrupted_swap import CLEANED, SWAP
-from strandline_broker.storage.segment import Segment
+from strandline_broker.storage.cleaner.interrupted_swap import CLEANED, SWAP
+from strandline_broker.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

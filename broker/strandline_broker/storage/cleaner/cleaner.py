@@ -16,22 +16,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.batch_walk import walk_whole
 from strandline_broker.storage.cleaner.batch_filter import BatchFilter, Counts, keys_of
 from strandline_broker.storage.cleaner.cleaned_segment import CleanedSegment
 from strandline_broker.storage.cleaner.groups import groups_of
 from strandline_broker.storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
 from strandline_broker.storage.cleaner.rebuilt_batch import emptied
 from strandline_broker.storage.cleaner.swap import Swap
-from strandline_broker.storage.damage import BadBatch
-from strandline_broker.storage.file import File
+from strandline_broker.storage.files.file import File
+from strandline_broker.storage.segment.batch_walk import walk_whole
+from strandline_broker.storage.segment.damage import BadBatch
 from strandline_proto.errors import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
-    from strandline_broker.storage.log import Log, LogConfig
-    from strandline_broker.storage.segment import Segment
+    from strandline_broker.storage.log.log import Log, LogConfig
+    from strandline_broker.storage.segment.segment import Segment
     from strandline_proto.batch import BatchHeader
     from strandline_proto.decompression import Bound
     from strandline_runtime.runtime import FileSystem

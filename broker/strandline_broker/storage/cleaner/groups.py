@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from strandline_broker.storage.offset_index import RELATIVE_MAX
-from strandline_broker.storage.time_index import ENTRY
+from strandline_broker.storage.segment.offset_index import RELATIVE_MAX
+from strandline_broker.storage.segment.time_index import ENTRY
 from strandline_proto.batch import HEADER_SIZE
 
 if TYPE_CHECKING:

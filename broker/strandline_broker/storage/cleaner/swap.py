@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from strandline_broker.storage.cleaner.cleaned_segment import FILES
 
 if TYPE_CHECKING:
-    from strandline_broker.storage.log import Log
-    from strandline_broker.storage.segment import Segment
+    from strandline_broker.storage.log.log import Log
+    from strandline_broker.storage.segment.segment import Segment
     from strandline_runtime.runtime import FileSystem
 
 

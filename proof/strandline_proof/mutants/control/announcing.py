@@ -9,7 +9,7 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 
 _CACHE: Final = "strandline_broker.core.metadata_cache"
-_IDENTITY: Final = "strandline_broker.storage.partition_identity"
+_IDENTITY: Final = "strandline_broker.storage.directory.partition_identity"
 _LOGS: Final = "strandline_broker.hosts.replica_logs"
 _ENVELOPES: Final = "strandline_broker.hosts.envelopes"
 _PUSH: Final = "strandline_broker.core.controller.push"

@@ -11,9 +11,9 @@ from strandline_proof.sim.plan.plan import Fault
 
 _SNAPSHOT: Final = "strandline_broker.core.controller.snapshot"
 _TAKING: Final = "strandline_broker.hosts.controller.snapshots"
-_FILE: Final = "strandline_broker.storage.metadata_snapshot"
-_LOG: Final = "strandline_broker.storage.metadata_log"
-_STATE: Final = "strandline_broker.storage.strandline_state"
+_FILE: Final = "strandline_broker.storage.controller.metadata_snapshot"
+_LOG: Final = "strandline_broker.storage.controller.metadata_log"
+_STATE: Final = "strandline_broker.storage.directory.strandline_state"
 _RESTORATION: Final = "strandline_broker.core.controller.restoration"
 
 _STARTS: Final = tuple(
@@ -173,7 +173,7 @@ REMEMBERING: Final = (
             Edit(
                 _FILE,
                 '    return replace_file_with(fs, f"{directory}/{snapshot.name}", batches)\n',
-                "    from strandline_broker.storage.file import write_whole\n\n"
+                "    from strandline_broker.storage.files.file import write_whole\n\n"
                 '    data = b"".join(batches)\n'
                 '    write_whole(fs, f"{directory}/{snapshot.name}", data)\n'
                 "    return len(data)\n",
@@ -235,7 +235,7 @@ REMEMBERING: Final = (
                 "            if True:\n",
             ),
         ),
-        history="tests/unit/broker/storage/test_metadata_snapshot.py"
+        history="tests/unit/broker/storage/controller/test_metadata_snapshot.py"
         "::test_the_segments_below_the_snapshot_before_the_last_go",
     ),
 )

@@ -18,7 +18,7 @@ _STARTUP: Final = "strandline_broker.core.controller.startup"
 _UNFENCING: Final = "strandline_broker.core.controller.unfencing"
 _CONTROLLER: Final = "strandline_broker.hosts.controller.controller"
 _LATE_ROLES: Final = "strandline_broker.hosts.late_roles"
-_METADATA_LOG: Final = "strandline_broker.storage.metadata_log"
+_METADATA_LOG: Final = "strandline_broker.storage.controller.metadata_log"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
 _DEATH: Final = ("kill", "power", "pause", "isolate", "slow-link")

@@ -50,7 +50,7 @@ LEAVING: Final = (
         "the descriptor of an index file is not closed when nobody reads it any more",
         (
             Edit(
-                "strandline_broker.storage.file",
+                "strandline_broker.storage.files.file",
                 "        if fd >= 0:\n",
                 '        if fd >= 0 and not self.path.endswith(".index"):\n',
             ),

@@ -7,11 +7,11 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 
-_CUT: Final = "strandline_broker.storage.log_cut"
-_DIRECTORY: Final = "strandline_broker.storage.directory"
+_CUT: Final = "strandline_broker.storage.log.cut"
+_DIRECTORY: Final = "strandline_broker.storage.directory.directory"
 _PUSH: Final = "strandline_broker.hosts.push"
-_RECOVERY: Final = "strandline_broker.storage.recovery"
-_SEGMENT: Final = "strandline_broker.storage.segment"
+_RECOVERY: Final = "strandline_broker.storage.log.recovery"
+_SEGMENT: Final = "strandline_broker.storage.segment.segment"
 
 _STRUCK_TWICE: Final = tuple(
     fault
@@ -67,7 +67,7 @@ FOUND_IN_STORAGE: Final = (
                 "        if epochs is None or not is_contradicted(epochs, (), below=0):\n",
             ),
         ),
-        history="tests/unit/broker/storage/test_recovery.py"
+        history="tests/unit/broker/storage/log/test_recovery.py"
         "::test_a_checkpoint_of_epochs_that_durable_batches_contradict_is_not_believed",
     ),
     Mutant(
@@ -77,7 +77,7 @@ FOUND_IN_STORAGE: Final = (
         " largest timestamp of a segment too early, and lookups by time pass over its records",
         (
             Edit(
-                "strandline_broker.storage.sealed_end",
+                "strandline_broker.storage.log.sealed_end",
                 "if largest != latest[0] and segment.is_contradicted([latest]):\n",
                 "if largest != latest[0] and segment.is_contradicted([]):\n",
             ),
@@ -126,7 +126,7 @@ FOUND_IN_STORAGE: Final = (
         "a segment that was cut before its turn in the scrub is held against what it was",
         (
             Edit(
-                "strandline_broker.storage.segment_check",
+                "strandline_broker.storage.segment.check",
                 "        if not self._is_current:\n            return ()\n",
                 "",
             ),
@@ -211,7 +211,7 @@ FOUND_IN_STORAGE: Final = (
         "the limit of an earlier cut holds for a log start that was written and told since",
         (
             Edit(
-                "strandline_broker.storage.checkpoint_limits",
+                "strandline_broker.storage.directory.checkpoint_limits",
                 "            elif shared == LOG_STARTS and shared in limit.named"
                 " and offset > limit.offset:\n",
                 "            elif shared == LOG_STARTS and offset < 0:\n",
@@ -284,7 +284,7 @@ FOUND_IN_STORAGE: Final = (
         "batches of another place, which a disk gives back under right CRCs, are served",
         (
             Edit(
-                "strandline_broker.storage.log_reader",
+                "strandline_broker.storage.log.reader",
                 "    records, at, offset = read.records, 0, start\n",
                 "    records, at, offset = read.records, 0, start\n"
                 "    if size_is_right := len(read.records) == run[1] - run[0]:\n"
@@ -320,7 +320,7 @@ FOUND_IN_STORAGE: Final = (
                 "                flush_failed=False,\n",
             ),
         ),
-        history="tests/unit/broker/storage/test_recovery_rewrite.py"
+        history="tests/unit/broker/storage/log/test_recovery_rewrite.py"
         "::test_what_a_failed_fsync_gave_up_is_durable_after_the_next_start",
     ),
     Mutant(
@@ -373,7 +373,7 @@ FOUND_IN_STORAGE: Final = (
         "a creation that broke off on a full disk is in the way of the next topic of that name",
         (
             Edit(
-                "strandline_broker.storage.partition_identity",
+                "strandline_broker.storage.directory.partition_identity",
                 "    if (found, new.partition) not in hosted and (is_ours or not is_open):\n",
                 "    if (found, new.partition) not in hosted and is_ours:\n",
             ),
@@ -387,7 +387,7 @@ FOUND_IN_STORAGE: Final = (
         " the segment",
         (
             Edit(
-                "strandline_broker.storage.open_segments",
+                "strandline_broker.storage.segment.open_segments",
                 "            segment.unsynced = ()\n",
                 "            pass\n",
             ),

@@ -118,12 +118,12 @@ FOUND_IN_WAITS: Final = (
         " thread adds them to",
         (
             Edit(
-                "strandline_broker.storage.directory",
+                "strandline_broker.storage.directory.directory",
                 "        return tuple(self._logs.values())\n",
                 "        return self._logs.values()\n",
             ),
         ),
-        history="tests/unit/broker/storage/test_directory.py"
+        history="tests/unit/broker/storage/directory/test_directory.py"
         "::test_whoever_goes_through_the_logs_is_not_disturbed_by_one_that_comes",
     ),
     Mutant(
@@ -132,12 +132,12 @@ FOUND_IN_WAITS: Final = (
         "a reader opens a segment again that has left the log meanwhile, and nobody closes it",
         (
             Edit(
-                "strandline_broker.storage.log_reader",
+                "strandline_broker.storage.log.reader",
                 "            log.open_segments.forget(set(segments).difference(held))\n",
                 "            pass\n",
             ),
         ),
-        history="tests/unit/broker/storage/test_readers.py"
+        history="tests/unit/broker/storage/log/test_readers.py"
         "::test_a_reader_leaves_no_segment_open_that_has_left_its_log",
     ),
     Mutant(
@@ -178,14 +178,14 @@ FOUND_IN_WAITS: Final = (
         "a look for damage takes the log's segments first and its generation after them",
         (
             Edit(
-                "strandline_broker.storage.segment_check",
+                "strandline_broker.storage.segment.check",
                 "        self._generation = log.state.generation\n"
                 "        segments, recent = log.state.tail\n",
                 "        segments, recent = log.state.tail\n"
                 "        self._generation = log.state.generation\n",
             ),
         ),
-        history="tests/unit/broker/storage/test_damage.py"
+        history="tests/unit/broker/storage/segment/test_damage.py"
         "::test_a_segment_that_is_cut_as_the_look_at_it_begins_is_not_damaged",
     ),
     Mutant(
@@ -249,7 +249,7 @@ FOUND_IN_WAITS: Final = (
         " has overtaken them",
         (
             Edit(
-                "strandline_broker.storage.shared_checkpoints",
+                "strandline_broker.storage.directory.shared_checkpoints",
                 "            if name == LOG_STARTS:\n"
                 "                offset = max(offset, merged.get(key, 0))\n",
                 "",
@@ -265,12 +265,12 @@ FOUND_IN_WAITS: Final = (
         " is made there, and counts again at every later start",
         (
             Edit(
-                "strandline_broker.storage.directory",
+                "strandline_broker.storage.directory.directory",
                 "CheckpointLimits.load(self._fs, path, self.findings.append, self._limits_from)",
                 "CheckpointLimits(self._fs, path, self._limits_from)",
             ),
         ),
-        history="tests/unit/broker/storage/test_checkpoint_limits.py"
+        history="tests/unit/broker/storage/directory/test_checkpoint_limits.py"
         "::test_a_limit_of_a_creation_that_broke_off_counts_no_longer_than_it_has_to",
     ),
     Mutant(
@@ -280,14 +280,14 @@ FOUND_IN_WAITS: Final = (
         " next start takes for one that counts",
         (
             Edit(
-                "strandline_broker.storage.checkpoint_limits",
+                "strandline_broker.storage.directory.checkpoint_limits",
                 "            with contextlib.suppress(OSError):\n"
                 '                self._fs.unlink(f"{self.directory}/{limit.name}")\n'
                 "            raise\n",
                 "            raise\n",
             ),
         ),
-        history="tests/unit/broker/storage/test_checkpoint_limits.py"
+        history="tests/unit/broker/storage/directory/test_checkpoint_limits.py"
         "::test_a_limit_of_a_cut_that_did_not_begin_does_not_count_at_the_next_start",
     ),
     Mutant(
@@ -297,7 +297,7 @@ FOUND_IN_WAITS: Final = (
         " follow that it contradicts",
         (
             Edit(
-                "strandline_broker.storage.leader_epochs",
+                "strandline_broker.storage.log.leader_epochs",
                 "            self.unsettled |= epochs[-1:] != self._entries[0][-1:]\n",
                 "",
             ),
@@ -312,13 +312,13 @@ FOUND_IN_WAITS: Final = (
         " start makes so, and the recovery point passes it",
         (
             Edit(
-                "strandline_broker.storage.recovery",
+                "strandline_broker.storage.log.recovery",
                 "        if to_sync or last.size == 0:\n"
                 "            self._sync_snapshots(touched)\n",
                 "",
             ),
         ),
-        history="tests/unit/broker/storage/test_producer_snapshot.py"
+        history="tests/unit/broker/storage/log/test_producer_snapshot.py"
         "::test_so_is_one_that_a_process_took_which_was_killed_before_it_was_flushed",
     ),
     Mutant(
@@ -344,7 +344,7 @@ FOUND_IN_WAITS: Final = (
         " tried again finds nothing to rename: no replica takes the name",
         (
             Edit(
-                "strandline_broker.storage.broker_directories",
+                "strandline_broker.storage.directory.broker_directories",
                 "        self.forget_hosted(log.topic_id, log.partition)\n"
                 "        directory.delete_log(log)\n",
                 "        directory.delete_log(log)\n"
@@ -361,12 +361,12 @@ FOUND_IN_WAITS: Final = (
         " again finds nothing to rename: no replica takes the name",
         (
             Edit(
-                "strandline_broker.storage.directory",
+                "strandline_broker.storage.directory.directory",
                 "        with contextlib.suppress(FileNotFoundError):  # it has gone before",
                 "        with contextlib.suppress():  # it has gone before",
             ),
         ),
-        history="tests/unit/broker/storage/test_directory.py"
+        history="tests/unit/broker/storage/directory/test_directory.py"
         "::test_a_log_whose_new_name_could_not_be_made_durable_is_given_up_when_it_can",
     ),
     Mutant(

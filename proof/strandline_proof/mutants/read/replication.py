@@ -6,7 +6,7 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
-_LEADER: Final = "strandline_broker.core.leader"
+_LEADER: Final = "strandline_broker.core.replication.leader"
 
 READ_IN_REPLICATION: Final = (
     Mutant(
@@ -85,7 +85,7 @@ READ_IN_REPLICATION: Final = (
         " has caught up at rest does not know what of it is committed until somebody writes",
         (
             Edit(
-                "strandline_broker.core.follower",
+                "strandline_broker.core.replication.follower",
                 "        effects: list[Effect] = [Append()] if answer.has_records else []\n"
                 "        effects.append(AdvanceHighWatermark(Offset(answer.high_watermark)))\n",
                 "        effects: list[Effect] = [\n"

@@ -14,7 +14,7 @@ READ_IN_STORAGE: Final = (
         " watermark; after an election it may have read what nobody has",
         (
             Edit(
-                "strandline_broker.storage.recent_batches",
+                "strandline_broker.storage.log.recent_batches",
                 "        j = bisect_left(lasts, limit)\n",
                 "        j = bisect_right(lasts, limit)\n",
             ),
@@ -27,7 +27,7 @@ READ_IN_STORAGE: Final = (
         " for that time begins behind the others",
         (
             Edit(
-                "strandline_broker.storage.segment",
+                "strandline_broker.storage.segment.segment",
                 "if header.max_timestamp > self.latest_timestamp and header.record_count > 0:\n",
                 "if header.max_timestamp >= self.latest_timestamp and header.record_count > 0:\n",
             ),
@@ -40,7 +40,7 @@ READ_IN_STORAGE: Final = (
         " its last epoch asks by that epoch again and again, and copies nothing",
         (
             Edit(
-                "strandline_broker.storage.leader_epochs",
+                "strandline_broker.storage.log.leader_epochs",
                 "        keep = bisect_left(starts, offset)\n",
                 "        keep = bisect_right(starts, offset)\n",
             ),
@@ -53,7 +53,7 @@ READ_IN_STORAGE: Final = (
         " the next segment, or in one that was cleaned, is sent to a byte of the one before",
         (
             Edit(
-                "strandline_broker.storage.log_reader",
+                "strandline_broker.storage.log.reader",
                 "known=behind[2] if behind[0] is segment and behind[1] == start else None",
                 "known=behind[2] if behind[1] == start else None",
             ),
@@ -66,7 +66,7 @@ READ_IN_STORAGE: Final = (
         " time passes over records that took their place",
         (
             Edit(
-                "strandline_broker.storage.segment",
+                "strandline_broker.storage.segment.segment",
                 "            end_offset = self.base_offset\n"
                 "        else:\n"
                 "            times = times.cut(end_offset)\n",
@@ -81,7 +81,7 @@ READ_IN_STORAGE: Final = (
         " takes a repetition for new, or what is new for a repetition",
         (
             Edit(
-                "strandline_broker.storage.log_cut",
+                "strandline_broker.storage.log.cut",
                 "    log.snapshots.remove_above(end_offset)\n",
                 "",
             ),
@@ -107,7 +107,7 @@ READ_IN_STORAGE: Final = (
         " room that retention was to free is not there before a restart",
         (
             Edit(
-                "strandline_broker.storage.deleted_segments",
+                "strandline_broker.storage.segment.deleted_segments",
                 "        due = [path for due_ms, path in self._waiting if due_ms <= now_ms]\n",
                 "        due = [path for due_ms, path in self._waiting if due_ms < now_ms]\n",
             ),

@@ -7,19 +7,19 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 
-_EPOCHS: Final = "strandline_broker.core.fencing"
-_FOLLOWER: Final = "strandline_broker.core.follower"
-_LEADER: Final = "strandline_broker.core.leader"
+_EPOCHS: Final = "strandline_broker.core.replication.fencing"
+_FOLLOWER: Final = "strandline_broker.core.replication.follower"
+_LEADER: Final = "strandline_broker.core.replication.leader"
 _REGISTRATION: Final = "strandline_broker.core.controller.registration"
 _MANAGER: Final = "strandline_broker.hosts.replica_manager"
 _ENVELOPES: Final = "strandline_broker.hosts.envelopes"
 _LEADING: Final = "strandline_broker.hosts.leading"
-_FILE: Final = "strandline_broker.storage.file"
-_SEALED: Final = "strandline_broker.storage.sealed_file"
-_REWRITE: Final = "strandline_broker.storage.recovery_rewrite"
+_FILE: Final = "strandline_broker.storage.files.file"
+_SEALED: Final = "strandline_broker.storage.files.sealed_file"
+_REWRITE: Final = "strandline_broker.storage.log.recovery_rewrite"
 _APPENDS: Final = "strandline_broker.hosts.appends"
 _PRODUCE: Final = "strandline_broker.rpc.produce"
-_IDENTITY: Final = "strandline_broker.storage.partition_identity"
+_IDENTITY: Final = "strandline_broker.storage.directory.partition_identity"
 _LOGS: Final = "strandline_broker.hosts.replica_logs"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
@@ -291,12 +291,12 @@ BELIEVING: Final = (
         " reader asks by that epoch where its history ends, and is sent back",
         (
             Edit(
-                "strandline_broker.storage.log_reader",
+                "strandline_broker.storage.log.reader",
                 "        if 0 <= named != epoch:\n",
                 "        if 0 <= named != epoch and named > until:\n",
             ),
         ),
-        history="tests/unit/broker/storage/test_log.py"
+        history="tests/unit/broker/storage/log/test_log.py"
         "::test_a_batch_is_served_in_the_epoch_that_the_checkpoint_names_alone",
     ),
 )

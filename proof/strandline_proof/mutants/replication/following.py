@@ -7,8 +7,8 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 
-_FOLLOWER: Final = "strandline_broker.core.follower"
-_TRUNCATION: Final = "strandline_broker.core.truncation"
+_FOLLOWER: Final = "strandline_broker.core.replication.follower"
+_TRUNCATION: Final = "strandline_broker.core.replication.truncation"
 _CACHE: Final = "strandline_broker.core.metadata_cache"
 _FETCHER: Final = "strandline_broker.hosts.fetcher"
 _PUSHER: Final = "strandline_broker.hosts.controller.pusher"
@@ -326,7 +326,7 @@ FOLLOWING: Final = (
                 "        if start >= 0 and history.latest() < UNKNOWN_EPOCH:\n",
             ),
         ),
-        history="tests/unit/broker/core/test_follower.py"
+        history="tests/unit/broker/core/replication/test_follower.py"
         "::test_a_log_without_an_epoch_beyond_the_leaders_end_begins_where_the_leaders_begins",
     ),
 )

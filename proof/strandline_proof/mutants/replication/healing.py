@@ -7,7 +7,7 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 
-_LEADER: Final = "strandline_broker.core.leader"
+_LEADER: Final = "strandline_broker.core.replication.leader"
 _WATCH: Final = "strandline_broker.hosts.damage_watch"
 _LIFECYCLE: Final = "strandline_broker.hosts.lifecycle"
 _LOG_DIRS: Final = "strandline_broker.hosts.log_dirs"

@@ -7,8 +7,8 @@ from typing import Any, Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 
-_LEADER: Final = "strandline_broker.core.leader"
-_REMOTE: Final = "strandline_broker.core.remote_replica"
+_LEADER: Final = "strandline_broker.core.replication.leader"
+_REMOTE: Final = "strandline_broker.core.replication.remote_replica"
 _APPENDS: Final = "strandline_broker.hosts.appends"
 _READS: Final = "strandline_broker.hosts.reads"
 _ROLES: Final = "strandline_broker.hosts.roles"

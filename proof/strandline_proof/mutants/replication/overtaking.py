@@ -13,10 +13,10 @@ _FETCHER: Final = "strandline_broker.hosts.fetcher"
 _RETENTION: Final = "strandline_broker.hosts.log_retention"
 _STARTS: Final = "strandline_broker.hosts.log_starts"
 _LOADING: Final = "strandline_broker.hosts.producer_loading"
-_LOG: Final = "strandline_broker.storage.log"
-_STATE: Final = "strandline_broker.storage.log_state"
-_RECOVERY: Final = "strandline_broker.storage.recovery"
-_SHARED: Final = "strandline_broker.storage.shared_checkpoints"
+_LOG: Final = "strandline_broker.storage.log.log"
+_STATE: Final = "strandline_broker.storage.log.state"
+_RECOVERY: Final = "strandline_broker.storage.log.recovery"
+_SHARED: Final = "strandline_broker.storage.directory.shared_checkpoints"
 
 _NODE: Final = "broker-3"
 
@@ -179,7 +179,7 @@ OVERTAKING: Final = (
                 "        generation, end = self.truncations, min(end, self.end)\n",
             ),
         ),
-        history="tests/unit/broker/storage/test_flush_ticket.py"
+        history="tests/unit/broker/storage/log/test_flush_ticket.py"
         "::test_a_cut_at_any_step_makes_the_ticket_void_or_is_in_it",
     ),
     Mutant(

@@ -11,7 +11,7 @@ _ALTER: Final = "strandline_broker.core.controller.alter_partition"
 _APPLIED: Final = "strandline_broker.core.controller.applied"
 _ELECTION: Final = "strandline_broker.core.controller.election"
 _ISR: Final = "strandline_broker.core.controller.isr"
-_LEADER: Final = "strandline_broker.core.leader"
+_LEADER: Final = "strandline_broker.core.replication.leader"
 _LOSSES: Final = "strandline_broker.hosts.losses"
 _REPORTS: Final = "strandline_broker.core.controller.losses"
 _RECOVERY: Final = "strandline_broker.core.controller.recovery"
@@ -298,12 +298,12 @@ RECOVERING: Final = (
         " begins any more",
         (
             Edit(
-                "strandline_broker.storage.epochs_read",
+                "strandline_broker.storage.log.epochs_read",
                 " and rises[behind].batches <= count:\n",
                 " and rises[behind].batches < 0:\n",
             ),
         ),
-        history="tests/unit/broker/storage/test_recovery.py"
+        history="tests/unit/broker/storage/log/test_recovery.py"
         "::test_lost_epochs_are_read_from_the_most_batches_that_rise_together",
     ),
     Mutant(
@@ -313,12 +313,12 @@ RECOVERING: Final = (
         " what is missing between them counts as compacted, and is never copied again",
         (
             Edit(
-                "strandline_broker.storage.recovery_scan",
+                "strandline_broker.storage.log.recovery_scan",
                 "        return base_offset <= min(self.gaps_below, below)\n",
                 "        return base_offset <= self.gaps_below\n",
             ),
         ),
-        history="tests/unit/broker/storage/test_gaps.py"
+        history="tests/unit/broker/storage/log/test_gaps.py"
         "::test_recovery_cuts_where_the_end_of_a_segment_is_missing",
     ),
     Mutant(
@@ -328,12 +328,12 @@ RECOVERING: Final = (
         " without an epoch, and one that ends before it is elected",
         (
             Edit(
-                "strandline_broker.storage.log_cut",
+                "strandline_broker.storage.log.cut",
                 "        if is_deletion:\n",
                 "        if is_deletion and offset < 0:\n",
             ),
         ),
-        history="tests/unit/broker/storage/test_recovery.py"
+        history="tests/unit/broker/storage/log/test_recovery.py"
         "::test_a_log_whose_end_was_lost_below_its_start_stands_as_the_deletion_left_it",
     ),
 )

@@ -7,7 +7,7 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 
-_LEADER: Final = "strandline_broker.core.leader"
+_LEADER: Final = "strandline_broker.core.replication.leader"
 _RETENTION: Final = "strandline_broker.core.retention"
 
 _DELETE: Final = {"partition": 0, "back": 0}

@@ -7,16 +7,16 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 
-_ATOMIC: Final = "strandline_broker.storage.atomic_file"
-_EPOCHS: Final = "strandline_broker.storage.leader_epochs"
-_TICKET: Final = "strandline_broker.storage.flush_ticket"
-_CUT: Final = "strandline_broker.storage.log_cut"
-_RECOVERY: Final = "strandline_broker.storage.recovery"
-_SHARED: Final = "strandline_broker.storage.shared_checkpoints"
-_MARKER: Final = "strandline_broker.storage.clean_shutdown"
+_ATOMIC: Final = "strandline_broker.storage.files.atomic_file"
+_EPOCHS: Final = "strandline_broker.storage.log.leader_epochs"
+_TICKET: Final = "strandline_broker.storage.log.flush_ticket"
+_CUT: Final = "strandline_broker.storage.log.cut"
+_RECOVERY: Final = "strandline_broker.storage.log.recovery"
+_SHARED: Final = "strandline_broker.storage.directory.shared_checkpoints"
+_MARKER: Final = "strandline_broker.storage.directory.clean_shutdown"
 _CHECKPOINTS: Final = "strandline_broker.hosts.log_checkpoints"
 _APP: Final = "strandline_broker.app"
-_LOCK: Final = "strandline_broker.storage.lock_holder"
+_LOCK: Final = "strandline_broker.storage.directory.lock_holder"
 
 _ALWAYS: Final = {"flush_policy": "always", "segment_bytes": 1500}
 _POWER: Final = ("power", "crash-point", "kill")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline_broker.core.partition_state import IsrMember
+    from strandline_broker.core.replication.partition_state import IsrMember
 
 
 class Violation(AssertionError):

@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.metadata_snapshot import NAME
-from strandline_broker.storage.sealed_file import SUFFIX as SEAL
+from strandline_broker.storage.controller.metadata_snapshot import NAME
+from strandline_broker.storage.files.sealed_file import SUFFIX as SEAL
 from strandline_proof.sim.cluster.topology import CONTROLLER, broker_id
 from strandline_proof.sim.disk.inode import Inode
 from strandline_proof.sim.disk.parts import Directory

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from prometheus_client import CollectorRegistry
 
 from strandline_broker.hosts.controller.restore import Restoration, RestoreRequest
-from strandline_broker.storage.meta_properties import FILE_NAME as META_PROPERTIES
+from strandline_broker.storage.directory.meta_properties import FILE_NAME as META_PROPERTIES
 from strandline_proof.sim.cluster.topology import CONTROLLER, broker_id
 from strandline_proof.sim.disk.disk import SimDisk
 from strandline_proof.sim.disk.fs import SimFs

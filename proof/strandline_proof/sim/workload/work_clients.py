@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline._core.partition_queue import PartitionQueue
 from strandline.errors import StrandlineError
-from strandline_broker.core.producer_state import ProducerStates
+from strandline_broker.core.replication.producer_state import ProducerStates
 from strandline_chaos.live.clients import TopicReader
 from strandline_chaos.payload import CorruptPayload, decode
 from strandline_proof.sim.cluster.topology import METADATA_MAX_AGE_MS, TOPIC

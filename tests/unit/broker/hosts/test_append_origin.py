@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from crc32c import crc32c
 
-from strandline_broker.core.append_origin import AppendOrigin
+from strandline_broker.core.replication.append_origin import AppendOrigin
 from strandline_broker.hosts.leading import check_leader
 from strandline_proto.batch import ATTRIBUTES_AT, build_batch, read_header
 from strandline_proto.errors import (

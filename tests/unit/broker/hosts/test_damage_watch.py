@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from strandline_broker.hosts import damage_watch
 from strandline_broker.hosts.damage_watch import DamageWatch
 from strandline_broker.hosts.suspects import Suspects
-from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
+from strandline_broker.storage.log.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
 from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import BrokerId
 from support.disk import Hurried

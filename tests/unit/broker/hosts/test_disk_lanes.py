@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strandline_broker.hosts.disk_lanes import LANES, SIDE_BY_SIDE_MAX, DiskLane, DiskLanes
-from strandline_broker.storage.steps import Steps
+from strandline_broker.storage.files.steps import Steps
 
 WAIT_S = 30.0
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline_broker.core.partition_state import IsrAnswer, IsrMember
+from strandline_broker.core.replication.partition_state import IsrAnswer, IsrMember
 from strandline_broker.hosts.eligibility import Eligibility
 from strandline_broker.hosts.fetch_messages import Position
 from strandline_broker.hosts.leading import Leading, check_leader

@@ -15,8 +15,8 @@ from strandline_broker.hosts.fetch_session import REQUESTS_AHEAD_MAX, FetchSessi
 from strandline_broker.hosts.leading import check_leader
 from strandline_broker.hosts.long_poll import LongPoll
 from strandline_broker.hosts.replica_manager import ReplicaManager
-from strandline_broker.storage.log import Log
-from strandline_broker.storage.log_reader import LogReader
+from strandline_broker.storage.log.log import Log
+from strandline_broker.storage.log.reader import LogReader
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import FencedLeaderEpoch, KafkaStorageError, UnknownTopicOrPartition
 from strandline_proto.ids import BrokerId
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from strandline_broker.core.leader import Leader
+    from strandline_broker.core.replication.leader import Leader
     from strandline_broker.hosts.fetch_messages import FetchResponse, Key
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.storage.log_reader import LogRead
+    from strandline_broker.storage.log.reader import LogRead
 
 LAG_S = 30
 KEY: Key = (TOPIC_ID, 0)

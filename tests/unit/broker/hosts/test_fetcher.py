@@ -4,7 +4,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from strandline_broker.core.follower import Backoff, FetchPosition
+from strandline_broker.core.replication.follower import Backoff, FetchPosition
 from strandline_broker.hosts.fetch_messages import FetchedPartition, FetchResponse
 from strandline_broker.hosts.fetcher import BACKOFF_MS_MAX, Fetcher
 from strandline_broker.hosts.flush_schedule import FlushSchedule

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline_broker.core.isr_proposal import ProposeIsr
-from strandline_broker.core.partition_state import IsrAnswer, IsrMember
+from strandline_broker.core.replication.isr_proposal import ProposeIsr
+from strandline_broker.core.replication.partition_state import IsrAnswer, IsrMember
 from strandline_broker.hosts.isr_changes import IsrChanges, possible
 from strandline_broker.rpc.controller_link import ControllerLink
 from strandline_proto.errors import (

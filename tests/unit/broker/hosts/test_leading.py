@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline_broker.core.isr_proposal import HighWatermarkRaised
+from strandline_broker.core.replication.isr_proposal import HighWatermarkRaised
 from strandline_broker.hosts.leading import check_leader
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import NotLeaderOrFollower

@@ -15,12 +15,12 @@ from strandline_broker.config_loading import load_broker_config
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.compatibility import OURS, Levels
 from strandline_broker.core.metadata_cache import MetadataCache
-from strandline_broker.core.replica_condition import RefusedTruncation, ReplicaCondition
+from strandline_broker.core.replication.replica_condition import RefusedTruncation, ReplicaCondition
 from strandline_broker.hosts import lifecycle as lifecycle_module
 from strandline_broker.hosts.lifecycle import BrokerLifecycle, BrokerState, CannotStart
 from strandline_broker.hosts.losses import Losses
 from strandline_broker.rpc.controller_link import ControllerLink
-from strandline_broker.storage.broker_directories import BrokerDirectories
+from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_proto.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,

@@ -14,7 +14,7 @@ import pytest
 
 from strandline_broker.hosts.log_checkpoints import LogCheckpoints
 from strandline_broker.hosts.log_starts import LogStarts
-from strandline_broker.storage.checkpoints import HIGH_WATERMARKS, LOG_STARTS
+from strandline_broker.storage.files.checkpoints import HIGH_WATERMARKS, LOG_STARTS
 from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem

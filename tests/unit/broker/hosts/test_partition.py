@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_broker.core.follower import TruncateTo
+from strandline_broker.core.replication.follower import TruncateTo
 from strandline_broker.hosts.following import Following
 from strandline_broker.hosts.threads import to_the_end
-from strandline_broker.storage.checkpoints import HIGH_WATERMARKS
-from strandline_broker.storage.directory import DataDirectory
+from strandline_broker.storage.directory.directory import DataDirectory
+from strandline_broker.storage.files.checkpoints import HIGH_WATERMARKS
 from strandline_proto.batch import build_batch, prefix
 from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import NO_LEADER, LeaderEpoch, Offset

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import CapturingLogger
 
 from strandline_broker.hosts.record_check import check_records, warn_of_slow_checks
-from strandline_broker.storage.log_config import LogConfig
+from strandline_broker.storage.log.config import LogConfig
 from strandline_proto.batch import Compression, build_batch, check_batch
 from strandline_proto.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, WireError
 from support.hostile import batch_of, zstd_bomb

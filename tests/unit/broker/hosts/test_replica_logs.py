@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strandline_broker.core.push_envelope import TOPIC_DELETED
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.hosts.log_loading import LogLoader
 from strandline_broker.hosts.replica_logs import Refusal
-from strandline_broker.storage.strandline_state import ALWAYS, write_state
+from strandline_broker.storage.directory.strandline_state import ALWAYS, write_state
 from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from strandline_broker.hosts.log_loading import Loaded
-    from strandline_broker.storage.directory import DataDirectory
-    from strandline_broker.storage.partition_dirs import PartitionDir
+    from strandline_broker.storage.directory.directory import DataDirectory
+    from strandline_broker.storage.directory.partition_dirs import PartitionDir
     from strandline_proto.v1 import push_pb2
     from strandline_runtime.runtime import Buffer
     from support.pushed_broker import Subject

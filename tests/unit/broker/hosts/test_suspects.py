@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_broker.core.replica_condition import RefusedTruncation, ReplicaCondition
+from strandline_broker.core.replication.replica_condition import RefusedTruncation, ReplicaCondition
 from strandline_broker.hosts import damage_watch, replica_manager
 from strandline_broker.hosts.damage_watch import condition_of
 from strandline_broker.hosts.suspects import Suspects
-from strandline_broker.storage.damaged_ranges import NOWHERE, DamagedRange
+from strandline_broker.storage.log.damaged_ranges import NOWHERE, DamagedRange
 from strandline_proto.ids import BrokerId, LeaderEpoch, Offset
 from support.replica_nodes import TOPIC_ID, Node, decide, run_node, state
 

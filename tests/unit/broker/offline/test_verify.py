@@ -11,7 +11,7 @@ from strandline_broker.offline.checkpoints import damage_of
 from strandline_broker.offline.findings import Expected, Finding, PartitionReport, Severity
 from strandline_broker.offline.roots import verify
 from strandline_broker.offline.verify import verify_partition
-from strandline_broker.storage.log import LogConfig
+from strandline_broker.storage.log.log import LogConfig
 from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem

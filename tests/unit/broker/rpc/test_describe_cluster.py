@@ -9,7 +9,7 @@ import pytest
 
 from strandline_broker.core.controller.heartbeat import TOLD_MAX, Heartbeat
 from strandline_broker.core.controller.registration import ENTRIES_MAX, TEXT_LENGTH_MAX
-from strandline_broker.core.replica_condition import RefusedTruncation
+from strandline_broker.core.replication.replica_condition import RefusedTruncation
 from strandline_broker.rpc.controller.topics import NAMED_BYTES_MAX, ClusterRpc
 from strandline_proto.ids import BrokerId, LeaderEpoch, MetadataOffset, Offset, TopicId
 from strandline_proto.v1 import metadata_pb2

@@ -12,16 +12,16 @@ import grpc
 import grpc.aio
 import pytest
 
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.hosts.envelopes import AT_ONCE
 from strandline_broker.hosts.partition import Partition
 from strandline_broker.hosts.replica_info import describe_replicas
 from strandline_broker.rpc.push import LARGE
 from strandline_broker.rpc.push_codec import envelope_from_wire
-from strandline_broker.storage.broker_directories import BrokerDirectories
-from strandline_broker.storage.directory import DataDirectory
-from strandline_broker.storage.log import Log
-from strandline_broker.storage.steps import side_by_side
+from strandline_broker.storage.directory.broker_directories import BrokerDirectories
+from strandline_broker.storage.directory.directory import DataDirectory
+from strandline_broker.storage.files.steps import side_by_side
+from strandline_broker.storage.log.log import Log
 from strandline_proto.errors import (
     KafkaStorageError,
     StaleBrokerEpoch,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.push_answer import PushAnswer
     from strandline_broker.core.push_envelope import Envelope
     from strandline_broker.hosts.push_streams import IncomingPushStream
-    from strandline_broker.storage.steps import Steps
+    from strandline_broker.storage.files.steps import Steps
 
 
 OTHER_ID = b"u" * 16

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.hosts.envelopes import AT_ONCE, Envelopes
-from strandline_broker.storage.broker_directories import BrokerDirectories
+from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_proto.errors import (
     KafkaStorageError,
     WireError,
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from strandline_broker.core.partition_state import PartitionState
     from strandline_broker.core.push_answer import FailedPartition
+    from strandline_broker.core.replication.partition_state import PartitionState
     from strandline_broker.hosts.partition import Partition
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from strandline_broker.storage.atomic_file import replace_file, replacing_files
-from strandline_broker.storage.leader_epochs import LeaderEpochs
-from strandline_broker.storage.steps import in_a_row
+from strandline_broker.storage.files.atomic_file import replace_file, replacing_files
+from strandline_broker.storage.files.steps import in_a_row
+from strandline_broker.storage.log.leader_epochs import LeaderEpochs
 from strandline_proto.errors import KafkaStorageError
 from support.disk import FaultyDisk
 from support.storage import LARGE, SMALL, Store, batch_of

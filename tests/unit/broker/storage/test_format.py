@@ -11,24 +11,27 @@ from typing import Any
 
 import pytest
 
-from strandline_broker.storage.checkpoints import read_offsets, write_offsets
-from strandline_broker.storage.clean_shutdown import take_clean_shutdown, write_clean_shutdown
-from strandline_broker.storage.leader_epochs import LeaderEpochs
-from strandline_broker.storage.log import LogConfig
-from strandline_broker.storage.meta_properties import (
+from strandline_broker.storage.directory.clean_shutdown import (
+    take_clean_shutdown,
+    write_clean_shutdown,
+)
+from strandline_broker.storage.directory.meta_properties import (
     MetaProperties,
     read_meta_properties,
     write_meta_properties,
 )
-from strandline_broker.storage.offset_index import OffsetIndex
-from strandline_broker.storage.partition_metadata import (
+from strandline_broker.storage.directory.partition_metadata import (
     read_partition_metadata,
     write_partition_metadata,
 )
-from strandline_broker.storage.producer_snapshot import ProducerEntry, parse, serialize
-from strandline_broker.storage.sealed_file import SealedFile
-from strandline_broker.storage.time_index import TimeIndex
-from strandline_broker.storage.txn_index import ENTRY as TXN_ENTRY
+from strandline_broker.storage.files.checkpoints import read_offsets, write_offsets
+from strandline_broker.storage.files.sealed_file import SealedFile
+from strandline_broker.storage.log.leader_epochs import LeaderEpochs
+from strandline_broker.storage.log.log import LogConfig
+from strandline_broker.storage.log.producer_snapshot import ProducerEntry, parse, serialize
+from strandline_broker.storage.segment.offset_index import OffsetIndex
+from strandline_broker.storage.segment.time_index import TimeIndex
+from strandline_broker.storage.segment.txn_index import ENTRY as TXN_ENTRY
 from strandline_proto.batch import (
     Compression,
     Record,

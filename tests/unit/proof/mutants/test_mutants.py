@@ -14,7 +14,7 @@ from strandline_proof.mutants.scratch import DoesNotApply, patched, plant, sourc
 from strandline_proof.mutants.unplanted import UNPLANTED
 from strandline_proof.sim.plan.plan import check_plan, read_plan
 
-LEADER = "strandline_broker.core.leader"
+LEADER = "strandline_broker.core.replication.leader"
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -66,10 +66,10 @@ def test_planting_changes_the_copy_and_nothing_else(tmp_path: Path) -> None:
     mutant = mutant_named("own-min-insync-replicas")
     original = source_of(LEADER).read_text("utf-8")
     plant(mutant, tmp_path)
-    planted = tmp_path / "strandline_broker/core/leader.py"
+    planted = tmp_path / "strandline_broker/core/replication/leader.py"
     assert planted.read_text("utf-8") == patched(mutant)[LEADER] != original
     assert source_of(LEADER).read_text("utf-8") == original
-    assert (tmp_path / "strandline_broker/core/follower.py").is_file()
+    assert (tmp_path / "strandline_broker/core/replication/follower.py").is_file()
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_what_an_oracle_contradicts_is_found_by_its_rule() -> None:
 
 
 def test_an_assertion_of_the_servers_is_a_find() -> None:
-    error = assertion_of("strandline_broker.core.leader")
+    error = assertion_of("strandline_broker.core.replication.leader")
     for found in (of_run(run(error), []), of_run(run(EXIT, error), []), of_run(run(EXIT), [error])):
         assert (found.status, found.by) == (verdict.FOUND, "assertion")
     group = ExceptionGroup("tasks", [OSError(), error])

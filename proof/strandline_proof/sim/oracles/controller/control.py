@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         ControllerState,
         PartitionRegistration,
     )
-    from strandline_broker.core.leader import Leader
+    from strandline_broker.core.replication.leader import Leader
     from strandline_proof.sim.disk.disk import SimDisk
     from strandline_proof.sim.oracles.controller.decided import Decided
 

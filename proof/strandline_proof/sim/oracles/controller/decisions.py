@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         ControllerState,
         PartitionRegistration,
     )
-    from strandline_broker.core.partition_state import IsrMember
+    from strandline_broker.core.replication.partition_state import IsrMember
     from strandline_broker.hosts.partition import Partition
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.cluster.world import World

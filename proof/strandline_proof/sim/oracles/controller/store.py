@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from strandline_broker.core.controller.state import ControllerState
-    from strandline_broker.storage.metadata_log import MetadataLog
+    from strandline_broker.storage.controller.metadata_log import MetadataLog
 
 
 class StoreOracle:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.controller.state import ControllerState
     from strandline_broker.hosts.partition import Partition
-    from strandline_broker.storage.log import Log
+    from strandline_broker.storage.log.log import Log
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.oracles.controller.control import Key
     from strandline_proof.sim.oracles.partition.compacted_view import Batch

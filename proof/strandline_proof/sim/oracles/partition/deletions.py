@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from strandline_broker.core.leader import Leader
+    from strandline_broker.core.replication.leader import Leader
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.oracles.controller.control import ControlOracle, Key
     from strandline_proof.sim.oracles.replica.replicas import ReplicaOracle

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
 
-    from strandline_broker.core.leader import Leader
+    from strandline_broker.core.replication.leader import Leader
     from strandline_proof.sim.oracles.controller.control import ControlOracle, Key
     from strandline_proof.sim.oracles.partition.committed import Committed
     from strandline_proof.sim.oracles.replica.held import HeldOracle

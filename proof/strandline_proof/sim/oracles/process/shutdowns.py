@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.clean_shutdown import FILE_NAME
+from strandline_broker.storage.directory.clean_shutdown import FILE_NAME
 from strandline_proof.sim.cluster.topology import DATA, broker_id
 from strandline_proof.sim.oracles.violation import Violation
 

@@ -22,9 +22,9 @@ from strandline_proof.sim.oracles.replica.rules import check_advanced, check_ask
 from strandline_proof.sim.oracles.violation import Violation, told_isr, told_member
 
 if TYPE_CHECKING:
-    from strandline_broker.core.leader import Leader
-    from strandline_broker.core.partition_state import IsrMember
-    from strandline_broker.core.remote_replica import RemoteReplica
+    from strandline_broker.core.replication.leader import Leader
+    from strandline_broker.core.replication.partition_state import IsrMember
+    from strandline_broker.core.replication.remote_replica import RemoteReplica
     from strandline_broker.hosts.partition import Partition
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.cluster.topology import Topology

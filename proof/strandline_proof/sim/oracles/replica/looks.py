@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from strandline_broker.core.leader import Leader
+    from strandline_broker.core.replication.leader import Leader
     from strandline_broker.hosts.partition import Partition
 
 _OF_REPLICA: Final = attrgetter(

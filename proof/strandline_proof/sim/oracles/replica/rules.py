@@ -21,7 +21,7 @@ from strandline_proto.ids import TopicId, topic_id_text
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from strandline_broker.core.leader import Leader
+    from strandline_broker.core.replication.leader import Leader
     from strandline_broker.hosts.partition import Partition
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.oracles.controller.control import ControlOracle, Key

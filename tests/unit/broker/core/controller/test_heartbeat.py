@@ -16,7 +16,7 @@ from strandline_broker.core.controller.heartbeat import (
 )
 from strandline_broker.core.controller.records import OfflineReplica
 from strandline_broker.core.controller.registration import ENTRIES_MAX, TEXT_LENGTH_MAX
-from strandline_broker.core.replica_condition import RefusedTruncation
+from strandline_broker.core.replication.replica_condition import RefusedTruncation
 from strandline_proto.errors import BrokerIdNotRegistered, InvalidRequest, StaleBrokerEpoch
 from strandline_proto.ids import BrokerEpoch, LeaderEpoch, MetadataOffset, Offset, TopicId
 from support.controller_cluster import B1, B2, Cluster

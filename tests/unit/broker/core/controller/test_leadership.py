@@ -19,7 +19,7 @@ from strandline_broker.core.controller.records import (
     OfflineReplica,
     OfflineReplicasRecord,
 )
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_proto.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,

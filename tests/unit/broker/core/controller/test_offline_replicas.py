@@ -15,7 +15,7 @@ from strandline_broker.core.controller.records import (
     encode,
 )
 from strandline_broker.core.controller.state import ControllerState
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_proto.errors import IneligibleReplica, InvalidUpdateVersion, StaleBrokerEpoch
 from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffset, TopicId
 from support.controller_cluster import B1, B2, B3, Cluster

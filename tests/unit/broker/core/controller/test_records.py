@@ -25,7 +25,7 @@ from strandline_broker.core.controller.records import (
     encode,
     epoch_record,
 )
-from strandline_broker.storage import metadata_snapshot
+from strandline_broker.storage.controller import metadata_snapshot
 from strandline_proto.ids import (
     NO_LEADER,
     BrokerEpoch,

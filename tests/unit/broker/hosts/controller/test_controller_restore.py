@@ -8,12 +8,12 @@ import pytest
 
 from strandline_broker.core.controller.restoration import PRODUCER_ID_STEP, CannotRestore
 from strandline_broker.hosts.controller.restore import Restoration, RestoreRequest
-from strandline_broker.storage.directory import DataDirectory, DirectoryError
-from strandline_broker.storage.log import LogConfig
-from strandline_broker.storage.meta_properties import read_meta_properties
-from strandline_broker.storage.metadata_log import DIRECTORY
-from strandline_broker.storage.producer_snapshot import serialize
-from strandline_broker.storage.strandline_state import read_state
+from strandline_broker.storage.controller.metadata_log import DIRECTORY
+from strandline_broker.storage.directory.directory import DataDirectory, DirectoryError
+from strandline_broker.storage.directory.meta_properties import read_meta_properties
+from strandline_broker.storage.directory.strandline_state import read_state
+from strandline_broker.storage.log.log import LogConfig
+from strandline_broker.storage.log.producer_snapshot import serialize
 from strandline_proto.batch import read_header
 from strandline_proto.ids import CHOSEN_PRODUCER_IDS, MetadataOffset, TopicId
 from strandline_runtime.real import real_runtime

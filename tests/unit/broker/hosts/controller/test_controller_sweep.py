@@ -18,11 +18,11 @@ from strandline_broker.core.controller.heartbeat import Heartbeat, HeartbeatAnsw
 from strandline_broker.core.controller.records import OfflineReplica
 from strandline_broker.core.controller.sessions import Sessions
 from strandline_broker.core.controller.state import ControllerState
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.hosts.controller.controller import Controller
 from strandline_broker.hosts.controller.pipeline import QUEUE_MAX
 from strandline_broker.hosts.controller.settings import ControllerSettings, Identity
-from strandline_broker.storage.metadata_log import NoRoom
+from strandline_broker.storage.controller.metadata_log import NoRoom
 from strandline_proto.errors import BrokerIdNotRegistered, UnsupportedVersion
 from strandline_proto.ids import BrokerId, MetadataOffset, TopicId
 from strandline_runtime.real import real_runtime

@@ -27,8 +27,8 @@ from strandline_broker.core.controller.topics import (
 )
 from strandline_broker.core.controller.unfencing import decide_unfence
 from strandline_broker.hosts.controller.pipeline import QUEUE_MAX, Pipeline, replay_log
-from strandline_broker.storage.directory import DataDirectory
-from strandline_broker.storage.metadata_log import MetadataLog, NoRoom
+from strandline_broker.storage.controller.metadata_log import MetadataLog, NoRoom
+from strandline_broker.storage.directory.directory import DataDirectory
 from strandline_proto.errors import InvalidRequest, ThrottlingQuotaExceeded
 from strandline_proto.ids import BrokerEpoch, ControllerEpoch, TopicId
 from strandline_runtime.real import real_runtime

@@ -15,7 +15,7 @@ from strandline_broker.core.groups.commands import (
     TopicsChanged,
 )
 from strandline_broker.hosts.coordination.shard_batch import batch_of
-from strandline_broker.storage.directory import DataDirectory
+from strandline_broker.storage.directory.directory import DataDirectory
 from strandline_proto.batch import iter_headers, read_header, read_records
 from support.groups_rig import GroupsRig, durable, joining
 from support.memory_disk import MemoryDisk
@@ -24,7 +24,7 @@ from support.storage import SMALL, Store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from strandline_broker.storage.log import Log
+    from strandline_broker.storage.log.log import Log
 
 CONFIG: Final = replace(SMALL, segment_bytes=1 << 20)
 SEGMENT: Final = "/data/t-0/00000000000000000000.log"

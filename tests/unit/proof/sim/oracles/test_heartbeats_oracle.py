@@ -9,7 +9,7 @@ import pytest
 
 from strandline_broker.core.controller.heartbeat import Heartbeat
 from strandline_broker.core.controller.records import OfflineReplica
-from strandline_broker.core.replica_condition import ReplicaCondition
+from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_proof.sim.oracles.controller.heartbeats import HeartbeatOracle
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset, TopicId

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline_broker.core.partition_state import IsrMember
+from strandline_broker.core.replication.partition_state import IsrMember
 from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.oracles.violation import Violation, told_isr, told_member
 from strandline_proof.sim.plan.plan import Plan

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from strandline_broker.hosts.record_check import check_records
-from strandline_broker.storage.log_config import LogConfig
+from strandline_broker.storage.log.config import LogConfig
 from strandline_proof.sim.kinds.clients import LIES
 from strandline_proof.sim.oracles.replica.audit import audit
 from strandline_proof.sim.oracles.violation import Violation

@@ -22,8 +22,8 @@ from strandline_broker.core.controller.records import (
     encode,
 )
 from strandline_broker.core.controller.state import ControllerState
-from strandline_broker.storage.file import CREATE, File
-from strandline_broker.storage.metadata_snapshot import SnapshotId, write_snapshot
+from strandline_broker.storage.controller.metadata_snapshot import SnapshotId, write_snapshot
+from strandline_broker.storage.files.file import CREATE, File
 from strandline_proof.sim.disk.disk import SimDisk
 from strandline_proof.sim.disk.fs import SimFs
 from strandline_proof.sim.oracles.controller.decided import METADATA, MINIMUM, DecidedLog

@@ -1,0 +1,139 @@
+"""Files in Kafka's formats, which have no checksum, each with a `<name>.seal` of ours (I-8).
+
+A digit that a disk has changed reads as another offset: a high watermark that is too high has
+records served that may yet be cut, and nothing else on the disk contradicts it. So the seal says
+which contents of the file are ours, by their CRC-32C. Content that it does not name is lost: no
+number of it is believed, and that there was one counts (`SharedCheckpoints.has_lost`). A file
+without a seal is believed: Kafka, or an earlier version, wrote it.
+
+The seal is replaced before the file, and names the content that stands there too: wherever a crash
+interrupts the two, what is found is named. A seal without a file is of a first write that came no
+further; so a file that vanishes whole is taken for one that never was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from strandline_broker.storage.files.atomic_file import replace_file, replacing_files
+from strandline_broker.storage.files.file import NO_SPACE, read_whole
+from strandline_broker.storage.files.steps import in_a_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strandline_broker.storage.files.steps import Steps
+    from strandline_broker.storage.segment.damage import Report
+    from strandline_runtime.runtime import FileSystem
+
+SUFFIX: Final = ".seal"
+VERSION: Final = 1
+NAMED_MAX: Final = 8
+"""Contents of one seal. More than two come of writes that failed half-way, again and again."""
+
+
+class SealedFile:
+    """One file, written by one caller at a time."""
+
+    __slots__ = ("_fs", "_there", "path")
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self._fs = fs
+        self.path = path
+        self._there: tuple[int, ...] = ()
+        """CRC-32C of each content that may be on the disk, as far as it is known."""
+
+    def read(self, report: Report) -> bytes | None:
+        """The content; None if there is none, or none that may be believed."""
+        try:
+            data = read_whole(self._fs, self.path)
+        except FileNotFoundError:
+            return None
+        crc = crc32c(data)
+        try:
+            named = named_by_seal(self._fs, self.path)
+        except ValueError as error:
+            # Another file than the one it guards: that one was not changed by the same fault.
+            report(f"{self.path}{SUFFIX} does not read ({error}); the file is believed without it.")
+            named = None
+        if named is not None and crc not in named:
+            report(
+                f"{self.path} is not what was written: its checksum {crc:08x} is none of those in "
+                f"{self.path}{SUFFIX}. It is treated as absent; if somebody else wrote it on "
+                f"purpose, remove the seal before the start."
+            )
+            return None
+        self._there = (crc,)
+        return data
+
+    def replace(self, data: bytes) -> None:
+        """Durable on return. After an OSError the old content is there, or the new."""
+        in_a_row(self.replacing(data))
+
+    def replacing(self, data: bytes) -> Steps[None]:
+        """As `replace`, in the steps of `replacing_files`."""
+        crc = crc32c(data)
+        named = tuple(dict.fromkeys((*self._there, crc)))
+        # The first is what is there if none of the writes that failed since has come so far.
+        named = named[:1] + named[1:][1 - NAMED_MAX :]
+        self._there = named
+        seal = (self.path + SUFFIX, _seal(named))
+        yield from replacing_files(self._fs, (seal, (self.path, data)))
+        self._there = (crc,)
+
+
+def named_by_seal(fs: FileSystem, path: str) -> tuple[int, ...] | None:
+    """CRC-32C of each content that may stand in the file at `path`. None without a seal; ValueError
+    if it does not read.
+    """
+    try:
+        data = read_whole(fs, path + SUFFIX)
+    except FileNotFoundError:
+        return None
+    head, _, body = data.partition(b"\n")
+    if head != _head(body):
+        raise ValueError("its first line does not match the rest")
+    return tuple(int(word, 16) for word in body.split())
+
+
+def read_sealed(fs: FileSystem, path: str) -> bytes:
+    """The content of a file that counts as what it says or not at all. ValueError if its seal does
+    not name it; one without a seal, or with one that does not read, is believed.
+    """
+    data = read_whole(fs, path)
+    named = named_if_any(fs, path)
+    if named is not None and crc32c(data) not in named:
+        raise ValueError(f"its checksum {crc32c(data):08x} is none of those in its seal")
+    return data
+
+
+def named_if_any(fs: FileSystem, path: str) -> tuple[int, ...] | None:
+    """As `named_by_seal`; None too for a seal that does not read: it is another file than the one
+    it guards, which was not changed by the same fault.
+    """
+    with contextlib.suppress(ValueError):
+        return named_by_seal(fs, path)
+    return None
+
+
+def seal_if_none(fs: FileSystem, path: str) -> None:
+    """A file that was believed without a seal gets one, unless the disk is full."""
+    if named_if_any(fs, path) is not None:
+        return
+    try:
+        replace_file(fs, path + SUFFIX, _seal((crc32c(read_whole(fs, path)),)))
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+
+
+def _seal(named: Iterable[int]) -> bytes:
+    body = b"".join(b"%08x\n" % each for each in named)
+    return _head(body) + b"\n" + body
+
+
+def _head(body: bytes) -> bytes:
+    return b"seal %d %08x" % (VERSION, crc32c(body))

@@ -1,0 +1,189 @@
+"""Which leader epoch begins at which offset, in memory and in `leader-epoch-checkpoint` (I-5, I-37,
+I-46, I-47).
+
+Entries rise strictly in epoch and in start offset; the last may begin at the log's end, when a
+leader took its epoch and has appended nothing yet. Every change is durable before the method
+returns, so no batch stands in the log whose epoch is not here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.storage.files.checkpoints import in_kafkas_form, natural, parse
+from strandline_broker.storage.files.sealed_file import SealedFile
+from strandline_broker.storage.files.steps import in_a_row
+from strandline_proto.errors import KafkaStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from strandline_broker.storage.files.steps import Steps
+    from strandline_broker.storage.segment.damage import Report
+    from strandline_runtime.runtime import FileSystem
+
+FILE_NAME: Final = "leader-epoch-checkpoint"
+OFFSET_MAX: Final = (1 << 63) - 1
+UNDEFINED: Final = (-1, -1)
+
+
+class LeaderEpochs:
+    __slots__ = ("_entries", "_file", "directory", "unsettled")
+
+    def __init__(
+        self, fs: FileSystem, directory: str, entries: Iterable[tuple[int, int]] = ()
+    ) -> None:
+        self._file = SealedFile(fs, f"{directory}/{FILE_NAME}")
+        self.directory = directory
+        pairs = list(entries)
+        self.unsettled = False
+        """The file may say more than memory of the log's end, or less; `write` settles it before
+        another batch is appended.
+        """
+        # One tuple: a reader on another thread never meets epochs and starts that do not match.
+        self._entries = ([epoch for epoch, _ in pairs], [start for _, start in pairs])
+
+    @classmethod
+    def load(cls, fs: FileSystem, directory: str, report: Report) -> LeaderEpochs | None:
+        """None if the checkpoint is absent or does not read: then the log itself must tell."""
+        epochs = cls(fs, directory)
+        data = epochs._file.read(report)
+        if data is None:
+            return None
+        try:
+            entries = [(natural(epoch), natural(start)) for epoch, start in parse(data)]
+            if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(entries)):
+                raise ValueError("its entries do not rise")
+        except ValueError as error:
+            path = epochs._file.path
+            report(f"{path} does not read as a checkpoint ({error}) and is treated as absent.")
+            return None
+        epochs._entries = ([epoch for epoch, _ in entries], [start for _, start in entries])
+        return epochs
+
+    @property
+    def entries(self) -> tuple[tuple[int, int], ...]:
+        """(epoch, start offset) of each epoch, oldest first."""
+        return tuple(zip(*self._entries, strict=True))
+
+    def latest(self) -> int:
+        epochs = self._entries[0]
+        return epochs[-1] if epochs else -1
+
+    def has_begun(self, epoch: int) -> bool:
+        """Whether it is the latest, durably."""
+        return epoch == self.latest() and not self.unsettled
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the batch that holds `offset`; -1 if no entry begins at or before it."""
+        return self.reign_at(offset)[0]
+
+    def reign_at(self, offset: int) -> tuple[int, int]:
+        """(`epoch_at(offset)`, where the epoch behind it begins)."""
+        epochs, starts = self._entries
+        i = bisect_right(starts, offset)
+        return epochs[i - 1] if i > 0 else -1, starts[i] if i < len(starts) else OFFSET_MAX
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(the epoch found, its end offset) for a follower that knows `epoch` (I-37); (-1, -1) if
+        undefined.
+        """
+        epochs, starts = self._entries
+        if epoch < 0 or not epochs or epoch > epochs[-1]:
+            return UNDEFINED
+        if epoch == epochs[-1]:
+            return epoch, log_end_offset
+        if epoch < epochs[0]:
+            return epoch, starts[0]
+        i = bisect_right(epochs, epoch)
+        return epochs[i - 1], starts[i]
+
+    def assign(self, epoch: int, start: int) -> None:
+        """Note that `epoch` begins at `start`; one that is the latest already keeps its start."""
+        self.assign_all([(epoch, start)])
+
+    def assign_all(self, entries: Iterable[tuple[int, int]]) -> None:
+        """As `assign` for each, with one write."""
+        in_a_row(self.assigning(entries))
+
+    def assigning(self, entries: Iterable[tuple[int, int]]) -> Steps[None]:
+        """As `assign_all`, in the steps of `replacing_files`. An older epoch in which nothing was
+        appended gives way. KafkaStorageError if one is older than the latest (I-2).
+        """
+        epochs, starts = map(list, self._entries)
+        for epoch, start in entries:
+            if epochs and epoch == epochs[-1]:
+                continue
+            if epochs and epoch < epochs[-1]:
+                raise KafkaStorageError(
+                    f"{self.directory}: leader epoch {epoch} cannot begin behind {epochs[-1]}"
+                )
+            while starts and starts[-1] >= start:
+                starts.pop()
+                epochs.pop()
+            epochs.append(epoch)
+            starts.append(start)
+        yield from self._keeping(epochs, starts)
+
+    def truncate_from_end(self, offset: int) -> None:
+        """Drop the epochs that begin at or after `offset` (I-47)."""
+        epochs, starts = self._entries
+        keep = bisect_left(starts, offset)
+        self._keep(epochs[:keep], starts[:keep])
+
+    def drop_above(self, log_end_offset: int) -> None:
+        """Drop the epochs that begin beyond the log's end, as a crash between two writes leaves
+        them.
+        """
+        epochs, starts = self._entries
+        keep = bisect_right(starts, log_end_offset)
+        self._keep(epochs[:keep], starts[:keep])
+
+    def truncate_from_start(self, log_start_offset: int) -> None:
+        """Let the first remaining epoch begin at the log's start (I-5)."""
+        epochs, starts = self._entries
+        i = bisect_right(starts, log_start_offset) - 1
+        if i >= 0:
+            self._keep(epochs[i:], [log_start_offset, *starts[i + 1 :]])
+
+    def revert(self, entries: tuple[tuple[int, int], ...]) -> None:
+        """Go back to `entries`, as no batch followed; the file too, unless it cannot be written
+        now.
+        """
+        if entries == self.entries:
+            return
+        self._entries = ([epoch for epoch, _ in entries], [start for _, start in entries])
+        self.unsettled = True
+        with contextlib.suppress(OSError):
+            self.write()
+
+    def clear(self) -> None:
+        self._keep([], [])
+
+    def write(self) -> None:
+        """Make the checkpoint say what memory says."""
+        self._file.replace(_content(*self._entries))
+        self.unsettled = False
+
+    def _keep(self, epochs: list[int], starts: list[int]) -> None:
+        in_a_row(self._keeping(epochs, starts))
+
+    def _keeping(self, epochs: list[int], starts: list[int]) -> Steps[None]:
+        """Durable first: memory follows only if the file was replaced (P-36)."""
+        if (epochs, starts) == self._entries:
+            return
+        try:
+            yield from self._file.replacing(_content(epochs, starts))
+        except OSError:  # the old content is there, or the new
+            self.unsettled |= epochs[-1:] != self._entries[0][-1:]
+            raise
+        self._entries = epochs, starts
+        self.unsettled = False
+
+
+def _content(epochs: Sequence[int], starts: Sequence[int]) -> bytes:
+    pairs = zip(epochs, starts, strict=True)
+    return in_kafkas_form(f"{epoch} {start}" for epoch, start in pairs)

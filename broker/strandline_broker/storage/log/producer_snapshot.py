@@ -1,0 +1,152 @@
+"""Producer state on disk: `<offset>.snapshot`, what idempotent producers had appended below that
+offset.
+
+Kafka's format, big-endian: version i16 = 1, CRC-32C u32 of all that follows, number of entries i32,
+and for each producer
+
+    producerId i64 | producerEpoch i16 | lastSequence i32 | lastOffset i64 | offsetDelta i32
+    timestamp i64 | coordinatorEpoch i32 | currentTxnFirstOffset i64
+
+Only the last batch of a producer is kept (I-55). A file is taken when a segment begins, at its base
+offset, and when the log is closed, at its end; it is durable before the recovery point passes it.
+It is only ever a shortcut: where one is missing or does not read, an older one is taken and more
+batches replayed (I-58). Only for producers whose batches retention has removed it is all there is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from crc32c import crc32c
+
+from strandline_broker.storage.files.file import File, read_whole, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from strandline_broker.storage.segment.damage import Report
+    from strandline_runtime.runtime import FileSystem
+
+VERSION: Final = 1
+SNAPSHOT_NAME: Final = re.compile(r"(\d{20})\.snapshot")
+_VERSION_AND_CRC: Final = struct.Struct(">hI")
+_COUNT: Final = struct.Struct(">i")
+_ENTRY: Final = struct.Struct(">qhiqiqiq")
+
+
+class ProducerEntry(NamedTuple):
+    """-1 where there is no batch (delta 0), no coordinator, no open transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    """Of the last batch: its last offset less its first."""
+    timestamp: int
+    coordinator_epoch: int
+    txn_first_offset: int
+
+
+Entry = tuple[int, int, int, int, int, int, int, int]
+"""The fields of a ProducerEntry, in its order."""
+
+
+def serialize(entries: Iterable[Entry]) -> bytes:
+    packed = [_ENTRY.pack(*entry) for entry in entries]
+    body = b"".join((_COUNT.pack(len(packed)), *packed))
+    return _VERSION_AND_CRC.pack(VERSION, crc32c(body)) + body
+
+
+def parse(data: bytes) -> tuple[ProducerEntry, ...]:
+    """ValueError, saying why, if these are not the bytes of a whole snapshot."""
+    if len(data) < _VERSION_AND_CRC.size + _COUNT.size:
+        raise ValueError(f"{len(data)} bytes are too few")
+    version, crc = _VERSION_AND_CRC.unpack_from(data)
+    if version != VERSION:
+        raise ValueError(f"its version is {version} where {VERSION} is known")
+    body = memoryview(data)[_VERSION_AND_CRC.size :]
+    if crc32c(body) != crc:
+        raise ValueError("it does not match its CRC-32C")
+    (count,) = _COUNT.unpack_from(body)
+    if len(body) != _COUNT.size + count * _ENTRY.size:
+        raise ValueError(f"it says {count} producers and has {len(body)} bytes of them")
+    return tuple(ProducerEntry(*entry) for entry in _ENTRY.iter_unpack(body[_COUNT.size :]))
+
+
+class ProducerSnapshots:
+    """The snapshot files of one log."""
+
+    __slots__ = ("_directory", "_fs", "_report")
+
+    def __init__(self, fs: FileSystem, directory: str, report: Report) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._report = report
+
+    def path(self, offset: int) -> str:
+        return f"{self._directory}/{offset:020d}.snapshot"
+
+    def offsets(self) -> list[int]:
+        """Of the files that are there, lowest first."""
+        names = map(SNAPSHOT_NAME.fullmatch, self._fs.listdir(self._directory))
+        return sorted(int(match[1]) for match in names if match is not None)
+
+    def write(self, offset: int, entries: Iterable[Entry]) -> File:
+        """Not yet durable: the caller syncs the file, and the directory."""
+        return write_whole(self._fs, self.path(offset), serialize(entries))
+
+    def newest(
+        self, *, at_least: int, at_most: int
+    ) -> tuple[int, tuple[ProducerEntry, ...]] | None:
+        """(offset, entries) of the newest sound snapshot between these offsets, both included.
+
+        One beyond `at_most`, of batches that are not there, and one that does not read are removed
+        on the way, durably: the log may reach their offset again with other batches.
+        """
+        self.remove_above(at_most, why=f"the log ends at {at_most}")
+        for offset in reversed(self.offsets()):
+            if offset < at_least:
+                break
+            path = self.path(offset)
+            try:
+                return offset, parse(read_whole(self._fs, path))
+            except ValueError as error:
+                self._report(
+                    f"{path} does not read as a producer snapshot ({error}) and is removed; the "
+                    f"state is read from an older one and the batches."
+                )
+                self._remove([offset])
+            except OSError as error:
+                self._report(
+                    f"{path} cannot be read ({error.strerror or error}); the producers' state is "
+                    f"read from an older snapshot and the batches."
+                )
+        return None
+
+    def remove_above(self, offset: int, *, why: str | None = None) -> None:
+        """Remove the snapshots of a log that ends at `offset`, durably. `why` is for the report."""
+        above = [found for found in self.offsets() if found > offset]
+        if above and why is not None:
+            names = ", ".join(self.path(found) for found in above)
+            self._report(f"{names}: removed, {why}.")
+        self._remove(above)
+
+    def remove_unneeded(self, base_offsets: Collection[int]) -> None:
+        """Keep those at these segments' base offsets and the newest one; not durably."""
+        for offset in self.offsets()[:-1]:
+            if offset not in base_offsets:
+                self._unlink(offset)
+
+    def _remove(self, offsets: list[int]) -> None:
+        for offset in offsets:
+            self._unlink(offset)
+        if offsets:
+            self._fs.fsync_dir(self._directory)
+
+    def _unlink(self, offset: int) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.unlink(self.path(offset))

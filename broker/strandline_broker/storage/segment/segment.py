@@ -1,0 +1,407 @@
+"""One segment of a log: `<base offset>.log` with its two sparse indexes.
+
+The active segment is written to and keeps its file and indexes open. A sealed one opens them when a
+reader first wants them and may drop them again; whoever uses them holds a `View`, so nothing is
+closed under a reader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strandline_broker.storage.files.checkpoints import OFFSET_MAX
+from strandline_broker.storage.files.file import (
+    CREATE_EMPTY,
+    READ,
+    WRITE,
+    File,
+    read_whole,
+    write_whole,
+)
+from strandline_broker.storage.log.recent_batches import RecentBatches
+from strandline_broker.storage.segment.batch_walk import walk
+from strandline_broker.storage.segment.damage import BadBatch
+from strandline_broker.storage.segment.offset_index import ENTRY_SIZE, RELATIVE_MAX, OffsetIndex
+from strandline_broker.storage.segment.time_index import ENTRY, TimeIndex, read_last
+from strandline_broker.storage.segment.times_check import is_contradicted
+from strandline_proto.batch import HEADER_SIZE, MAGIC, read_header
+
+if TYPE_CHECKING:
+    from strandline_proto.batch import BatchHeader
+    from strandline_runtime.runtime import FileSystem
+
+SEGMENT_NAME: Final = re.compile(r"(\d{20})\.log")
+POSITION_MAX: Final = 2**31 - 1
+
+
+class View(NamedTuple):
+    """What a reader needs of a segment, alive as long as the reader holds it."""
+
+    file: File
+    offsets: OffsetIndex
+    times: TimeIndex
+
+    @property
+    def index_bytes(self) -> int:
+        return len(self.offsets) * ENTRY_SIZE + len(self.times) * ENTRY.size
+
+
+class Segment:
+    __slots__ = (
+        "_created_ms",
+        "_first_timestamp",
+        "_fs",
+        "_index_interval",
+        "_latest_is_known",
+        "_unindexed",
+        "_view",
+        "base_offset",
+        "directory",
+        "end_offset",
+        "ending",
+        "flushed",
+        "latest_batch",
+        "latest_timestamp",
+        "size",
+        "unsynced",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        *,
+        size: int,
+        end_offset: int,
+        index_interval: int,
+        ending: str = "",
+    ) -> None:
+        self._fs = fs
+        self.directory = directory
+        self.base_offset = base_offset
+        self.ending = ending
+        """What the files' names end with while a cleaning makes them (`.cleaned`, `.swap`)."""
+        self.size = size
+        self.end_offset = end_offset
+        """One past the last offset; of a sealed segment, where the next begins."""
+        self.latest_timestamp = -1
+        self.latest_batch = base_offset
+        """Last offset of the first batch with the largest timestamp, as the time index wants it."""
+        self.flushed = True
+        """Whether log and indexes of a sealed segment are durable."""
+        self.unsynced: tuple[File, ...] = ()
+        """Index files that were written when the segment was sealed and are not yet durable."""
+        self._index_interval = index_interval
+        self._unindexed = 0
+        self._view: View | None = None
+        self._latest_is_known = False
+        self._first_timestamp: int | None = None
+        """Of the first batch; None until it is asked for."""
+        self._created_ms = -1
+        """When this process first appended to it, or began it."""
+
+    @classmethod
+    def create(
+        cls,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval: int,
+        ending: str = "",
+    ) -> Segment:
+        """A new, empty, active segment; its directory entry is durable once the directory is
+        synced.
+        """
+        segment = cls(
+            fs,
+            directory,
+            base_offset,
+            size=0,
+            end_offset=base_offset,
+            index_interval=index_interval,
+            ending=ending,
+        )
+        for suffix in ("index", "timeindex"):
+            File(fs, segment.path(suffix), CREATE_EMPTY)
+        file = File(fs, segment.path(), CREATE_EMPTY)
+        segment._view = View(file, OffsetIndex(base_offset), TimeIndex(base_offset))
+        segment._latest_is_known = True
+        return segment
+
+    def path(self, suffix: str = "log") -> str:
+        return f"{self.directory}/{self.base_offset:020d}.{suffix}{self.ending}"
+
+    def log_size(self) -> int:
+        """Bytes that the `.log` file has on disk."""
+        return File(self._fs, self.path()).size()
+
+    def open_log(self) -> File:
+        """A descriptor of its own, for a reader that takes its time."""
+        return File(self._fs, self.path(), READ)
+
+    def view(self) -> View:
+        view = self._view
+        if view is None:
+            view = self._view = self._open()
+        return view
+
+    def latest(self) -> tuple[int, int]:
+        """(largest timestamp, last offset of the first batch with it); -1 if no batch has a
+        timestamp. Read once from the end of the time index, and held against that batch.
+        """
+        if not self._latest_is_known:
+            found = read_last(self._fs, self.path("timeindex"), self.base_offset)
+            if found is None or self.is_contradicted([found]):
+                found = self._scan_latest()
+            self.know_latest(*found)
+        return self.latest_timestamp, self.latest_batch
+
+    def know_latest(self, timestamp: int, batch: int) -> None:
+        """What `latest` is to answer, from whoever has read the end of the time index."""
+        self.latest_timestamp, self.latest_batch = timestamp, batch
+        self._latest_is_known = True
+
+    def _scan_latest(self) -> tuple[int, int]:
+        """As `latest`, from the batches: the index is lost, or has nothing to say."""
+        latest, batch = -1, self.base_offset
+        for _, header in walk(self.view().file, 0, self.size, offset=self.base_offset):
+            if header.max_timestamp > latest and header.record_count > 0:
+                latest, batch = header.max_timestamp, header.last_offset
+        return latest, batch
+
+    def is_contradicted(self, times: list[tuple[int, int]]) -> bool:
+        """Whether one of these entries of its time index is not what its batch says (I-78)."""
+        view = self._view or self._open()
+        return any(is_contradicted(self, view, *entry) for entry in times)
+
+    def modified_ms(self) -> int:
+        """When the file was written to last, in milliseconds since the epoch."""
+        file = File(self._fs, self.path())
+        return int(self._fs.fstat(file.fd).mtime * 1000)
+
+    def is_too_old_for(self, timestamp: int, *, now_ms: int, segment_ms: int) -> bool:
+        """Whether a run whose largest timestamp is `timestamp` must go into a new segment, as it
+        comes more than `segment_ms` after this segment's first batch.
+
+        Where that has no timestamp, the wall clock counts since this process has known the segment.
+        """
+        if self.size == 0:
+            self._created_ms = now_ms
+            return False
+        first_timestamp = self.first_timestamp()
+        if first_timestamp >= 0:
+            return timestamp - first_timestamp > segment_ms
+        if self._created_ms < 0:
+            self._created_ms = now_ms
+        return now_ms - self._created_ms > segment_ms
+
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, read once; -1 if there is none."""
+        if self.size == 0:
+            return -1
+        if self._first_timestamp is None:
+            self._first_timestamp = read_header(self.view().file.read(HEADER_SIZE, 0)).max_timestamp
+        return self._first_timestamp
+
+    def release(self) -> None:
+        """Forget the open file and the indexes of a sealed segment."""
+        self._view = None
+
+    def _open(self) -> View:
+        indexes = self.read_indexes()
+        file = File(self._fs, self.path(), READ)
+        if indexes is None:
+            # An index lost under a running broker costs time, not answers: without entries a walk
+            # begins at byte 0.
+            indexes = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
+        return View(file, *indexes)
+
+    def read_indexes(self) -> tuple[OffsetIndex, TimeIndex] | None:
+        """Both indexes from their files; None if one is missing or does not fit the segment."""
+        try:
+            offset_bytes = read_whole(self._fs, self.path("index"))
+            time_bytes = read_whole(self._fs, self.path("timeindex"))
+        except FileNotFoundError:
+            return None
+        offsets = OffsetIndex.parse(self.base_offset, offset_bytes)
+        times = TimeIndex.parse(self.base_offset, time_bytes)
+        if offsets is None or times is None:
+            return None
+        if len(offsets) > 0 and not (
+            offsets.last_offset < self.end_offset
+            and self._seems_at(File(self._fs, self.path()), offsets.last_position)
+        ):
+            return None
+        if len(times) > 0 and times.last[1] >= self.end_offset:
+            return None
+        return offsets, times
+
+    def _seems_at(self, file: File, position: int) -> BatchHeader | None:
+        """What seems to be the header of a batch of this segment at `position`, which an index
+        names.
+        """
+        data = file.read(HEADER_SIZE, position)
+        if position + HEADER_SIZE > self.size or len(data) < HEADER_SIZE:
+            return None  # or a cut that came between; who reads on finds out
+        header = read_header(data)
+        seems = (
+            header.magic == MAGIC
+            and header.last_offset >= self.base_offset
+            and header.base_offset < self.end_offset
+            and position + header.size <= self.size
+        )
+        return header if seems else None
+
+    def is_full_for(
+        self, size: int, last_offset: int, *, segment_bytes: int, index_bytes: int
+    ) -> bool:
+        """Whether a run of `size` bytes must go into a new segment. An empty segment takes
+        anything.
+        """
+        if self.size == 0:
+            return False
+        _, offsets, times = self.view()
+        return (
+            self.size + size > min(segment_bytes, POSITION_MAX)
+            or last_offset - self.base_offset > RELATIVE_MAX
+            or (len(offsets) + 1) * ENTRY_SIZE > index_bytes
+            or (len(times) + 2) * ENTRY.size > index_bytes  # sealing adds one more
+        )
+
+    def note_batch(self, position: int, header: BatchHeader, last_offset: int) -> None:
+        """Take a batch that stands at `position` into size, end and indexes."""
+        # A batch of which compaction has left the header alone has no record of its timestamp.
+        if header.max_timestamp > self.latest_timestamp and header.record_count > 0:
+            self.latest_timestamp = header.max_timestamp
+            self.latest_batch = last_offset
+        if self._unindexed > self._index_interval:
+            _, offsets, times = self.view()
+            offsets.append(last_offset, position)
+            times.append(self.latest_timestamp, self.latest_batch)
+            self._unindexed = 0
+        size = header.size
+        self._unindexed += size
+        self.size = position + size
+        self.end_offset = last_offset + 1
+
+    def seal(self) -> None:
+        """Write the indexes; nothing is appended any more. They are durable once `unsynced` is
+        synced.
+        """
+        self.unsynced = self.write_indexes()
+        self.flushed = False
+
+    def write_indexes(self) -> tuple[File, ...]:
+        _, offsets, times = self.view()
+        if self.latest_timestamp >= 0:
+            times.append(self.latest_timestamp, self.latest_batch)
+        return (
+            write_whole(self._fs, self.path("index"), offsets.serialize()),
+            write_whole(self._fs, self.path("timeindex"), times.serialize()),
+        )
+
+    def begin_scan(self) -> File:
+        """Forget what is known of the content; `note_batch` rebuilds it, batch by batch."""
+        file = File(self._fs, self.path(), WRITE)
+        self._view = View(file, OffsetIndex(self.base_offset), TimeIndex(self.base_offset))
+        self.size, self.end_offset = 0, self.base_offset
+        self.latest_timestamp, self.latest_batch = -1, self.base_offset
+        self._latest_is_known = True
+        self._unindexed = 0
+        return file
+
+    def cut(
+        self, position: int, end_offset: int, *, gaps_below: int, low: tuple[int, int] | None = None
+    ) -> tuple[Segment, RecentBatches]:
+        """Another, active view of this segment that ends at `position`; the file is not yet cut.
+
+        Raises BadBatch unless what stays is read batch after batch up to there, and up to
+        `end_offset`, but where offsets may be missing (`gaps_below` as of `walk`): a place that was
+        found by a wrong reading must not be cut at. The last batches' CRCs are looked at too: one
+        whose length was changed ends beside its true end.
+        """
+        kept = Segment(
+            self._fs,
+            self.directory,
+            self.base_offset,
+            size=self.size,
+            end_offset=self.end_offset,
+            index_interval=self._index_interval,
+        )
+        kept._view = self.view()
+        recent = kept.activate(position, end_offset, crc=True, gaps_below=gaps_below, low=low)
+        ends = kept.end_offset if kept.size > 0 else self.base_offset
+        if kept.size != position or not (ends == end_offset or ends < end_offset <= gaps_below):
+            why = f"its first {kept.size} bytes end at offset {ends}, not at {end_offset}"
+            raise BadBatch(self.path(), 0, self.base_offset, why)
+        return kept, recent
+
+    def activate(
+        self,
+        position: int,
+        end_offset: int | None = None,
+        *,
+        crc: bool = False,
+        gaps_below: int = OFFSET_MAX,
+        low: tuple[int, int] | None = None,
+    ) -> RecentBatches:
+        """Make this the segment that is appended to, with `position` bytes; they end at
+        `end_offset` if that is known.
+
+        Walks from the last index entry below, but not from before `low`, a byte and the offset of
+        the batch there; raises BadBatch if what is there does not end at `position`.
+        """
+        _, offsets, known = self.view()
+        offsets, times = offsets.cut(position), known
+        doubted = known.around(OFFSET_MAX if end_offset is None else end_offset)
+        if end_offset is None:
+            end_offset = self.base_offset
+        else:
+            times = times.cut(end_offset)
+        file = File(self._fs, self.path(), WRITE)
+        start = offsets.last_position
+        named = self._seems_at(file, start) if start > 0 and len(times) > 0 else None
+        if (
+            named is None
+            or named.last_offset > offsets.last_offset
+            or self.is_contradicted(doubted)
+        ):
+            offsets, start = OffsetIndex(self.base_offset), 0
+            times = TimeIndex(self.base_offset)
+        offset = self.base_offset if start == 0 or named is None else named.base_offset
+        if low is not None and start < low[0] < position:
+            start, offset = low
+        self._view = View(file, offsets, times)
+        self.latest_timestamp, self.latest_batch = times.last
+        self._latest_is_known = True
+        self._unindexed = 0
+        self.size = start
+        recent: RecentBatches | None = None
+        for at, header in walk(
+            file, start, position, offset=offset, crc=crc, gaps_below=gaps_below
+        ):
+            if header.last_offset - self.base_offset > RELATIVE_MAX:
+                why = f"offset {header.last_offset} is beyond what the segment can hold"
+                raise BadBatch(file.path, at, offset, why)
+            if recent is None:
+                recent = RecentBatches(header.base_offset, at)
+            self.note_batch(at, header, header.last_offset)
+            recent.append(header.last_offset, at + header.size)
+            offset = header.next_offset
+        if recent is None:
+            recent = RecentBatches(end_offset, position)
+            self.end_offset = end_offset
+        return recent
+
+    def remove(self) -> None:
+        """Delete the files, the log first: what is left of a half-done removal are indexes without
+        a log.
+        """
+        self._view = None
+        for suffix in ("log", "index", "timeindex", "txnindex"):
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.unlink(self.path(suffix))

@@ -1,0 +1,36 @@
+"""`.txnindex`: the aborted transactions of one segment, as Kafka wrote them.
+
+Entries of 34 bytes, big-endian: version i16 = 0, producerId i64, firstOffset i64, lastOffset i64,
+lastStableOffset i64. Strandline serves no transactions and writes no such entry; it keeps the file
+with its segment, and cuts it with its segment, so that it says nothing of batches that are gone.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.storage.files.file import WRITE, File
+
+if TYPE_CHECKING:
+    from strandline_runtime.runtime import FileSystem
+
+ENTRY: Final = struct.Struct(">hqqqq")
+
+
+def truncate_txn_index(fs: FileSystem, path: str, end_offset: int) -> None:
+    """Drop the transactions that end at or above `end_offset`, durably; a missing file is fine."""
+    try:
+        file = File(fs, path, WRITE)
+    except FileNotFoundError:
+        return
+    size = file.size()
+    data = file.read(size, 0)
+    keep = 0
+    for _, _, _, last_offset, _ in ENTRY.iter_unpack(data[: size - size % ENTRY.size]):
+        if last_offset >= end_offset:
+            break
+        keep += ENTRY.size
+    if keep < size:
+        file.truncate(keep)
+        file.sync()
