@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc.aio
 
 from strandline import _group_messages as messages
+from strandline._configs import describe_configs
 from strandline._connections import on_stream, transport_error
 from strandline._core.backoff import Backoff
 from strandline._core.membership import Heard
@@ -21,6 +22,7 @@ from strandline.errors import (
     BrokerUnreachable,
     CallNotServed,
     StrandlineError,
+    UnreleasedInstanceId,
     describe,
     from_code,
 )
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
 FIND_S: Final = 5.0
 BACKOFF_MAX_MS: Final = 500.0
 """A coordinator that is elected meanwhile is met at most so late."""
+HELD_MS: Final = 1000.0
+"""How often a static member asks whether its instance id has been given up."""
+SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 
 Written = asyncio.Future["OffsetCommitResponse"]
 
@@ -89,6 +94,7 @@ class GroupStream:
         self._commit: tuple[OffsetCommitRequest, Written] | None = None
         self._answers: dict[int, Written] = {}
         self._backoff = Backoff(max_ms=BACKOFF_MAX_MS)
+        self._is_session_known = False
 
     def _now_ms(self) -> float:
         return self._session.runtime.clock.monotonic() * 1000
@@ -154,6 +160,8 @@ class GroupStream:
                 await self._pause()
             except CallNotServed as error:
                 self._fail(error)
+            except UnreleasedInstanceId as error:
+                await self._wait_for_release(error)
             except StrandlineError as error:
                 self.obstacle = error
                 self._session.runtime.log.info(
@@ -162,6 +170,37 @@ class GroupStream:
                 self._coordinator.failed(error)
                 await self._pause()
 
+    async def _wait_for_release(self, error: UnreleasedInstanceId) -> None:
+        """Another member has the instance id: perhaps a process that has died, whose session is not
+        over. For how long that may be so the group's configuration says.
+        """
+        self.obstacle = error
+        if not self._is_session_known:
+            try:
+                self._membership.session_ms = await self._session_ms()
+            except (BrokerError, CallNotServed):
+                pass  # then there is nothing to wait for
+            except StrandlineError as cause:
+                self.obstacle = cause
+                await self._pause()
+                return
+            self._is_session_known = True
+            if self._membership.session_ms > 0:
+                self._session.runtime.log.warning(
+                    "another member has the instance id of this one, which joins once that has "
+                    "left or its session is over",
+                    session_ms=self._membership.session_ms,
+                    error=describe(error),
+                )
+        else:
+            await self._pause(HELD_MS)
+
+    async def _session_ms(self) -> float:
+        group = "group", self._options.group_id
+        configs = (await describe_configs(self._session, [group], FIND_S))[group]
+        timeout = configs.get(SESSION_TIMEOUT)
+        return 0.0 if timeout is None or timeout.value is None else float(timeout.value)
+
     def _fail(self, error: StrandlineError) -> None:
         """Nothing that is tried again would mend it."""
         self._membership.on_fatal()
@@ -169,8 +208,9 @@ class GroupStream:
         self.fatal = error
         self._on_change({})
 
-    async def _pause(self) -> None:
-        wait_ms = self._backoff.next_ms(self._session.runtime.rng.random())
+    async def _pause(self, wait_ms: float | None = None) -> None:
+        if wait_ms is None:
+            wait_ms = self._backoff.next_ms(self._session.runtime.rng.random())
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 await self._hurry.wait()
@@ -326,7 +366,13 @@ class GroupStream:
             self._on_change(messages.granted_offsets(response.committed_offsets))
 
     def _on_refused(self, generation: int, error: BrokerError) -> None:
-        heard = self._membership.on_error(generation, error.code, retriable=error.retriable)
+        membership = self._membership
+        is_now = membership.is_joining and generation == membership.generation
+        if is_now and isinstance(error, UnreleasedInstanceId) and not self._is_session_known:
+            raise error
+        heard = membership.on_error(
+            generation, error.code, retriable=error.retriable, now_ms=self._now_ms()
+        )
         if heard is Heard.DROPPED:
             return
         if heard is Heard.RETRY:

@@ -31,6 +31,8 @@ INTERVAL_MS: Final = 5000.0
 """Until the coordinator has said how often it wants to hear of the member."""
 SILENT_INTERVALS: Final = 2.0
 """A coordinator that has said nothing for so many intervals is not there (P-152)."""
+HELD_SLACK_MS: Final = 3000.0
+"""Beyond a session, that of a process that has died is over at its coordinator too."""
 
 _LOST: Final = frozenset(
     {
@@ -110,6 +112,10 @@ class Membership:
         """Of the stream that is open, or was last."""
         self.has_left = True
         """LEAVING, STALE: whether the coordinator knows, or needs not know."""
+        self.session_ms = 0.0
+        """The group's session timeout, once a static member has had to ask for it."""
+        self._held_since_ms: float | None = None
+        """When it was first refused since another member has its instance id."""
         self._static = static
         self._seq = 0
         self._seen_push = 0
@@ -188,6 +194,7 @@ class Membership:
         """The coordinator knows, or nobody can be told: its session timeout will say so."""
         self.has_left = True
         self._is_known = False
+        self._held_since_ms = None
         self.epoch = JOIN_EPOCH
         if self.state is State.LEAVING:
             self.state = State.UNSUBSCRIBED
@@ -308,6 +315,7 @@ class Membership:
             return Heard.DROPPED
         self._seen_push = max(self._seen_push, push)
         self.epoch = epoch
+        self._held_since_ms = None
         if interval_ms > 0:
             self.interval_ms = float(interval_ms)
         if assignment is not None:
@@ -321,7 +329,13 @@ class Membership:
             self.state = State.STABLE
         return Heard.FINE
 
-    def on_error(self, generation: int, code: int, *, retriable: bool) -> Heard:
+    @property
+    def is_joining(self) -> bool:
+        return self.state is State.JOINING
+
+    def on_error(
+        self, generation: int, code: int, *, retriable: bool, now_ms: float = 0.0
+    ) -> Heard:
         """The coordinator refused a heartbeat."""
         if self._is_of_before(generation):
             return Heard.DROPPED
@@ -337,9 +351,20 @@ class Membership:
             self.on_member_lost()
             return Heard.LOST
         if retriable:
+            self._held_since_ms = None  # with another coordinator sessions begin again
+            return Heard.RETRY
+        if code == wire.UnreleasedInstanceId.code and self._waits(now_ms):
             return Heard.RETRY
         self.on_fatal()
         return Heard.FATAL
+
+    def _waits(self, now_ms: float) -> bool:
+        """Whether who has the instance id may be a process that has died, whose session lasts."""
+        if not self.is_joining or self.session_ms == 0:
+            return False
+        if self._held_since_ms is None:
+            self._held_since_ms = now_ms
+        return now_ms - self._held_since_ms < self.session_ms + HELD_SLACK_MS
 
     def on_member_lost(self) -> None:
         """The coordinator has answered that it does not know the member."""

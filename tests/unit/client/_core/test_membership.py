@@ -194,6 +194,55 @@ def test_what_nothing_mends_is_fatal(code: int) -> None:
     assert state(member) is State.UNSUBSCRIBED
 
 
+def held(member: Membership, now_ms: float) -> Heard:
+    code = wire.UnreleasedInstanceId.code
+    return member.on_error(member.generation, code, retriable=False, now_ms=now_ms)
+
+
+def asked_again(member: Membership, now_ms: float) -> Heard:
+    """On its next stream."""
+    member.on_stream_opened(now_ms)
+    assert member.next_beat(now_ms) is not None
+    return held(member, now_ms)
+
+
+def test_a_held_instance_id_is_asked_for_until_a_session_is_over() -> None:
+    member = joining(static=True)
+    member.session_ms = 45_000
+    said(member)
+    assert held(member, 1_000) is Heard.RETRY
+    assert state(member) is State.JOINING
+    assert asked_again(member, 46_000) is Heard.RETRY
+    assert asked_again(member, 48_999) is Heard.RETRY
+    assert asked_again(member, 49_000) is Heard.FATAL
+
+
+def test_with_another_coordinator_the_wait_begins_again() -> None:
+    member = joining(static=True)
+    member.session_ms = 10_000
+    said(member)
+    assert held(member, 0) is Heard.RETRY
+    member.on_stream_opened(5_000)
+    assert member.next_beat(5_000) is not None
+    not_here = wire.NotCoordinator.code
+    assert member.on_error(member.generation, not_here, retriable=True) is Heard.RETRY
+    assert asked_again(member, 12_000) is Heard.RETRY
+    assert asked_again(member, 24_999) is Heard.RETRY
+    assert asked_again(member, 25_000) is Heard.FATAL
+
+
+def test_each_join_has_its_own_wait() -> None:
+    member = joining(static=True)
+    member.session_ms = 10_000
+    said(member)
+    assert held(member, 0) is Heard.RETRY
+    member.on_stream_opened(1_000)
+    assert member.next_beat(1_000) is not None
+    told(member, member.generation, 3, A)
+    member.on_member_lost()
+    assert asked_again(member, 60_000) is Heard.RETRY
+
+
 @pytest.mark.parametrize("code", [14, 15, 16])
 def test_what_passes_changes_nothing(code: int) -> None:
     member = stable(A)
