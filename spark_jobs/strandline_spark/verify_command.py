@@ -38,7 +38,7 @@ _VERIFY_COLUMNS: Final = (
     "high_watermark",
     "lag",
 )
-_PARSED_COLUMNS: Final = ("topic", "partition", "bronze", "silver", "quarantine")
+_PARSED_COLUMNS: Final = ("topic", "partition", "bronze", "silver", "quarantine", "differing")
 _GOLD_COLUMNS: Final = ("step", "commits", "rows", "watermark", "late", "unchecked")
 
 
@@ -63,7 +63,8 @@ def add_verify(commands: Any) -> None:
     verify.add_argument(
         "--values",
         action="store_true",
-        help="read the topic again and compare key, value, headers and timestamp of each row",
+        help="read the topic again and compare key, value, headers and timestamp of each row; of a"
+        " pipeline, parse bronze again and compare each row of silver and quarantine",
     )
     verify.add_argument(
         "--allow-lost", action="store_true", help="accept what retention took before it was read"
@@ -107,10 +108,10 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
         _refuse_spark_flags(
             arguments, f"{arguments.table} has no gold step, and its tables are read"
         )
-    servers = _servers(arguments, ",".join(pipeline.topics))
+    servers = _servers(arguments, ",".join(pipeline.topics), asking=("complete",))
     flags = ("complete", "allow_lost", "values")
     raw = verify_raw(pipeline, servers, **{name: getattr(arguments, name) for name in flags})
-    parsed = verify_parsed(pipeline)
+    parsed = verify_parsed(pipeline, values=arguments.values)
     gold = _verify_gold(arguments, pipeline)
     every: list[Any] = [*raw, *parsed, *gold]
     sound = all(one.sound for one in every)
@@ -170,19 +171,21 @@ def _verify_gold(arguments: argparse.Namespace, pipeline: Pipeline) -> list[Gold
     return list(found.values())
 
 
-def _servers(arguments: argparse.Namespace, topics: str) -> str | None:
-    """The cluster to compare with, if one is named."""
+def _servers(
+    arguments: argparse.Namespace, topics: str, *, asking: Sequence[str] = ("complete", "values")
+) -> str | None:
+    """The cluster to compare with, if one is named. The flags `asking` need one."""
     from strandline_spark.options import parse_options
 
     servers = find_bootstrap_if_any(arguments.bootstrap, arguments.dir, os.environ)
-    asked = [f"--{name}" for name in ("complete", "values") if getattr(arguments, name)]
+    asked = [f"--{name}" for name in asking if getattr(arguments, name)]
     if servers is None and asked:
         raise OptionError(
             f"{asked[0]} compares with a cluster: say where it is with --bootstrap HOST:PORT,"
             " STRANDLINE_BOOTSTRAP, --dir or STRANDLINE_DIR"
         )
     if servers is None:
-        _note("no cluster is named, so the table is checked by itself")
+        _note("no cluster is named, so nothing is compared with topics")
         return None
     given = {"bootstrap.servers": servers, "subscribe": topics}
     return ",".join(parse_options(given).bootstrap)

@@ -13,8 +13,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from strandline_proto.ids import topic_id_text
 from strandline_spark.manifests import BatchRange, accounts_of
 from strandline_spark.offsets import TopicPartition
+from strandline_spark.pipeline.columns import with_columns_of
 from strandline_spark.pipeline.config import parse_pipeline
-from strandline_spark.pipeline.job import with_columns_of
 from strandline_spark.range_file import RangeFile
 from strandline_spark.schema import TIMESTAMP_TYPE
 from strandline_spark.silver.judge import Judge, ParsedRange, taken

@@ -18,12 +18,9 @@ from strandline_spark.bronze import (
 )
 from strandline_spark.bronze_source import SILVER
 from strandline_spark.cluster import close_channels
-from strandline_spark.errors import TableError
 from strandline_spark.job_checks import check_surroundings
 from strandline_spark.listener import LagListener
-from strandline_spark.parsing.checks import column_type
-from strandline_spark.parsing.inference import INFERRED
-from strandline_spark.parsing.settings import fields_of
+from strandline_spark.pipeline.columns import with_columns_of
 from strandline_spark.pipeline.failures import Failures
 from strandline_spark.pipeline.gold import GoldSteps
 from strandline_spark.session import end_session, interrupts, start_session
@@ -125,33 +122,6 @@ def prepare_pipeline(pipeline: Pipeline, job: BronzeJob) -> str:
         return prepare_start(job, bronze)
     finally:
         close_channels()
-
-
-def with_columns_of(pipeline: Pipeline, silver: SilverTable) -> Pipeline:
-    """The pipeline with the columns, too, that fields have become. Raises TableError if the table
-    has columns that would be null in silence from now on.
-    """
-    beside = silver.fit_columns(pipeline.parse.columns)
-    # A text takes values of every kind. Another column becomes wider, where columns are added.
-    wide = ("string", *(INFERRED if pipeline.adds_columns else ()))
-    columns = {
-        name: replace(column_type(kind), any_kind=kind in wide) for name, kind in beside.items()
-    }
-    if beside and pipeline.parse.format != "json":
-        names = ", ".join(beside)
-        raise TableError(
-            f"{pipeline.silver} has the columns {names}, which [silver.columns] of {pipeline.file}"
-            " does not name: they would be null from now on; name them"
-        )
-    for name, field in fields_of(pipeline.parse.columns).items():
-        if field in beside:
-            raise TableError(
-                f"{pipeline.silver} has the column {field}, and [silver.columns] {name} of"
-                f" {pipeline.file} reads its field: it would be null from now on; take {name} out,"
-                " or give the pipeline other tables"
-            )
-    parse = replace(pipeline.parse, columns={**pipeline.parse.columns, **columns})
-    return replace(pipeline, parse=parse)
 
 
 class PipelineStream:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_spark.audit import accounts
 from strandline_spark.offsets import TopicPartition
+from strandline_spark.pipeline.columns import beside_columns
+from strandline_spark.pipeline.parsed_values import ParsedValues
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
 from strandline_spark.table import BronzeTable
 from strandline_spark.verify import PartitionFindings, held_in, runs_in, union, verify
@@ -33,7 +35,15 @@ class ParsedFindings:
     """Rows, as are the next two."""
     silver: int = 0
     quarantine: int = 0
+    differing: int = -1
+    """Rows of the two that are not what bronze's records parse to, or are missing or too many; -1
+    if values were not compared.
+    """
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
     @property
     def sound(self) -> bool:
@@ -49,12 +59,18 @@ def verify_raw(pipeline: Pipeline, bootstrap: str | None, **asked: Any) -> list[
     ]
 
 
-def verify_parsed(pipeline: Pipeline) -> list[ParsedFindings]:
-    """Silver and quarantine against bronze, each partition."""
+def verify_parsed(pipeline: Pipeline, *, values: bool = False) -> list[ParsedFindings]:
+    """Silver and quarantine against bronze, each partition; with `values` bronze is parsed again,
+    and each row is compared.
+    """
     bronze = BronzeTable.open(pipeline.bronze)
     silver = SilverTable.open(pipeline.silver)
     quarantine = QuarantineTable.open(pipeline.quarantine)
     ranges = [_ranges(table) for table in (bronze, silver, quarantine)]
+    compared = None
+    if values:
+        known = beside_columns(pipeline, silver.columns_beside(pipeline.parse.columns))
+        compared = ParsedValues(bronze, silver, quarantine, known.parse)
     out = []
     for topic in pipeline.topics:
         runs = [runs_in(table, topic) for table in (bronze, silver, quarantine)]
@@ -66,6 +82,8 @@ def verify_parsed(pipeline: Pipeline) -> list[ParsedFindings]:
                 accounts=[one.get(tp, {}) for one in ranges],
             )
             _check_ends(found, bronze, (silver, quarantine))
+            if compared is not None:
+                compared.compare(found, [one.get(partition, []) for one in runs])
             out.append(found)
     return out
 

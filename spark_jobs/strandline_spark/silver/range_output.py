@@ -101,35 +101,20 @@ class SilverManifest:
         return cls({}, {}, failed=text)
 
 
-class SilverOutput:
-    """The two files of one range."""
+class SilverRows:
+    """What silver and quarantine take of a batch of records."""
 
-    def __init__(self, plan: SilverPlan, path: str, batch_id: int) -> None:
-        """`path` is the files' own below each table's folder."""
-        self._parser = make_parser(plan.parse)
-        self._schema = silver_file_schema(plan.parse.columns)
+    def __init__(self, parse: ParseSettings, batch_id: int) -> None:
+        self.parser = make_parser(parse)
+        self.schema = silver_file_schema(parse.columns)
         self._batch_id = batch_id
-        self._silver = RangeFile(plan.silver, path, self._schema, silver_options(self._schema))
-        self._quarantine = RangeFile(
-            plan.quarantine, path, QUARANTINE_FILE_SCHEMA, _QUARANTINE_OPTIONS
-        )
-        self._reasons: Counter[str] = Counter()
-        self._sample: str | None = None
-        self._new_fields: dict[str, str] = {}
 
-    def add(self, batch: Any) -> None:
-        """Records as the source reads them."""
-        parsed = self._parser.parse(batch)
-        merge_fields(self._new_fields, parsed.new_fields)
-        self._silver.add(self._silver_rows(batch, parsed))
-        if len(parsed.bad_rows) > 0:
-            self._quarantine.add(self._bad_rows(batch, parsed))
-            self._reasons.update(parsed.reasons)
-            if self._sample is None:
-                offset = batch.column("offset")[parsed.bad_rows[0].as_py()].as_py()
-                self._sample = f"offset {offset}: {parsed.details[0]}"
+    def of(self, batch: Any) -> tuple[Any, Any]:
+        """The rows of each of the two."""
+        parsed = self.parser.parse(batch)
+        return self.silver(batch, parsed), self.quarantine(batch, parsed)
 
-    def _silver_rows(self, batch: Any, parsed: Any) -> Any:
+    def silver(self, batch: Any, parsed: Any) -> Any:
         good, tombstones = parsed.good, parsed.tombstone_rows
         rows, is_tombstone = parsed.good_rows, pa.repeat(pa.scalar(False), good.num_rows)
         columns = {name: good.column(name) for name in good.schema.names}
@@ -154,10 +139,10 @@ class SilverOutput:
             "tombstone": is_tombstone,
             "batch_id": self._batch_ids(len(rows)),
         }
-        arrays = [own[name] if name in own else columns[name] for name in self._schema.names]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        arrays = [own[name] if name in own else columns[name] for name in self.schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _bad_rows(self, batch: Any, parsed: Any) -> Any:
+    def quarantine(self, batch: Any, parsed: Any) -> Any:
         names = ["partition", "offset", "timestamp", "key", "value"]
         rows = batch.select(names).take(parsed.bad_rows)
         arrays = [
@@ -170,6 +155,34 @@ class SilverOutput:
 
     def _batch_ids(self, rows: int) -> Any:
         return pa.repeat(pa.scalar(self._batch_id, pa.int64()), rows)
+
+
+class SilverOutput:
+    """The two files of one range."""
+
+    def __init__(self, plan: SilverPlan, path: str, batch_id: int) -> None:
+        """`path` is the files' own below each table's folder."""
+        self._rows = SilverRows(plan.parse, batch_id)
+        schema = self._rows.schema
+        self._silver = RangeFile(plan.silver, path, schema, silver_options(schema))
+        self._quarantine = RangeFile(
+            plan.quarantine, path, QUARANTINE_FILE_SCHEMA, _QUARANTINE_OPTIONS
+        )
+        self._reasons: Counter[str] = Counter()
+        self._sample: str | None = None
+        self._new_fields: dict[str, str] = {}
+
+    def add(self, batch: Any) -> None:
+        """Records as the source reads them."""
+        parsed = self._rows.parser.parse(batch)
+        merge_fields(self._new_fields, parsed.new_fields)
+        self._silver.add(self._rows.silver(batch, parsed))
+        if len(parsed.bad_rows) > 0:
+            self._quarantine.add(self._rows.quarantine(batch, parsed))
+            self._reasons.update(parsed.reasons)
+            if self._sample is None:
+                offset = batch.column("offset")[parsed.bad_rows[0].as_py()].as_py()
+                self._sample = f"offset {offset}: {parsed.details[0]}"
 
     def close(self) -> SilverManifest:
         silver, quarantine = (

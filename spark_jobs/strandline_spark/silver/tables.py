@@ -108,6 +108,11 @@ class SilverTable(FencedTable):
                     " the pipeline other tables"
                 )
         self.add_columns({n: kind for n, kind in declared.items() if n not in there})
+        return self.columns_beside(declared)
+
+    def columns_beside(self, declared: Mapping[str, ColumnType]) -> dict[str, str]:
+        """Those that fields have become: name and type, of PLAIN_TYPES."""
+        there = self.parsed_columns()
         return {n: type_of_delta(found) for n, found in there.items() if n not in declared}
 
     def add_columns(self, columns: Mapping[str, ColumnType]) -> None:

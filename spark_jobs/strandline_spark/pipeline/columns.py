@@ -1,0 +1,48 @@
+"""The columns of a pipeline: those of its file, and those that fields have become in silver."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from strandline_spark.errors import TableError
+from strandline_spark.parsing.checks import column_type
+from strandline_spark.parsing.inference import INFERRED
+from strandline_spark.parsing.settings import fields_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline_spark.pipeline.config import Pipeline
+    from strandline_spark.silver.tables import SilverTable
+
+
+def with_columns_of(pipeline: Pipeline, silver: SilverTable) -> Pipeline:
+    """The pipeline with the columns, too, that fields have become. Raises TableError if the table
+    has columns that would be null in silence from now on.
+    """
+    return beside_columns(pipeline, silver.fit_columns(pipeline.parse.columns))
+
+
+def beside_columns(pipeline: Pipeline, beside: Mapping[str, str]) -> Pipeline:
+    """`with_columns_of`, of a table that has the columns `beside` and is not changed."""
+    # A text takes values of every kind. Another column becomes wider, where columns are added.
+    wide = ("string", *(INFERRED if pipeline.adds_columns else ()))
+    columns = {
+        name: replace(column_type(kind), any_kind=kind in wide) for name, kind in beside.items()
+    }
+    if beside and pipeline.parse.format != "json":
+        names = ", ".join(beside)
+        raise TableError(
+            f"{pipeline.silver} has the columns {names}, which [silver.columns] of {pipeline.file}"
+            " does not name: they would be null from now on; name them"
+        )
+    for name, field in fields_of(pipeline.parse.columns).items():
+        if field in beside:
+            raise TableError(
+                f"{pipeline.silver} has the column {field}, and [silver.columns] {name} of"
+                f" {pipeline.file} reads its field: it would be null from now on; take {name} out,"
+                " or give the pipeline other tables"
+            )
+    parse = replace(pipeline.parse, columns={**pipeline.parse.columns, **columns})
+    return replace(pipeline, parse=parse)

@@ -1,0 +1,177 @@
+"""`verify --values` of a pipeline: bronze is parsed again, and what that gives is compared with the
+rows of silver and quarantine.
+
+Both sides are folded to a checksum of each offset's row, a window of offsets at a time, so memory
+is bounded whatever the tables' size. No cluster and no Spark is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.dataset as ds  # type: ignore[import-untyped]
+
+from strandline_spark.silver.range_output import SilverRows
+from strandline_spark.table import FILE_SCHEMA
+from strandline_spark.verify import union
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from strandline_spark.fenced_table import FencedTable
+    from strandline_spark.offsets import TopicPartition
+    from strandline_spark.parsing.settings import ParseSettings
+    from strandline_spark.pipeline.verify import ParsedFindings
+    from strandline_spark.verify import Run
+
+WINDOW: Final = 1 << 18
+"""Offsets that are compared at a time."""
+_BATCH_ROWS: Final = 1 << 14
+_RECORD: Final = ("partition", "offset", "timestamp", "key", "value")
+_JUDGED: Final = ("offset", "timestamp", "key", "value", "reason")
+"""Of quarantine. The detail is for people, and its words may change."""
+_NOT_COMPARED: Final = frozenset(("partition", "batch_id"))
+_SHOWN: Final = 60
+_MISSING: Final = "are missing, which bronze's records give"
+_EXTRA: Final = "are too many, which bronze's records do not give"
+_OTHER: Final = "are not what bronze's records give"
+_Wrong = dict[tuple[str, str], tuple[int, int]]
+"""By table and what is wrong: how many rows, and the first offset."""
+
+
+class ParsedValues:
+    """The comparison of one pipeline's tables."""
+
+    def __init__(
+        self,
+        bronze: FencedTable,
+        silver: FencedTable,
+        quarantine: FencedTable,
+        settings: ParseSettings,
+    ) -> None:
+        """`settings` have all columns that silver has."""
+        self._bronze = bronze
+        self._rows = SilverRows(settings, batch_id=0)
+        columns = [name for name in self._rows.schema.names if name not in _NOT_COMPARED]
+        self._compared = ((silver, tuple(columns)), (quarantine, _JUDGED))
+
+    def compare(self, found: ParsedFindings, runs: Sequence[Sequence[Run]]) -> None:
+        """Counts the rows that differ, are missing or are too many, and adds what is wrong to the
+        partition's problems. `runs`: the offsets that each of the three tables holds.
+        """
+        found.differing = 0
+        wrong: _Wrong = {}
+        for start, stop in _windows(runs):
+            self._compare_window(found.tp, start, stop, wrong)
+        for (kind, what), (count, first) in wrong.items():
+            found.differing += count
+            more = self._difference(found.tp, kind, first) if what == _OTHER else ""
+            found.problems.append(
+                f"{count} rows of {kind} {what}, the first at offset {first}{more}"
+            )
+
+    def _compare_window(self, tp: TopicPartition, start: int, stop: int, wrong: _Wrong) -> None:
+        expected: tuple[dict[int, int], ...] = ({}, {})
+        for batch in _scanned(self._bronze, tp, start, stop, _RECORD):
+            for sums, rows, (_, columns) in zip(
+                expected, self._rows.of(_as_read(batch)), self._compared, strict=True
+            ):
+                sums.update(_sums(rows, columns))
+        for sums, (table, columns) in zip(expected, self._compared, strict=True):
+            held: dict[int, int] = {}
+            for batch in _scanned(table, tp, start, stop, columns):
+                held.update(_sums(batch, columns))
+            for what, offsets in (
+                (_MISSING, [offset for offset in sums if offset not in held]),
+                (_EXTRA, [offset for offset in held if offset not in sums]),
+                (_OTHER, [o for o, one in sums.items() if held.get(o, one) != one]),
+            ):
+                if offsets:
+                    # Windows rise, so the first that was found is the least.
+                    count, first = wrong.get((table.KIND, what), (0, min(offsets)))
+                    wrong[table.KIND, what] = (count + len(offsets), first)
+
+    def _difference(self, tp: TopicPartition, kind: str, offset: int) -> str:
+        """Which column differs, and how."""
+        place = 0 if kind == "silver" else 1
+        table, columns = self._compared[place]
+        sides = [
+            [
+                row
+                for batch in _scanned(self._bronze, tp, offset, offset + 1, _RECORD)
+                for row in _values(self._rows.of(_as_read(batch))[place], columns)
+            ],
+            [
+                row
+                for batch in _scanned(table, tp, offset, offset + 1, columns)
+                for row in _values(batch, columns)
+            ],
+        ]
+        for name, *values in zip(columns, *(rows[0] for rows in sides if rows), strict=True):
+            if len(values) == 2 and values[0] != values[1]:
+                gives, holds = (repr(value)[:_SHOWN] for value in values)
+                return f": {name} is {holds}, and the record gives {gives}"
+        return ""
+
+
+def _windows(runs: Sequence[Sequence[Run]]) -> Iterator[tuple[int, int]]:
+    covered = union(sorted(run for of_table in runs for run in of_table))
+    starts = sorted(
+        {at for first, end in covered for at in range(first // WINDOW * WINDOW, end, WINDOW)}
+    )
+    return ((start, start + WINDOW) for start in starts)
+
+
+def _scanned(
+    table: FencedTable, tp: TopicPartition, start: int, stop: int, columns: Iterable[str]
+) -> Iterator[Any]:
+    offset = ds.field("offset")
+    wanted = (ds.field("topic") == tp.topic) & (ds.field("partition") == tp.partition)
+    wanted = wanted & (offset >= start) & (offset < stop)
+    bounds = {"batch_size": _BATCH_ROWS, "batch_readahead": 2}
+    for file, scanner in table.scanners(wanted, list(columns), **bounds):
+        with table.reading(file):
+            yield from scanner.to_batches()
+
+
+def _as_read(batch: Any) -> Any:
+    """With the types that records have as they are read from a topic."""
+    schema = pa.schema([FILE_SCHEMA.field(name) for name in batch.schema.names])
+    return batch.cast(schema)
+
+
+def _sums(batch: Any, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """By offset."""
+    offsets = batch.column("offset").to_pylist()
+    return zip(offsets, map(hash, _values(batch, columns)), strict=True)
+
+
+def _values(batch: Any, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """A row's values, equal where they are the same to the last bit. A column that a table lacks
+    is null.
+    """
+    nothing = [None] * batch.num_rows
+    return zip(
+        *(
+            _plain(batch.column(name)) if name in batch.schema.names else nothing
+            for name in columns
+        ),
+        strict=True,
+    )
+
+
+def _plain(array: Any) -> list[Any]:
+    """Times as numbers, for Python has none beyond the year 9999. Floats by their bits: some are
+    unlike themselves, and two zeros are alike.
+    """
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    elif pa.types.is_date32(array.type):
+        array = array.cast(pa.int32())
+    elif pa.types.is_floating(array.type):
+        bits = array.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64).view(np.int64)
+        array = pa.array(bits, mask=array.is_null().to_numpy(zero_copy_only=False))
+    found: list[Any] = array.to_pylist()
+    return found
