@@ -15,8 +15,7 @@ from strandline_broker.hosts.threads import to_the_end
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from strandline_broker.storage.log.flush_ticket import FlushTicket
-    from strandline_broker.storage.log.log import Log
+    from strandline_broker.storage.log.log import FlushTicket, Log
     from strandline_proto.errors import KafkaStorageError
 
 

@@ -18,7 +18,7 @@ from strandline_broker.core.replication.partition_state import PartitionState
 from strandline_broker.hosts.controller import controller, push_answers
 from strandline_broker.hosts.envelopes import Envelopes
 from strandline_broker.hosts.replica_manager import ReplicaManager
-from strandline_broker.storage.log.flush_ticket import FlushTicket
+from strandline_broker.storage.log.log import FlushTicket
 from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.disk.disk import SimDisk
 from strandline_proof.sim.oracles.controller.control import ControlOracle

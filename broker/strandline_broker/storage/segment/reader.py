@@ -257,3 +257,20 @@ def _records(
         why = "the batch does not match its CRC-32C"
         raise BadBatch(view.file.path, position, header.base_offset, why)
     yield from raw_records(data, header, bound)
+
+
+def is_contradicted(segment: Segment, view: View, timestamp: int, offset: int) -> bool:
+    """Whether `timestamp` is not the largest of the batch with `offset`."""
+    if not segment.base_offset <= offset < segment.end_offset:
+        return True
+    try:
+        found = first_batch_to(segment, view, offset, segment.size)
+    except BadBatch:
+        return False
+    if found is None:
+        return True
+    position, header = found
+    if header.base_offset <= offset and header.max_timestamp == timestamp:
+        return False
+    data = view.file.read(header.size, position)
+    return len(data) == header.size and crc_matches(data, 0, header)

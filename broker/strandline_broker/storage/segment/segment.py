@@ -24,8 +24,8 @@ from strandline_broker.storage.log.recent_batches import RecentBatches
 from strandline_broker.storage.segment.batch_walk import walk
 from strandline_broker.storage.segment.damage import BadBatch
 from strandline_broker.storage.segment.offset_index import ENTRY_SIZE, RELATIVE_MAX, OffsetIndex
+from strandline_broker.storage.segment.reader import is_contradicted
 from strandline_broker.storage.segment.time_index import ENTRY, TimeIndex, read_last
-from strandline_broker.storage.segment.times_check import is_contradicted
 from strandline_proto.batch import HEADER_SIZE, MAGIC, read_header
 
 if TYPE_CHECKING:

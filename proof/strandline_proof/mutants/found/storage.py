@@ -7,7 +7,7 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 
-_CUT: Final = "strandline_broker.storage.log.cut"
+_CUT: Final = "strandline_broker.storage.log.log"
 _DIRECTORY: Final = "strandline_broker.storage.directory.directory"
 _PUSH: Final = "strandline_broker.hosts.push"
 _RECOVERY: Final = "strandline_broker.storage.log.recovery"

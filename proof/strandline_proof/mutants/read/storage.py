@@ -81,7 +81,7 @@ READ_IN_STORAGE: Final = (
         " takes a repetition for new, or what is new for a repetition",
         (
             Edit(
-                "strandline_broker.storage.log.cut",
+                "strandline_broker.storage.log.log",
                 "    log.snapshots.remove_above(end_offset)\n",
                 "",
             ),

@@ -328,7 +328,7 @@ RECOVERING: Final = (
         " without an epoch, and one that ends before it is elected",
         (
             Edit(
-                "strandline_broker.storage.log.cut",
+                "strandline_broker.storage.log.log",
                 "        if is_deletion:\n",
                 "        if is_deletion and offset < 0:\n",
             ),

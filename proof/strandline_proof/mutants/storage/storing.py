@@ -9,8 +9,8 @@ from strandline_proof.sim.plan.plan import Fault
 
 _ATOMIC: Final = "strandline_broker.storage.files.atomic_file"
 _EPOCHS: Final = "strandline_broker.storage.log.leader_epochs"
-_TICKET: Final = "strandline_broker.storage.log.flush_ticket"
-_CUT: Final = "strandline_broker.storage.log.cut"
+_TICKET: Final = "strandline_broker.storage.log.log"
+_CUT: Final = "strandline_broker.storage.log.log"
 _RECOVERY: Final = "strandline_broker.storage.log.recovery"
 _SHARED: Final = "strandline_broker.storage.directory.shared_checkpoints"
 _MARKER: Final = "strandline_broker.storage.directory.clean_shutdown"

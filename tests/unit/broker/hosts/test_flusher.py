@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from strandline_broker.hosts.flusher import Flusher
-from strandline_broker.storage.log.flush_ticket import FlushTicket
+from strandline_broker.storage.log.log import FlushTicket
 from support.storage import Store
 
 if TYPE_CHECKING:

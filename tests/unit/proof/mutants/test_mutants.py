@@ -75,8 +75,8 @@ def test_planting_changes_the_copy_and_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "why"),
     [
-        (Edit(LEADER, "no such text", ""), "mutant m: in .*core.leader .* stands 0 times"),
-        (Edit(LEADER, "self.", ""), "mutant m: in .*core.leader .* times instead of once"),
+        (Edit(LEADER, "no such text", ""), "mutant m: in .*replication.leader .* stands 0 times"),
+        (Edit(LEADER, "self.", ""), "mutant m: in .*replication.leader .* times instead of once"),
         (Edit("strandline_broker.no", "a", "b"), "mutant m: there is no module .*broker.no"),
     ],
 )

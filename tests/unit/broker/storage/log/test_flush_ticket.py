@@ -15,9 +15,7 @@ from typing import Any
 
 import pytest
 
-from strandline_broker.storage.log import flush_ticket
-from strandline_broker.storage.log.flush_ticket import FlushTicket
-from strandline_broker.storage.log.log import Log
+from strandline_broker.storage.log.log import FlushTicket, Log, take_ticket
 from strandline_proof.sim.disk.disk import SimDisk
 from strandline_proof.sim.disk.fs import SimFs
 from support.storage import SMALL, Store
@@ -50,7 +48,7 @@ def ticket_with(log: Log, at: int, between: Callable[[], object]) -> tuple[Flush
         return step
 
     def enter(frame: FrameType, _: str, __: Any) -> Any:
-        if frame.f_code is not flush_ticket.take_ticket.__code__:
+        if frame.f_code is not take_ticket.__code__:
             return None
         frame.f_trace_opcodes = True
         return step

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from strandline_broker.storage.log.log import Log
+from strandline_broker.storage.segment.reader import is_contradicted
 from strandline_broker.storage.segment.segment import Segment
 from strandline_broker.storage.segment.time_index import ENTRY, TimeIndex
-from strandline_broker.storage.segment.times_check import is_contradicted
 from support.disk import Hurried
 from support.storage import SMALL, Store
 
