@@ -8,8 +8,8 @@ from strandline_bench.options import Options
 from strandline_bench.report import Report, median
 from strandline_bench.resources import resident_mb
 from strandline_bench.target import fresh_topic, own_cluster
-from strandline_cli.cluster_files import CONTROLLER
-from strandline_cli.local_cluster import LocalCluster
+from strandline_cli.cluster.cluster_files import CONTROLLER
+from strandline_cli.cluster.local_cluster import LocalCluster
 
 IDLE_S: Final = 3.0
 """How long the cluster is left alone before its memory is read."""

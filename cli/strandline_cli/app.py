@@ -8,29 +8,29 @@ from typing import Any
 
 import typer
 
-from strandline_cli.commands.broker import broker_app
-from strandline_cli.commands.chaos import chaos_app
-from strandline_cli.commands.config import config_app
+from strandline_cli.commands.chaos.chaos import chaos_app
+from strandline_cli.commands.config.config import config_app
 from strandline_cli.commands.consume import consume
-from strandline_cli.commands.controller import controller_app
 from strandline_cli.commands.demo import demo_app
-from strandline_cli.commands.down import down
-from strandline_cli.commands.group import group_app
+from strandline_cli.commands.group.group import group_app
 from strandline_cli.commands.health import health
-from strandline_cli.commands.kill import kill
-from strandline_cli.commands.leader import leader_app
-from strandline_cli.commands.log import log_app
-from strandline_cli.commands.offsets import offsets
+from strandline_cli.commands.local.down import down
+from strandline_cli.commands.local.kill import kill
+from strandline_cli.commands.local.restart import restart
+from strandline_cli.commands.local.start import start
+from strandline_cli.commands.local.status import status
+from strandline_cli.commands.local.stop import stop
+from strandline_cli.commands.local.up import up
+from strandline_cli.commands.log.log import log_app
 from strandline_cli.commands.produce import produce
-from strandline_cli.commands.reassign import reassign
-from strandline_cli.commands.replica import replica_app
-from strandline_cli.commands.restart import restart
-from strandline_cli.commands.start import start
-from strandline_cli.commands.status import status
-from strandline_cli.commands.stop import stop
-from strandline_cli.commands.strays import strays
-from strandline_cli.commands.topic import topic_app
-from strandline_cli.commands.up import up
+from strandline_cli.commands.replica.leader import leader_app
+from strandline_cli.commands.replica.offsets import offsets
+from strandline_cli.commands.replica.reassign import reassign
+from strandline_cli.commands.replica.replica import replica_app
+from strandline_cli.commands.replica.strays import strays
+from strandline_cli.commands.server.broker import broker_app
+from strandline_cli.commands.server.controller import controller_app
+from strandline_cli.commands.topic.topic import topic_app
 from strandline_cli.errors import UsageMistake
 from strandline_runtime.build_id import build_id
 

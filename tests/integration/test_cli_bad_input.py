@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline_cli import probe
-from strandline_cli.cluster_files import free_ports
-from strandline_cli.local_cluster import LocalCluster
+from strandline_cli.cluster import probe
+from strandline_cli.cluster.cluster_files import free_ports
+from strandline_cli.cluster.local_cluster import LocalCluster
 from strandline_proto.errors import (
     CorruptMessage,
     FencedLeaderEpoch,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from strandline import sync
+from strandline_cli.cluster.local_cluster import LocalCluster
 from strandline_cli.errors import EXIT_INTERRUPTED
-from strandline_cli.local_cluster import LocalCluster
 from strandline_proto.batch import iter_headers
 from strandline_runtime.build_id import build_id
 from support.cluster import eventually

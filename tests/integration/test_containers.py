@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline_cli.cluster_files import free_ports
+from strandline_cli.cluster.cluster_files import free_ports
 from support.command import clean_environ, strandline
 
 ROOT = Path(__file__).resolve().parents[2]

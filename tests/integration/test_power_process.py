@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strandline import NewTopic, TopicPartition, sync
-from strandline_cli.local_cluster import LocalCluster
+from strandline_cli.cluster.local_cluster import LocalCluster
 from support.cluster import eventually
 from support.command import strandline
 from support.power import PowerDisk, cannot_cut

@@ -26,7 +26,7 @@ from support.tidy_tree import ROOT
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from strandline_cli.local_cluster import LocalCluster, ProcessId
+    from strandline_cli.cluster.local_cluster import LocalCluster, ProcessId
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from strandline_cli.options import Format
-from strandline_cli.sweeping import Sweep
+from strandline_cli.simulation.sweeping import Sweep
 from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.kinds import GROUP_KINDS, KINDS
 from strandline_proof.sim.plan.plan import Plan, draw_plan

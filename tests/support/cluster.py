@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from strandline_cli.local_cluster import LocalCluster
+from strandline_cli.cluster.local_cluster import LocalCluster
 
 DEADLINE_S = 60.0
 _POLL_S = 0.02

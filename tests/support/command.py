@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from strandline_cli.patience import Patience
+from strandline_cli.cluster.patience import Patience
 
 COMMAND = [sys.executable, "-c", "from strandline_cli.main import main; main()"]
 DEADLINE_S = 60.0

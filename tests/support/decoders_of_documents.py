@@ -14,9 +14,9 @@ from strandline_broker.config_loading import (
 )
 from strandline_broker.core.controller import records, snapshot
 from strandline_broker.core.controller.state import ControllerState
-from strandline_cli.cluster_files import read_cluster_file
+from strandline_cli.cluster.cluster_files import read_cluster_file
 from strandline_cli.errors import CliError
-from strandline_cli.reassignment_plan import parse_plan
+from strandline_cli.planning.reassignment_plan import parse_plan
 from strandline_proto.ids import ControllerEpoch, TopicId
 from strandline_spark.checkpoint import read_offset_log
 from strandline_spark.commits import CommittedRange, from_metadata, to_metadata

@@ -16,7 +16,7 @@ from strandline_bench.group.options import GroupOptions
 from strandline_bench.kafka_peer import KafkaPeer
 from strandline_bench.report import Report, median, percentile
 from strandline_bench.resources import cpu_s, resident_mb
-from strandline_cli.local_cluster import LocalCluster
+from strandline_cli.cluster.local_cluster import LocalCluster
 
 if TYPE_CHECKING:
     from strandline import Admin

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from strandline_cli.cluster.target import find_target
 from strandline_cli.errors import UsageMistake
 from strandline_cli.options import (
     BootstrapOption,
@@ -13,7 +14,6 @@ from strandline_cli.options import (
     FormatOption,
     MaxDecompressedBytesOption,
 )
-from strandline_cli.target import find_target
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 
@@ -72,10 +72,10 @@ def consume(
     group with what was printed committed.
     """
     from strandline_cli.client import run_client
-    from strandline_cli.group_printer import GroupPrinter
-    from strandline_cli.line_format import compile_format
-    from strandline_cli.record_json import json_line
-    from strandline_cli.record_printer import RecordPrinter
+    from strandline_cli.records.group_printer import GroupPrinter
+    from strandline_cli.records.line_format import compile_format
+    from strandline_cli.records.record_json import json_line
+    from strandline_cli.records.record_printer import RecordPrinter
 
     if from_beginning and offset is not None:
         raise UsageMistake("--from-beginning and --offset both say where to start: give one")

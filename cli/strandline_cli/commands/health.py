@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline_cli import probe
-from strandline_cli.conditions import condition_texts, refusal_text
+from strandline_cli.cluster import probe
+from strandline_cli.cluster.target import check_addresses, find_target
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption
-from strandline_cli.output import emit_done
-from strandline_cli.target import check_addresses, find_target
+from strandline_cli.shown.conditions import condition_texts, refusal_text
+from strandline_cli.shown.output import emit_done
 
 if TYPE_CHECKING:
     from strandline_proto.v1.metadata_pb2 import (

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from strandline_cli.cluster.target import find_target
 from strandline_cli.errors import UsageMistake
 from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption, TopicArgument
-from strandline_cli.output import emit_json, note
-from strandline_cli.target import find_target
+from strandline_cli.shown.output import emit_json, note
 
 
 class Acks(StrEnum):
@@ -48,8 +48,8 @@ def produce(
 ) -> int:
     """Send each line of standard input; exit status 0 only if every one was acknowledged."""
     from strandline_cli.client import run_client
-    from strandline_cli.line_format import unescape
-    from strandline_cli.line_producer import LineProducer
+    from strandline_cli.records.line_format import unescape
+    from strandline_cli.records.line_producer import LineProducer
 
     if key_separator == "":
         raise UsageMistake(

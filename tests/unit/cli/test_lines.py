@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline_cli.errors import CliError
-from strandline_cli.line_producer import RECORD_BYTES_MAX, Counts, LineProducer, _Portion
-from strandline_cli.stdin_lines import LINE_BYTES_MAX, LineSplitter, read_lines
+from strandline_cli.records.line_producer import RECORD_BYTES_MAX, Counts, LineProducer, _Portion
+from strandline_cli.records.stdin_lines import LINE_BYTES_MAX, LineSplitter, read_lines
 
 
 def _lines_of(portions: list[bytes]) -> list[bytes]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from strandline_cli.log_text import bytes_text, time_text
 from strandline_cli.main import run
+from strandline_cli.records.log_text import bytes_text, time_text
 from strandline_proto.batch import Compression, build_batch, prefix, read_header
 from strandline_runtime.real import RealFileSystem
 from support.disk import Hurried

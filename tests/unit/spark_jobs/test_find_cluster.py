@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline_cli.cluster_files import new_cluster_file
+from strandline_cli.cluster.cluster_files import new_cluster_file
 from strandline_spark.errors import OptionError
 from strandline_spark.find_cluster import find_bootstrap
 

@@ -6,10 +6,10 @@ import pytest
 
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.rpc.replica_conditions import condition_to_wire
-from strandline_cli import probe
+from strandline_cli.cluster import probe
+from strandline_cli.cluster.probe import BrokerState
 from strandline_cli.commands.health import _partition_problems, _refusals, judge_cluster
-from strandline_cli.conditions import condition_text, condition_texts
-from strandline_cli.probe import BrokerState
+from strandline_cli.shown.conditions import condition_text, condition_texts
 from strandline_proto.conditions import condition_name
 from strandline_proto.v1.metadata_pb2 import DescribeClusterResponse, MetadataResponse
 from strandline_proto.v1.truncations_pb2 import RefusedTruncation

@@ -1,0 +1,56 @@
+"""Have the running brokers applied what a controller that was started has written?
+
+A broker that remembers more than the controller's store shows that it is not the store it has
+obeyed, and the controller ends (P-76), a moment after it has answered for the first time. A broker
+has caught up once it has applied something new: at least the record with which each start begins.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from strandline_cli.cluster import probe
+from strandline_cli.cluster.cluster_files import CONTROLLER
+from strandline_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from strandline_cli.cluster.local_cluster import LocalCluster
+
+CATCH_UP_S: Final = 2.0
+_ASK_S: Final = 0.5
+_POLL_S: Final = 0.02
+
+
+def applied_offsets(cluster: "LocalCluster") -> dict[int, int]:
+    """The last record of the controller's log that each broker which answers has applied."""
+    found = ((broker_id, _applied_by(cluster, broker_id)) for broker_id in cluster.broker_ids)
+    return {broker_id: offset for broker_id, offset in found if offset is not None}
+
+
+def _applied_by(cluster: "LocalCluster", broker_id: int) -> int | None:
+    if cluster.process(broker_id).pid is None:
+        return None
+    try:
+        return probe.ask_metadata(cluster.address(broker_id), _ASK_S).metadata_offset
+    except probe.NoAnswer:
+        return None
+
+
+def wait_beyond(
+    cluster: "LocalCluster", before: Mapping[int, int], *, wait_s: float = CATCH_UP_S
+) -> None:
+    """Until each of these brokers has applied more than it had `before`, but no longer than
+    `wait_s`. Raises CliError with the controller's last words if it ends meanwhile.
+    """
+    deadline = time.monotonic() + wait_s
+    waiting = dict(before)
+    while waiting:
+        for broker_id, offset in before.items():
+            now = _applied_by(cluster, broker_id) if broker_id in waiting else None
+            if now is not None and now > offset:
+                del waiting[broker_id]
+        if cluster.process(CONTROLLER).pid is None:
+            raise CliError(cluster.exit_report(CONTROLLER))
+        if time.monotonic() > deadline:
+            return
+        time.sleep(_POLL_S)

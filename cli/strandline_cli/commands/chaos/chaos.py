@@ -1,0 +1,39 @@
+"""`strandline chaos ...`: the group of commands that break a cluster to see whether it holds."""
+
+import typer
+
+from strandline_cli.commands.chaos.model import model
+from strandline_cli.commands.chaos.mutants import mutants
+from strandline_cli.commands.chaos.replay import replay
+from strandline_cli.commands.chaos.shrink import shrink
+from strandline_cli.commands.chaos.sim import sim
+from strandline_cli.errors import CliError
+
+
+def chaos_app() -> typer.Typer:
+    app = typer.Typer(
+        help="Simulate clusters under faults, explore a small model, look for planted bugs.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        callback=_needs_checkout,
+    )
+    app.command("sim")(sim)
+    app.command("model")(model)
+    app.command("replay")(replay)
+    app.command("shrink")(shrink)
+    app.command("mutants")(mutants)
+    return app
+
+
+def _needs_checkout() -> None:
+    """No wheel has the simulator: nobody who runs a cluster needs it."""
+    try:
+        import strandline_proof  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "strandline_proof":
+            raise
+        raise CliError(
+            "the package strandline_proof is missing: simulator, small model and planted bugs are"
+            " not in an installed strandline but in proof/ of its repository; run `make setup` in"
+            " a checkout, and .venv/bin/strandline there"
+        ) from error

@@ -1,0 +1,63 @@
+"""`strandline group remove-members`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from strandline_cli.cluster.target import find_target
+from strandline_cli.errors import CliError, UsageMistake
+from strandline_cli.options import (
+    BootstrapOption,
+    DirOption,
+    Format,
+    FormatOption,
+    GroupArgument,
+    TimeoutOption,
+)
+from strandline_cli.shown.output import emit_done
+
+if TYPE_CHECKING:
+    from strandline.group_types import RemovedMember
+
+
+def remove_members(
+    group: GroupArgument,
+    member: Annotated[
+        list[str] | None,
+        typer.Option("--member", metavar="ID", help="A member by its id; may be repeated."),
+    ] = None,
+    instance: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--instance", metavar="ID", help="A static member by its instance id; may be repeated."
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All that the group has.")] = False,
+    bootstrap: BootstrapOption = None,
+    directory: DirOption = None,
+    timeout: TimeoutOption = 15.0,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    """Take members out of a group, whose work others go on with: static ones that will not come
+    back, and processes that hang. One that still runs joins again by itself.
+    """
+    from strandline import Admin
+    from strandline_cli.client import run_client
+
+    if every == bool(member or instance):
+        raise UsageMistake("say which members: --member and --instance, or --all")
+    target = find_target(bootstrap=bootstrap, directory=directory)
+
+    async def work() -> "list[RemovedMember]":
+        async with Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin:
+            members = None if every else member or []
+            return await admin.remove_members(group, members, instances=instance or [])
+
+    answers = run_client(work())
+    removed = [answer.member_id for answer in answers if answer.error is None]
+    refused = [str(answer.error) for answer in answers if answer.error is not None]
+    count = f"{len(removed)} member{'' if len(removed) == 1 else 's'}"
+    emit_done(output, {"group": group, "removed": removed}, f"removed {count} of group {group}")
+    if refused:
+        raise CliError("; ".join(refused))
+    return 0

@@ -1,0 +1,185 @@
+"""`strandline group reset`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from strandline_cli.cluster.target import find_target
+from strandline_cli.errors import CliError
+from strandline_cli.options import (
+    BootstrapOption,
+    DirOption,
+    Format,
+    FormatOption,
+    GroupArgument,
+    TimeoutOption,
+)
+from strandline_cli.planning.offset_goals import Goal, PlannedReset, chosen, goal_of, planned
+from strandline_cli.records.topic_partitions import parse_topics
+from strandline_cli.shown.output import emit_json, emit_table, note
+
+if TYPE_CHECKING:
+    from strandline import Admin
+    from strandline.types import TopicPartition
+
+_MEMBERS_NAMED = 5
+
+
+def reset(
+    group: GroupArgument,
+    to_earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="To the first record there is.")
+    ] = False,
+    to_latest: Annotated[
+        bool, typer.Option("--to-latest", help="Behind the last committed record.")
+    ] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N")] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", metavar="N", help="Negative: read N records again.")
+    ] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            "--to-datetime",
+            metavar="T",
+            help="To the first record at or after 2026-05-04T15:30:00, UTC unless it says.",
+        ),
+    ] = None,
+    by_duration: Annotated[
+        str | None,
+        typer.Option(
+            "--by-duration", metavar="D", help="To the records of the last PT2H, P1D, P1DT30M."
+        ),
+    ] = None,
+    from_file: Annotated[
+        Path | None,
+        typer.Option("--from-file", metavar="F", help="Lines of TOPIC,PARTITION,OFFSET."),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            metavar="TOPIC[:P,...]",
+            help="Only these, committed or not; may be repeated. Default: what is committed.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show it, and change nothing.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    directory: DirOption = None,
+    timeout: TimeoutOption = 15.0,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    """Set the committed offsets of a group that has no members.
+
+    An offset outside the log is moved to its nearer end, and that is said. A group that does not
+    exist is made, if --topic or --from-file says of what.
+    """
+    from strandline import Admin
+    from strandline_cli.client import run_client
+
+    goal = goal_of(
+        to_earliest=to_earliest,
+        to_latest=to_latest,
+        to_offset=to_offset,
+        shift_by=shift_by,
+        to_datetime=to_datetime,
+        by_duration=by_duration,
+        from_file=from_file,
+        group=group,
+    )
+    topics = parse_topics(topic or [])
+    target = find_target(bootstrap=bootstrap, directory=directory)
+
+    async def work() -> list[PlannedReset]:
+        from strandline import Consumer
+
+        async with (
+            Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin,
+            Consumer(
+                bootstrap_servers=target.bootstrap, request_timeout_ms=timeout * 1000
+            ) as consumer,
+        ):
+            await _refuse_members(admin, group)
+            offsets = await admin.list_group_offsets(group)
+            committed = {partition: at.offset for partition, at in offsets.items()}
+            partitions = await _partitions(admin, group, goal, topics, list(committed))
+            plans = await planned(goal, partitions, committed, consumer)
+            if not dry_run:
+                await admin.alter_group_offsets(group, {p.partition: p.after for p in plans})
+            return plans
+
+    _show(group, run_client(work()), output, dry_run=dry_run)
+    return 0
+
+
+def _show(group: str, plans: list[PlannedReset], output: Format, *, dry_run: bool) -> None:
+    if output is Format.JSON:
+        emit_json({"group": group, "dry_run": dry_run, "partitions": list(map(_document, plans))})
+        return
+    emit_table(
+        ("topic", "partition", "before", "after", ""),
+        [
+            (
+                plan.partition.topic,
+                plan.partition.partition,
+                "-" if plan.before is None else plan.before,
+                plan.after,
+                f"{plan.wanted} is outside the log" if plan.is_clamped else "",
+            )
+            for plan in plans
+        ],
+    )
+    if dry_run:
+        note("nothing was changed (--dry-run)")
+
+
+async def _refuse_members(admin: "Admin", group: str) -> None:
+    """Their positions would be committed over what is set now."""
+    from strandline.errors import GroupIdNotFound
+
+    try:
+        members = (await admin.describe_groups([group]))[group].members
+    except GroupIdNotFound:
+        return
+    if members:
+        names = [f"{m.member_id} ({m.client_id or 'no client id'}, {m.host})" for m in members]
+        more = f" and {len(names) - _MEMBERS_NAMED} more" if len(names) > _MEMBERS_NAMED else ""
+        raise CliError(
+            f"group {group!r} has members that commit what they read: "
+            f"{', '.join(names[:_MEMBERS_NAMED])}{more}: stop them first"
+        )
+
+
+async def _partitions(
+    admin: "Admin",
+    group: str,
+    goal: Goal,
+    topics: list[tuple[str, int | None]],
+    committed: "list[TopicPartition]",
+) -> "list[TopicPartition]":
+    """Which partitions are meant, each of them there."""
+    if goal.offsets is not None:
+        wanted: list[tuple[str, int | None]] = [(p.topic, p.partition) for p in goal.offsets]
+        if topics:
+            wanted = [one for one in wanted if one in topics or (one[0], None) in topics]
+    else:
+        wanted = topics or [(p.topic, p.partition) for p in committed]
+    if not wanted:
+        raise CliError(f"group {group!r} has committed nothing: say what to set with --topic")
+    described = await admin.describe_topics({name for name, _ in wanted})
+    exist = {name: [p.partition for p in topic.partitions] for name, topic in described.items()}
+    return chosen(wanted, exist)
+
+
+def _document(plan: PlannedReset) -> dict[str, object]:
+    return {
+        "topic": plan.partition.topic,
+        "partition": plan.partition.partition,
+        "before": plan.before,
+        "wanted": plan.wanted,
+        "after": plan.after,
+        "clamped": plan.is_clamped,
+    }

@@ -1,0 +1,211 @@
+"""`strandline status`: the processes of a cluster, as they report themselves."""
+
+from typing import TYPE_CHECKING, Any
+
+from strandline_cli.cluster import probe
+from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_cli.cluster.target import Target, find_target
+from strandline_cli.errors import CliError
+from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption
+from strandline_cli.shown.output import emit_json, emit_table, note
+
+if TYPE_CHECKING:
+    from strandline_proto.v1.metadata_pb2 import DescribeClusterResponse
+
+_TIMEOUT_S = 5.0
+_RUNNING = ("ACTIVE", "UNFENCED", "CONTROLLED_SHUTDOWN")
+
+
+def status(
+    bootstrap: BootstrapOption = None,
+    directory: DirOption = None,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    """Show the controller and the brokers: id, pid, address, state, build."""
+    target = find_target(bootstrap=bootstrap, directory=directory)
+    document = describe(target)
+    if output is Format.JSON:
+        emit_json(document)
+    else:
+        rows = [("controller", *_cells(document["controller"]))]
+        rows += [("broker", *_cells(broker)) for broker in document["brokers"]]
+        emit_table(("role", "id", "pid", "address", "state", "build"), rows)
+        if document["problem"] is not None:
+            note(document["problem"])
+    return 0
+
+
+def _cells(process: dict[str, Any]) -> tuple[object, ...]:
+    return tuple(process[name] for name in ("id", "pid", "address", "state", "build"))
+
+
+def describe(target: Target) -> dict[str, Any]:
+    """The cluster through any address that answers; what a local directory knows fills the gaps."""
+    problem: str | None = None
+    document: dict[str, Any] | None = None
+    for address in target.addresses:
+        try:
+            document = _through_broker(address)
+            break
+        except CliError as why:
+            problem = str(why)
+    served = document is not None
+    if target.local is not None:
+        if document is None:
+            document = _from_controller(target.local)
+        document = _with_local_knowledge(target.local, document)
+    if document is None:
+        raise CliError(
+            f"no broker answers at {target.bootstrap} (last: {problem}): check the addresses, or"
+            " start the cluster with `strandline up`"
+        )
+    stopped = _problem(document, served=served) or document["problem"]
+    document["problem"] = "; ".join(filter(None, (stopped, _several_builds(document)))) or None
+    return document
+
+
+def _problem(document: dict[str, Any], *, served: bool) -> str | None:
+    """What somebody has to start; `served`: a broker answers."""
+    controller_is_well = document["controller"]["state"] not in ("UNREACHABLE", "DEAD")
+    if served:
+        if controller_is_well:
+            return None
+        return (
+            "the controller cannot be reached: brokers go on serving, but nothing can be created"
+            " and no leader elected until it runs again (`strandline start controller`)"
+        )
+    brokers = document["brokers"]
+    all_dead = all(broker["state"] == "DEAD" for broker in brokers)
+    if document["controller"]["state"] == "DEAD" and all_dead:
+        return "nothing of this cluster runs: `strandline up` starts it"
+    what = "no broker runs" if all_dead else "no broker answers"
+    if not controller_is_well:
+        what += ", and the controller cannot be reached"
+    dead = [f"`strandline start {b['id']}`" for b in brokers if b["state"] == "DEAD"]
+    if document["controller"]["state"] == "DEAD":
+        dead.insert(0, "`strandline start controller`")
+    how = f" ({', '.join(dead)})" if dead else ""
+    return f"{what}: nothing is served until one does{how}"
+
+
+def _several_builds(document: dict[str, Any]) -> str | None:
+    """Which processes run which build, where an upgrade is half done."""
+    running = [("controller", document["controller"])]
+    running += [(f"broker {broker['id']}", broker) for broker in document["brokers"]]
+    names: dict[str, list[str]] = {}
+    for name, process in running:
+        if process["state"] in _RUNNING and process["build"]:
+            names.setdefault(process["build"], []).append(name)
+    if len(names) < 2:
+        return None
+    told = "; ".join(f"{build}: {', '.join(names[build])}" for build in names)
+    return (
+        f"{len(names)} builds run ({told}): an upgrade is under way, or was not finished; restart"
+        " each process that has the build of before"
+    )
+
+
+def _through_broker(address: str) -> dict[str, Any]:
+    answer = probe.ask_cluster(address, _TIMEOUT_S)
+    if answer.error_code != 0:
+        return _without_controller(address)
+    return _described(answer)
+
+
+def _from_controller(local: LocalCluster) -> dict[str, Any] | None:
+    """As the controller of this machine says where no broker does; None if it does not either."""
+    from strandline_cli.cluster.cluster_files import CONTROLLER
+
+    if local.process(CONTROLLER).pid is None:
+        return None
+    try:
+        return _described(probe.ask_controller(local.controller_address, _TIMEOUT_S))
+    except CliError:
+        return None
+
+
+def _described(answer: "DescribeClusterResponse") -> dict[str, Any]:
+    controller = answer.controller
+    return {
+        "cluster_id": answer.cluster_id,
+        "controller": {
+            "id": controller.id,
+            "pid": controller.pid,
+            "address": f"{controller.host}:{controller.port}",
+            "state": controller.state,
+            "controller_epoch": controller.controller_epoch,
+            "metadata_offset": controller.metadata_offset,
+            "build": controller.version,
+        },
+        "brokers": [
+            _process(b.id, b.pid, b.address, b.state, b.build) for b in probe.states_in(answer)
+        ],
+        "problem": _lost_directories(answer),
+    }
+
+
+def _without_controller(address: str) -> dict[str, Any]:
+    """What a broker knows by itself."""
+    answer = probe.ask_metadata(address, _TIMEOUT_S)
+    return {
+        "cluster_id": answer.cluster_id,
+        "controller": _process(answer.controller_id, None, None, "UNREACHABLE"),
+        "brokers": [
+            _process(b.node_id, None, f"{b.host}:{b.port}", "UNKNOWN")
+            for b in sorted(answer.brokers, key=lambda b: b.node_id)
+        ],
+        "problem": None,
+    }
+
+
+def _lost_directories(answer: "DescribeClusterResponse") -> str | None:
+    lost = [
+        f"broker {b.id} has lost the data directory {path}: what was in it is not served there"
+        for b in probe.states_in(answer)
+        for path in b.offline_log_dirs
+    ]
+    return "; ".join(lost) or None
+
+
+def _process(
+    process_id: int | str,
+    pid: int | None,
+    address: str | None,
+    state: str,
+    build: str | None = None,
+) -> dict[str, Any]:
+    """`build`: the one that it runs or ran last, as the controller knows it."""
+    return {"id": process_id, "pid": pid, "address": address, "state": state, "build": build}
+
+
+def _with_local_knowledge(local: LocalCluster, seen: dict[str, Any] | None) -> dict[str, Any]:
+    """Pids of this machine, processes that never registered, and processes that are dead."""
+    from strandline_cli.cluster.cluster_files import CONTROLLER, CONTROLLER_NODE_ID
+
+    document = seen or {
+        "cluster_id": None,
+        "controller": _process(CONTROLLER_NODE_ID, None, None, "UNREACHABLE"),
+        "brokers": [],
+        "problem": None,
+    }
+    controller = document["controller"]
+    if controller["state"] == "UNREACHABLE":
+        controller |= _process(
+            CONTROLLER_NODE_ID,
+            local.process(CONTROLLER).pid,
+            local.controller_address,
+            "UNREACHABLE",
+        )
+    known = {b["id"]: b for b in document["brokers"]}
+    for broker_id in local.broker_ids:
+        pid = local.process(broker_id).pid
+        address = local.address(broker_id)
+        broker = known.setdefault(broker_id, _process(broker_id, pid, address, "UNKNOWN"))
+        if pid is None:
+            broker |= _process(broker_id, None, address, "DEAD")
+        elif broker["pid"] is None:
+            broker["pid"] = pid
+    if local.process(CONTROLLER).pid is None:
+        controller |= _process(CONTROLLER_NODE_ID, None, local.controller_address, "DEAD")
+    document["brokers"] = [known[i] for i in sorted(known)]
+    return document

@@ -1,0 +1,20 @@
+"""`strandline stop`: one process, calmly."""
+
+from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_cli.cluster.target import cluster_directory
+from strandline_cli.commands.local.process_argument import ProcessArgument
+from strandline_cli.options import DirOption, Format, FormatOption
+from strandline_cli.shown.output import emit_done
+
+
+def stop(
+    process_id: ProcessArgument,
+    directory: DirOption = None,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    """Stop one process with SIGTERM: it hands over, flushes and ends."""
+    cluster = LocalCluster.open(cluster_directory(directory))
+    cluster.stop(process_id)
+    document = {"id": process_id, "pid": cluster.process(process_id).pid}
+    emit_done(output, document, f"{process_id} has stopped")
+    return 0

@@ -1,0 +1,135 @@
+"""`strandline up`: a controller and brokers as processes of this machine."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from strandline_cli.cluster.local_cluster import LocalCluster, ProcessId
+from strandline_cli.cluster.target import cluster_directory
+from strandline_cli.errors import CliError, OutputFailed
+from strandline_cli.interrupts import signals_as_interrupt, uninterrupted
+from strandline_cli.options import DirOption, Format, FormatOption
+from strandline_cli.shown.output import emit_json, emit_table, note
+from strandline_cli.standard_streams import let_go_of_stdout
+
+_POLL_S = 0.25
+
+
+def up(
+    brokers: Annotated[
+        int | None,
+        typer.Option("-n", "--brokers", min=1, max=99, help="How many brokers (default 3)."),
+    ] = None,
+    directory: DirOption = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65_535,
+            help="The first broker's port, the controller's is one below (9092); 0: free ports.",
+        ),
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return once the cluster answers.")
+    ] = False,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="KEY=VALUE", help="Overrides, kept in the directory."),
+    ] = None,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    """Start a cluster in a directory, or resume the one that is there; stays until Ctrl-C.
+
+    SIGTERM and the end of the terminal (SIGHUP) stop it too; with --detach it stays.
+    """
+    from strandline_cli.cluster.overrides import split_overrides
+
+    controller_config, broker_config = split_overrides(config or [])
+    cluster = LocalCluster.create(
+        cluster_directory(directory),
+        brokers=brokers,
+        port=port,
+        controller_config=controller_config,
+        broker_config=broker_config,
+    )
+    with signals_as_interrupt():
+        started, is_up = time.monotonic(), False
+        try:
+            cluster.up()
+            _announce(cluster, output, seconds=time.monotonic() - started)
+            if detach:
+                return 0
+            is_up = True
+            return _stay(cluster)
+        except (KeyboardInterrupt, OutputFailed):
+            _stop(cluster)
+            if is_up:
+                return 0
+            let_go_of_stdout()  # what is left to print must not hold up the end
+            raise
+
+
+def _announce(cluster: LocalCluster, output: Format, *, seconds: float) -> None:
+    processes = [
+        {
+            "id": process_id,
+            "pid": cluster.process(process_id).pid,
+            "address": cluster.address(process_id),
+            "log": str(cluster.process(process_id).log_file),
+        }
+        for process_id in cluster.process_ids
+    ]
+    if output is Format.JSON:
+        emit_json(
+            {
+                "bootstrap": cluster.bootstrap,
+                "dir": str(cluster.directory),
+                "controller": processes[0],
+                "brokers": processes[1:],
+            }
+        )
+        return
+    rows = [(p["id"], p["address"], p["pid"], _shown(str(p["log"]))) for p in processes]
+    emit_table(("process", "address", "pid", "log"), rows)
+    note(f"The cluster answers after {seconds:.1f} s at --bootstrap {cluster.bootstrap}")
+
+
+def _shown(path: str) -> str:
+    """A path relative to where the user stands, if it lies below."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except ValueError:
+        return path
+
+
+def _stay(cluster: LocalCluster) -> int:
+    """Report processes that die, until another command has stopped them all."""
+    note("Ctrl-C stops it.")
+    reported: set[ProcessId] = set()
+    while True:
+        time.sleep(_POLL_S)
+        died = set(cluster.died())
+        for process_id in sorted(died - reported, key=str):
+            note(f"{cluster.exit_report(process_id)}\nBring it back: strandline start {process_id}")
+        reported = died
+        if not any(cluster.process(i).recorded for i in cluster.process_ids):
+            note("The cluster was stopped.")
+            return 0
+
+
+def _stop(cluster: LocalCluster) -> None:
+    with uninterrupted():
+        note("Stopping the cluster ...")
+        for process_id in _as_it_is_now(cluster).down():
+            note(f"{process_id} did not stop in time and was killed")
+
+
+def _as_it_is_now(cluster: LocalCluster) -> LocalCluster:
+    """Another command may have taken in a broker that had been decommissioned."""
+    try:
+        return LocalCluster.open(cluster.directory)
+    except CliError:
+        return cluster

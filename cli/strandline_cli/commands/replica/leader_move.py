@@ -1,0 +1,86 @@
+"""`strandline leader move`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from strandline_cli.cluster.target import find_target
+from strandline_cli.errors import CliError
+from strandline_cli.options import (
+    BootstrapOption,
+    DirOption,
+    Format,
+    FormatOption,
+    TimeoutOption,
+    TopicArgument,
+)
+from strandline_cli.shown.output import emit_done
+
+if TYPE_CHECKING:
+    from strandline import Admin
+    from strandline.types import ElectionResult
+
+
+def move(
+    topic: TopicArgument,
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, show_default=False)],
+    to: Annotated[
+        int, typer.Option("--to", min=0, metavar="BROKER", help="Id of the broker that is to lead.")
+    ],
+    prefer: Annotated[
+        bool,
+        typer.Option("--prefer", help="Make it the preferred leader, so that it stays the leader."),
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    directory: DirOption = None,
+    timeout: TimeoutOption = 15.0,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    """Have a partition led by another of its replicas in sync, without losing a record.
+
+    It leads until the next election: the controller gives partitions back to their preferred
+    leaders by itself, see auto.leader.rebalance.enable. With --prefer it becomes the preferred
+    leader; the replicas stay the same, in another order.
+    """
+    from strandline import Admin
+    from strandline.errors import ElectionNotNeeded
+    from strandline_cli.client import run_client
+
+    target = find_target(bootstrap=bootstrap, directory=directory)
+
+    async def work() -> "ElectionResult":
+        async with Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin:
+            (result,) = await admin.move_leaders({(topic, partition): to})
+            if result.error is not None and not isinstance(result.error, ElectionNotNeeded):
+                raise result.error
+            if prefer:
+                await _prefer(admin, topic, partition, to)
+        return result
+
+    moved = run_client(work())
+    document = {
+        "topic": topic,
+        "partition": partition,
+        "leader": moved.leader,
+        "moved": moved.error is None,
+        "preferred": prefer,
+    }
+    how = "is led by broker" if moved.error is None else "was led already by broker"
+    line = f"{topic} partition {partition} {how} {moved.leader}"
+    emit_done(output, document, f"{line}, its preferred leader" if prefer else line)
+    return 0
+
+
+async def _prefer(admin: "Admin", topic: str, partition: int, leader: int) -> None:
+    """The same replicas, with this one first."""
+    where = (topic, partition)
+    if await admin.list_partition_reassignments([where]):
+        raise CliError(
+            f"broker {leader} leads {topic} partition {partition}, but cannot be made its preferred"
+            " leader while its replicas are being moved: wait for the reassignment, then repeat"
+        )
+    described = (await admin.describe_topics([topic]))[topic].partitions[partition]
+    replicas = [leader, *(b for b in described.replicas if b != leader)]
+    (changed,) = await admin.alter_partition_reassignments({where: replicas})
+    if changed.error is not None:
+        raise changed.error

@@ -1,0 +1,53 @@
+"""`strandline topic delete-records`."""
+
+from typing import Annotated
+
+import typer
+
+from strandline_cli.cluster.target import find_target
+from strandline_cli.options import (
+    BootstrapOption,
+    DirOption,
+    Format,
+    FormatOption,
+    TimeoutOption,
+    TopicArgument,
+)
+from strandline_cli.shown.output import emit_done
+
+
+def delete_records(
+    topic: TopicArgument,
+    partition: Annotated[
+        int, typer.Option("--partition", "-p", min=0, help="Number of the partition.")
+    ],
+    before: Annotated[
+        int,
+        typer.Option(
+            "--before",
+            min=-1,
+            metavar="OFFSET",
+            help="The first offset that stays; -1: delete all that is committed.",
+        ),
+    ],
+    bootstrap: BootstrapOption = None,
+    directory: DirOption = None,
+    timeout: TimeoutOption = 15.0,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    """Delete the records of one partition below an offset, on every replica."""
+    from strandline import Admin, TopicPartition
+    from strandline_cli.client import run_client
+
+    target = find_target(bootstrap=bootstrap, directory=directory)
+    where = TopicPartition(topic, partition)
+
+    async def work() -> int:
+        async with Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin:
+            return (await admin.delete_records({where: before}))[where]
+
+    low_watermark = run_client(work())
+    document = {"topic": topic, "partition": partition, "low_watermark": low_watermark}
+    line = f"{topic} partition {partition} begins at offset {low_watermark}"
+    emit_done(output, document, line)
+    return 0

@@ -1,0 +1,233 @@
+"""Lines become records, in order, with a count of what became of each.
+
+Portions of the input go to `send_many` one after the other: a portion is begun when the one before
+it has been handed over, not when it has been acknowledged. So records of a partition keep the order
+of the lines, and many batches are under way.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_cli.errors import CliError
+from strandline_cli.interrupts import signals_cancel_task
+from strandline_cli.records.stdin_lines import read_lines
+
+if TYPE_CHECKING:
+    from strandline import Producer
+
+Item = bytes | tuple[bytes | None, bytes | None]
+
+_LAST_MOMENT_S: Final = 2.0
+RECORD_BYTES_MAX: Final = (1 << 20) - 128
+"""A line longer than that cannot be a record: with its frame it is above the client's limit."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the lines that were read."""
+
+    acknowledged: int = 0
+    not_written: int = 0
+    """Certainly not in the log."""
+    unknown: int = 0
+    """Perhaps in the log, perhaps not."""
+    cause: str | None = None
+    """Why the first of them was not acknowledged."""
+    stopped_early: bool = False
+
+    @property
+    def all_acknowledged(self) -> bool:
+        return self.not_written == 0 and self.unknown == 0 and not self.stopped_early
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "acknowledged": self.acknowledged,
+            "not_acknowledged": self.not_written + self.unknown,
+            "may_have_been_written": self.unknown,
+            "whole_input_read": not self.stopped_early,
+            "cause": self.cause,
+        }
+
+    def summary(self) -> str:
+        parts = [
+            f"{self.not_written + self.unknown} of"
+            f" {self.acknowledged + self.not_written + self.unknown} lines were not acknowledged"
+        ]
+        if self.unknown:
+            parts.append(f"{self.unknown} of these may have been written all the same")
+        if self.stopped_early:
+            parts.append("the rest of the input was not read")
+        text = ", ".join(parts)
+        return text if self.cause is None else f"{text}: {self.cause}"
+
+    def told(self) -> str:
+        """What became of the lines of an input that was not read to its end."""
+        parts = [f"{self.acknowledged} lines were acknowledged"]
+        if self.unknown:
+            parts.append(f"{self.unknown} may have been written")
+        if self.not_written:
+            parts.append(f"{self.not_written} were not written")
+        return ", ".join([*parts, "the rest of the input was not sent"])
+
+    def failed(self, cause: str, *, not_written: int = 0, unknown: int = 0) -> None:
+        self.not_written += not_written
+        self.unknown += unknown
+        if self.cause is None:
+            self.cause = cause
+
+
+@dataclass(slots=True, kw_only=True)
+class LineProducer:
+    """One run of `strandline produce`."""
+
+    bootstrap: str
+    topic: str
+    acks: str = "all"
+    compression: str = "none"
+    partition: int | None = None
+    separator: bytes | None = None
+    timeout_s: float = 120.0
+    counts: Counts = field(default_factory=Counts)
+    _under_way: "set[_Portion]" = field(default_factory=set)
+
+    async def run(self) -> None:
+        """Send standard input to its end, or to the first failure that would meet every line.
+
+        A cancellation, by a signal too, lets what is under way have a moment, not its whole
+        deadline; `give_up` counts what is left then.
+        """
+        with signals_cancel_task():
+            await self._run()
+
+    def give_up(self) -> None:
+        """Count what is under way as it stands: nobody waits for it any more."""
+        self.counts.stopped_early = True
+        for portion in self._under_way:
+            self.counts.failed(
+                "interrupted", not_written=portion.left, unknown=portion.handed_over_count
+            )
+        self._under_way.clear()
+
+    async def _run(self) -> None:
+        from strandline import Producer
+
+        producer = Producer(
+            self.bootstrap,
+            acks=self.acks,
+            compression_type=self.compression,
+            delivery_timeout_ms=self.timeout_s * 1000,
+            connect_timeout_ms=min(10.0, self.timeout_s) * 1000,
+        )
+        await producer.start()
+        try:
+            # An unknown topic or partition is told before the first line is read.
+            self._check_partition(await producer.partitions_for(self.topic))
+            await self._send_all(producer)
+        except asyncio.CancelledError:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0):
+                    await producer.stop()
+            raise
+        finally:
+            await producer.stop()
+
+    def _check_partition(self, there: frozenset[int]) -> None:
+        if self.partition is not None and self.partition not in there:
+            known = f"0 to {max(there)}" if len(there) > 1 else "0 alone"
+            raise CliError(
+                f"topic {self.topic!r} has no partition {self.partition}, it has {known}:"
+                " nothing was sent"
+            )
+
+    async def _send_all(self, producer: "Producer") -> None:
+        async with asyncio.TaskGroup() as group:
+            sends: set[asyncio.Task[None]] = set()
+            try:
+                async for lines in read_lines():
+                    portion = _Portion(self.records(lines))
+                    sends = {send for send in sends if not send.done()}
+                    sends.add(group.create_task(self._send(producer, portion)))
+                    await portion.handed_over.wait()
+                    if self.counts.stopped_early:
+                        break
+                if sends:
+                    await asyncio.wait(sends)
+            except asyncio.CancelledError:
+                if sends:
+                    await asyncio.wait(sends, timeout=_LAST_MOMENT_S)
+                raise
+
+    async def _send(self, producer: "Producer", portion: "_Portion") -> None:
+        from strandline.errors import RecordTooLarge, SendManyFailed, StrandlineError, describe
+
+        self._under_way.add(portion)
+        try:
+            result = await producer.send_many(self.topic, portion, partition=self.partition)
+        except SendManyFailed as why:
+            result = why.result
+            cause = why if why.cause is None else why.cause
+            self.counts.failed(describe(cause), not_written=result.failed, unknown=result.unknown)
+            # A portion that is too large says nothing of the others; anything else meets them too.
+            too_large = all(isinstance(error, RecordTooLarge) for error in result.errors)
+            self.counts.stopped_early |= not too_large
+        except StrandlineError as why:
+            # What of the portion was handed over before may yet arrive.
+            self.counts.failed(
+                describe(why), not_written=portion.left, unknown=portion.handed_over_count
+            )
+            self.counts.stopped_early = True
+            self._under_way.discard(portion)
+            return
+        finally:
+            portion.handed_over.set()
+        self._under_way.discard(portion)
+        self.counts.acknowledged += result.acknowledged
+
+    def records(self, lines: list[bytes]) -> list[Item]:
+        """The records of some lines; those that are too long are counted and left out."""
+        if max(map(len, lines)) > RECORD_BYTES_MAX:
+            lines = self._without_long_ones(lines)
+        separator = self.separator
+        if separator is None:
+            return list[Item](lines)
+        return [_split(line, separator) for line in lines]
+
+    def _without_long_ones(self, lines: list[bytes]) -> list[bytes]:
+        short = [line for line in lines if len(line) <= RECORD_BYTES_MAX]
+        longest = max(map(len, lines))
+        self.counts.failed(
+            f"RecordTooLarge: a line of {longest} bytes is above the largest record"
+            f" ({RECORD_BYTES_MAX} bytes); shorten it",
+            not_written=len(lines) - len(short),
+        )
+        return short
+
+
+def _split(line: bytes, separator: bytes) -> Item:
+    """Key and value; a line without the separator is a value without a key."""
+    key, found, value = line.partition(separator)
+    return (key, value) if found else (None, line)
+
+
+class _Portion(Iterable[Item]):
+    """Records that tell when the last of them has been taken."""
+
+    def __init__(self, records: list[Item]) -> None:
+        self.handed_over = asyncio.Event()
+        self.handed_over_count = 0
+        """Those before the one that was taken last, which waits for room or was refused."""
+        self._records = records
+
+    @property
+    def left(self) -> int:
+        return len(self._records) - self.handed_over_count
+
+    def __iter__(self) -> Iterator[Item]:
+        for count, record in enumerate(self._records):
+            self.handed_over_count = count
+            yield record
+        self.handed_over_count = len(self._records)
+        self.handed_over.set()

@@ -1,0 +1,205 @@
+"""The directory of a local cluster: addresses that last, and one configuration file a process."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from strandline_cli.cluster.cluster_files import (
+    ClusterFile,
+    broker_keys,
+    controller_keys,
+    free_ports,
+    new_cluster_file,
+    read_cluster_file,
+    to_toml,
+    write_cluster_files,
+)
+from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_cli.errors import CliError, UsageMistake
+from strandline_runtime.real import port_is_free
+
+
+def test_default_ports_are_the_brokers_upwards_and_the_controller_below() -> None:
+    cluster = new_cluster_file(brokers=3, port=9092)
+    assert cluster.controller_port == 9091
+    assert dict(cluster.broker_ports) == {1: 9092, 2: 9093, 3: 9094}
+    assert cluster.bootstrap == "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
+
+
+def test_port_zero_takes_free_ports_all_different() -> None:
+    cluster = new_cluster_file(brokers=3, port=0)
+    ports = [cluster.controller_port, *cluster.broker_ports.values()]
+    assert len(set(ports)) == 4
+    assert all(port_is_free("127.0.0.1", port) for port in ports)
+
+
+def test_the_topic_of_groups_has_no_more_replicas_than_a_new_cluster_has_brokers() -> None:
+    key = "offsets.topic.replication.factor"
+    configs = {n: new_cluster_file(brokers=n, port=9092).controller_config for n in (1, 2, 3, 4)}
+    assert configs == {1: {key: "1"}, 2: {key: "2"}, 3: {}, 4: {}}
+    told = new_cluster_file(brokers=2, port=9092, controller_config={key: "1"})
+    assert told.controller_config == {key: "1"}
+
+
+def test_free_ports_stay_below_those_of_outgoing_connections() -> None:
+    assert all(20_000 <= port < 32_000 for port in free_ports(5))
+
+
+@pytest.mark.parametrize(
+    ("brokers", "port"), [(3, 1), (3, 65_534), (1, 65_536), (0, 9092), (-1, 0)]
+)
+def test_a_cluster_that_cannot_be_is_a_mistake_of_usage(brokers: int, port: int) -> None:
+    with pytest.raises(UsageMistake):
+        new_cluster_file(brokers=brokers, port=port)
+
+
+def test_addresses_and_overrides_are_read_back_as_they_were_written(tmp_path: Path) -> None:
+    cluster = ClusterFile(
+        controller_port=7000,
+        broker_ports={1: 7001, 2: 7002},
+        controller_config={"num.partitions": "3"},
+        broker_config={"flush.policy": "always"},
+    )
+    write_cluster_files(tmp_path / "new", cluster)
+    assert read_cluster_file(tmp_path / "new") == cluster
+
+
+def test_a_directory_without_a_cluster_reads_as_none(tmp_path: Path) -> None:
+    assert read_cluster_file(tmp_path) is None
+    assert read_cluster_file(tmp_path / "absent") is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 99}'])
+def test_a_damaged_description_is_refused_with_its_path(tmp_path: Path, text: str) -> None:
+    (tmp_path / "cluster.json").write_text(text)
+    with pytest.raises(CliError, match=r"cluster\.json cannot be read"):
+        read_cluster_file(tmp_path)
+
+
+def test_a_file_in_place_of_the_directory_is_a_mistake_of_usage(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageMistake, match="not a directory"):
+        LocalCluster.create(tmp_path / "file", port=0)
+
+
+def test_configuration_files_hold_addresses_directories_and_overrides(tmp_path: Path) -> None:
+    cluster = ClusterFile(
+        controller_port=7000,
+        broker_ports={1: 7001},
+        controller_config={"num.partitions": "3"},
+        broker_config={"log.segment.bytes": "1048576"},
+    )
+    write_cluster_files(tmp_path, cluster)
+    assert tomllib.loads((tmp_path / "controller.toml").read_text()) == {
+        "node.id": 0,
+        "listeners": "CONTROLLER://127.0.0.1:7000",
+        "log.dirs": str(tmp_path / "controller"),
+        "num.partitions": "3",
+    }
+    assert tomllib.loads((tmp_path / "broker-1.toml").read_text()) == {
+        "node.id": 1,
+        "listeners": "PLAINTEXT://127.0.0.1:7001",
+        "controller.quorum.bootstrap.servers": "127.0.0.1:7000",
+        "log.dirs": str(tmp_path / "broker-1"),
+        "log.segment.bytes": "1048576",
+    }
+
+
+def test_servers_accept_the_files_that_are_written_for_them(tmp_path: Path) -> None:
+    from strandline_broker.config_loading import load_broker_config, load_controller_config
+
+    write_cluster_files(tmp_path, new_cluster_file(brokers=2, port=9092))
+    broker = load_broker_config(str(tmp_path / "broker-2.toml"), {}, {})
+    controller = load_controller_config(str(tmp_path / "controller.toml"), {}, {})
+    assert (broker.node_id, broker.listeners[0].port) == (2, 9093)
+    assert (controller.node_id, controller.listeners[0].port) == (0, 9091)
+
+
+def test_keys_cannot_break_the_toml_they_are_written_in() -> None:
+    keys: dict[str, str | int] = {'a"b\n': 'c"\\d\n', "log": "x", "log.dirs": "y", "n": 1}
+    assert tomllib.loads(to_toml(keys)) == keys
+
+
+def test_overrides_win_over_what_the_cluster_sets(tmp_path: Path) -> None:
+    cluster = ClusterFile(
+        controller_port=1, broker_ports={1: 2}, broker_config={"broker.rack": "r"}
+    )
+    assert broker_keys(tmp_path, cluster, 1)["broker.rack"] == "r"
+    assert "broker.rack" not in controller_keys(tmp_path, cluster)
+
+
+def test_an_existing_cluster_keeps_its_ports_and_gathers_overrides(tmp_path: Path) -> None:
+    first = LocalCluster.create(
+        tmp_path, brokers=2, port=0, broker_config={"flush.policy": "always"}
+    )
+    again = LocalCluster.create(tmp_path, port=0, broker_config={"log.segment.bytes": "1000000"})
+    assert again.bootstrap == first.bootstrap
+    assert again.file.broker_config == {"flush.policy": "always", "log.segment.bytes": "1000000"}
+    assert LocalCluster.open(tmp_path).file == again.file
+
+
+def test_an_existing_cluster_refuses_another_number_of_brokers_or_other_ports(
+    tmp_path: Path,
+) -> None:
+    LocalCluster.create(tmp_path, brokers=2, port=0)
+    with pytest.raises(UsageMistake, match="has 2 brokers, not 3"):
+        LocalCluster.create(tmp_path, brokers=3)
+    with pytest.raises(UsageMistake, match="keeps its ports"):
+        LocalCluster.create(tmp_path, port=1)
+
+
+def test_a_broker_that_has_left_is_not_started_by_the_next_up_and_keeps_its_port(
+    tmp_path: Path,
+) -> None:
+    cluster = LocalCluster.create(tmp_path, brokers=3, port=0)
+    first, leaver = min((port, broker) for broker, port in cluster.file.broker_ports.items())
+    cluster.keep(cluster.file.without(leaver))
+    left = LocalCluster.create(tmp_path, port=first)
+    assert left.process_ids == ["controller", *({1, 2, 3} - {leaver})]
+    assert cluster.address(leaver) not in left.bootstrap
+    left.keep(left.file.with_again(leaver))
+    again = LocalCluster.open(tmp_path)
+    assert again.file == cluster.file
+    assert again.bootstrap == cluster.bootstrap
+
+
+def test_a_broker_that_has_left_is_named_with_the_way_back(tmp_path: Path) -> None:
+    cluster = LocalCluster.create(tmp_path, brokers=3, port=0)
+    cluster.keep(cluster.file.without(3))
+    left = LocalCluster.open(tmp_path)
+    for name in (3, "3", "broker-3"):
+        with pytest.raises(UsageMistake, match=r"broker 3 was decommissioned .* 3 --undo"):
+            left.process(name)
+    with pytest.raises(UsageMistake, match=r"has 2 brokers, not 3: .* decommission 3 --undo"):
+        LocalCluster.create(tmp_path, brokers=3)
+    with pytest.raises(UsageMistake, match=r"no process 4 .* it has controller, 1, 2"):
+        left.process(4)
+    assert LocalCluster.create(tmp_path, brokers=2).broker_ids == [1, 2]
+
+
+def test_a_description_of_before_brokers_could_leave_is_read(tmp_path: Path) -> None:
+    cluster = LocalCluster.create(tmp_path, brokers=1, port=0)
+    document = json.loads(cluster.file.to_json())
+    del document["decommissioned"]
+    assert ClusterFile.from_json(json.dumps(document)) == cluster.file
+
+
+def test_a_configuration_that_servers_would_refuse_leaves_no_file_behind(tmp_path: Path) -> None:
+    with pytest.raises(UsageMistake, match=r"did you mean log\.segment\.bytes"):
+        LocalCluster.create(tmp_path / "new", port=0, broker_config={"log.segment.byte": "1"})
+    assert not (tmp_path / "new").exists()
+
+
+def test_opening_a_directory_without_a_cluster_names_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(CliError, match="strandline up --dir"):
+        LocalCluster.open(tmp_path)
+
+
+def test_an_unknown_process_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    cluster = LocalCluster.create(tmp_path, brokers=2, port=0)
+    with pytest.raises(UsageMistake, match=r"no process 7 .* it has controller, 1, 2"):
+        cluster.process(7)
+    assert cluster.process("2") is cluster.process(2)
+    assert cluster.process("broker-2") is cluster.process(2)

@@ -1,0 +1,73 @@
+"""How `strandline leader elect` understands what it is given, and what `leader losses` shows."""
+
+import json
+import re
+from collections.abc import Coroutine
+
+import pytest
+
+from strandline.types import LossInfo
+from strandline_cli.commands.replica.leader_elect import named
+from strandline_cli.errors import UsageMistake
+from strandline_cli.main import run
+
+
+def test_a_topic_stands_alone_or_with_one_partition() -> None:
+    assert named("orders") == "orders"
+    assert named("orders:12") == ("orders", 12)
+
+
+@pytest.mark.parametrize(
+    "text", ["orders:", "orders:x", ":1", "orders:-1", "a:b:", "orders:\u0663"]
+)
+def test_anything_else_is_a_mistake_that_shows_the_form(text: str) -> None:
+    with pytest.raises(UsageMistake, match="orders:0"):
+        named(text)
+
+
+def losses(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[list[str], str]:
+    """What `leader losses` says of two elections, and of a cut without one."""
+    lost = LossInfo("orders", b"o" * 16, 0, 5, 3, True, 7, 9, 1, (2,), 7)
+    unknown = LossInfo("orders", b"o" * 16, 1, 6, 3, True, -1, -1, 0, (), 12)
+    cut = LossInfo("orders", b"o" * 16, 2, 7, 3, False, 4, 9, 3, (1,))
+    found = (lost, unknown, cut) if "orders" in arguments else ()
+
+    def run_client(work: Coroutine[None, None, None]) -> tuple[LossInfo, ...]:
+        work.close()
+        return found
+
+    monkeypatch.setattr("strandline_cli.client.run_client", run_client)
+    where = ("--bootstrap", "127.0.0.1:1")
+    assert run(["leader", "losses", *arguments, *where]) == 0
+    out, err = capsys.readouterr()
+    return out.splitlines(), err
+
+
+def test_what_nobody_can_tell_is_called_unknown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (_, *rows), err = losses(monkeypatch, capsys, "orders")
+    assert [re.split(" {2,}", row.strip()) for row in rows] == [
+        ["orders", "0", "5", "3", "7 to 8", "7 and on", "1 or more", "2"],
+        ["orders", "1", "6", "3", "unknown", "12 and on", "unknown"],
+        ["orders", "2", "7", "3", "4 to 8", "-", "3 to 5", "1"],
+    ]
+    assert err == ""
+
+
+def test_json_has_no_upper_bound_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = losses(monkeypatch, capsys, "orders", "--format", "json")
+    told = json.loads("".join(out))["losses"]
+    assert [t["possibly_from"] for t in told] == [7, 12, None]
+    assert [t["acknowledged_at_most"] for t in told] == [None, None, 5]
+
+
+def test_without_such_an_election_nothing_was_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, err = losses(monkeypatch, capsys)
+    assert (out, "every leader so far was known to be in sync" in err) == ([], True)
