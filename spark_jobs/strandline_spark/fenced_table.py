@@ -17,11 +17,13 @@ A micro-batch is one Delta commit. The commit carries, atomically with its files
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import platform
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -352,6 +354,30 @@ def committing(table: str) -> Iterator[None]:
             f"{platform.node()} cannot commit to {table} ({first_line(why)}): make room there, or"
             " see to it that you may write; run this again then, it goes on where the table ends"
         ) from why
+
+
+def _suffixes() -> Iterator[str]:
+    yield ""
+    for number in itertools.count(2):
+        yield f"-{number}"
+
+
+def set_aside(path: str) -> str:
+    """Moves a table's folder to a free name beside it, durably; that name. Raises TableError."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    names = itertools.chain(
+        (f"{path}.{stamp}",), (f"{path}.{stamp}-{n}" for n in itertools.count(2))
+    )
+    aside = next(name for name in names if not os.path.lexists(name))
+    try:
+        os.rename(path, aside)
+        sync(os.path.dirname(os.path.abspath(path)))
+    except OSError as why:
+        raise TableError(
+            f"{path} cannot be moved to {aside} ({first_line(why)}): see to it that you may write"
+            " there, and run this again"
+        ) from why
+    return aside
 
 
 def _check_there(root: str, file: DataFile) -> None:

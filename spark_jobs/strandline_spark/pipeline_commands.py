@@ -55,10 +55,18 @@ def add_gold(commands: Any) -> None:
     command = commands.add_parser(
         "gold",
         help="a pipeline's gold steps over silver as it is",
+        usage="%(prog)s PIPELINE [options]\n       %(prog)s reset STEP [PIPELINE]",
         description="Runs the gold steps of a pipeline once over what silver holds. No cluster is"
-        " asked.",
+        " asked. `gold reset STEP` has one step begin again: its table is moved aside, and the next"
+        " run computes it from all of silver.",
     )
-    command.add_argument("pipeline", metavar="PIPELINE", help="path of a pipeline.toml")
+    command.add_argument(
+        "words",
+        nargs="+",
+        metavar="PIPELINE",
+        help="path of a pipeline.toml; or reset, the name of a step, and the path (default:"
+        " pipeline.toml)",
+    )
     command.add_argument("--close", action="store_true", help="let open windows come out too")
     add_spark(command)
     command.set_defaults(run=_run_gold, interrupted="gold holds what was committed")
@@ -177,7 +185,15 @@ def _print_totals(
 def _run_gold(arguments: argparse.Namespace) -> int:
     from strandline_spark.pipeline.config import load_pipeline
 
-    pipeline = load_pipeline(arguments.pipeline)
+    words = arguments.words
+    if words[0] == "reset":
+        return _reset(words[1:])
+    if len(words) > 1:
+        raise OptionError(
+            f"gold {' '.join(words)}: give one path of a pipeline.toml, or `gold reset STEP"
+            " PIPELINE`"
+        )
+    pipeline = load_pipeline(words[0])
     if not pipeline.gold:
         raise OptionError(f"{pipeline.file} has no [[gold]] step; add one")
     from strandline_spark.pipeline.failures import Failures
@@ -189,6 +205,31 @@ def _run_gold(arguments: argparse.Namespace) -> int:
     with local_session(arguments, f"strandline gold {pipeline.name}") as spark:
         GoldSteps(spark, pipeline, _note, failures).run(spark, close=arguments.close)
     return _told(failures.said())
+
+
+def _reset(words: list[str]) -> int:
+    from strandline_spark.gold.table import GoldTable
+    from strandline_spark.pipeline.config import load_pipeline
+
+    if not 1 <= len(words) <= 2:
+        raise OptionError("gold reset: name one step, and the path of its pipeline.toml")
+    # No step has a name with a dot or a slash in it, so either order says which is which.
+    name, path = words if len(words) == 2 else (words[0], "pipeline.toml")
+    if name.endswith(".toml") and not path.endswith(".toml"):
+        name, path = path, name
+    pipeline = load_pipeline(path)
+    step = next((one for one in pipeline.gold if one.name == name), None)
+    if step is None:
+        names = ", ".join(one.name for one in pipeline.gold) or "none"
+        raise OptionError(f"gold reset {name}: {path} has no step of that name; it has {names}")
+    if not os.path.exists(step.table):
+        print(f"{name}: it has no table; the next run computes it from all of silver")  # noqa: T201
+        return 0
+    aside = GoldTable.open(step, pipeline.name).set_aside()
+    print(  # noqa: T201 - the command's result
+        f"{name}: the next run computes it from all of silver. The table as it was: {aside}"
+    )
+    return 0
 
 
 def _run_latest(arguments: argparse.Namespace) -> int:

@@ -74,8 +74,8 @@ def test_a_table_holds_every_type_that_is_not_refused(spark: SparkSession, tmp_p
         str(tmp_path / "gold"),
     )
     columns = check_step(spark, step, SILVER)
-    table = GoldTable.open_or_create(step, "p", columns)
-    GoldTable.open_or_create(step, "p", columns)
+    table = GoldTable.open_or_create(step, "p", columns, "a:b")
+    GoldTable.open_or_create(step, "p", columns, "a:b")
     assert [field.name for field in table.delta.schema().fields] == columns.names
 
 
@@ -83,4 +83,4 @@ def test_a_file_is_no_table(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "gold").write_text("")
     step = selecting("carrier", str(tmp_path / "gold"))
     with pytest.raises(TableError, match="gold exists and is no Delta table; give an empty path"):
-        GoldTable.open_or_create(step, "p", check_step(spark, step, SILVER))
+        GoldTable.open_or_create(step, "p", check_step(spark, step, SILVER), "a:b")

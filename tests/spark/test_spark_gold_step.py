@@ -306,15 +306,31 @@ def test_a_step_that_computes_something_else_is_refused(
 ) -> None:
     take(silver, rows(0, 0, 1, 30))
     run(spark, step, silver)
+    take(silver, rows(0, 2, 50))
+    for same in (COUNTS + " ", f"-- of each\n{COUNTS}", COUNTS.replace("count(*)", "count(1)")):
+        assert run(spark, replace(step, sql=same), silver, close=same != COUNTS).late == 0
+    take(silver, rows(0, 3, 90))
+    shouted = replace(step, sql=COUNTS.upper())
+    run(spark, shouted, silver, close=True)
+    assert held(shouted) == [(n, n + 10, "UA", 1) for n in (0, 30, 50, 90)]
+    assert verify_step(spark, shouted, silver, pipeline="flights").sound
+    before = GoldTable.open(step, "flights").delta.version()
     for other in (
-        replace(step, sql=COUNTS + " "),
+        replace(step, sql=COUNTS.replace("sum(", "max(")),
         replace(step, window=20 * SECOND),
         replace(step, slide=5 * SECOND),
         replace(step, window=None, session=SECOND, session_key=("carrier",)),
     ):
-        with pytest.raises(TableError, match=r"the step delays has changed .*another name"):
+        with pytest.raises(TableError, match=r"the step delays has changed .*gold reset delays"):
             run(spark, other, silver)
-    assert run(spark, replace(step, watermark=0), silver).version == 2
+    take(silver, rows(0, 4, 200))
+    assert run(spark, replace(step, watermark=0), silver).version == before + 1
+    corrected = replace(step, sql=COUNTS.replace("sum(", "max("))
+    aside = GoldTable.open(step, "flights").set_aside()
+    assert run(spark, corrected, silver, close=True).version == 1
+    assert held(corrected) == [(n, n + 10, "UA", 1) for n in (0, 30, 50, 90, 200)]
+    assert len(held(replace(step, table=aside))) == 4
+    assert verify_step(spark, corrected, silver, pipeline="flights").sound
     with pytest.raises(TableError, match="of step delays of pipeline flights, not of step delays"):
         run_step(spark, step, silver, pipeline="other")
     with pytest.raises(TableError, match="not of step second of pipeline flights"):
@@ -333,8 +349,11 @@ def test_tables_that_are_not_the_steps_own_are_refused(
         run(spark, step, silver)
     other = replace(step, table=str(tmp_path / "second"))
     assert run(spark, other, silver, backlog={TopicPartition("t", 1): True}).version is None
-    with pytest.raises(TableError, match=r"has the columns .*n long, delay double, and the result"):
-        run(spark, replace(other, sql=COUNTS.replace("AS delay", "AS d")), silver)
+    renamed = replace(other, sql=COUNTS.replace("AS delay", "AS d"))
+    assert run(spark, renamed, silver).version == 1
+    assert [field.name for field in GoldTable.open(other, "flights").delta.schema().fields][
+        -1
+    ] == "d"
 
 
 def test_another_silver_table_in_the_place_of_the_first_is_refused(
@@ -376,3 +395,19 @@ def test_no_row_is_committed_that_is_of_no_window_which_closes(
     with pytest.raises(OptionError, match="window_end is null or not"):
         run(spark, replace(step, sql=sql), silver)
     assert GoldTable.open(step, "flights").delta.version() == 0
+
+
+def test_a_corrected_statement_takes_the_place_of_one_that_never_gave_a_row(
+    spark: SparkSession, step: GoldStep, silver: str
+) -> None:
+    take(silver, rows(0, 0, 1, 30))
+    failing = replace(
+        step,
+        sql=COUNTS.replace("sum(delay)", "sum(1 div (n - n))")
+        .replace("FROM silver", "FROM (SELECT *, 1 AS n FROM silver)")
+        .replace("count(*) AS n", "count(*) AS n, max(carrier) AS last"),
+    )
+    with pytest.raises(OptionError, match="failed on the rows of silver"):
+        run(spark, failing, silver)
+    assert run(spark, step, silver).version == 1
+    assert held(step) == [(0, 10, "UA", 1)]

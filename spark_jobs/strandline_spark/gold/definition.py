@@ -1,11 +1,7 @@
-"""What a gold step computes: its identity, which a table belongs to, and the columns of its result,
-which are checked before a batch is read.
-"""
+"""The columns of a gold step's result, which are checked before a batch is read."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.errors import OptionError
@@ -25,12 +21,6 @@ _PLAIN: Final = frozenset(
     )
 )
 """By their names in a Delta schema; `decimal(p,s)` comes beside them."""
-
-
-def definition_hash(step: GoldStep) -> str:
-    """The same for two steps that make the same rows of the same commits."""
-    parts = [step.sql, step.window, step.slide, step.session, list(step.session_key)]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def check_step(spark: SparkSession, step: GoldStep, silver: StructType) -> StructType:

@@ -52,12 +52,7 @@ def check_statement(
     that does not compile, that leaves out the window's columns, or whose result is another each
     time or with other windows beside: gold is proven by computing it again.
     """
-    from pyspark.sql.types import StructField, StructType, TimestampType
-
-    # `add` would change the caller's schema.
-    added = [StructField(name, TimestampType()) for name in WINDOW_COLUMNS]
-    columns = StructType([*silver.fields, *added])
-    frame = _run(spark.createDataFrame([], columns), statement, step=step, line=line)
+    frame = compiled(spark, silver, statement, step=step, line=line)
     where = _WHERE.format(step=step, line=line)
     literal = _MOVING_LITERAL.search(statement)
     found = chain(_moving_ranges(spark, statement), _varying(frame))
@@ -80,6 +75,18 @@ def check_statement(
             f"{where}: what it gives must follow from each window alone: {why}"
         ) from why
     return frame.schema
+
+
+def compiled(
+    spark: SparkSession, silver: StructType, statement: str, *, step: str, line: int
+) -> DataFrame:
+    """The statement over no rows of silver's. OptionError if it does not compile."""
+    from pyspark.sql.types import StructField, StructType, TimestampType
+
+    # `add` would change the caller's schema.
+    added = [StructField(name, TimestampType()) for name in WINDOW_COLUMNS]
+    columns = StructType([*silver.fields, *added])
+    return _run(spark.createDataFrame([], columns), statement, step=step, line=line)
 
 
 def _analyzed(frame: DataFrame) -> Any:
@@ -262,7 +269,7 @@ def _run(view: DataFrame, statement: str, *, step: str, line: int) -> DataFrame:
     view.createOrReplaceTempView(VIEW)
     try:
         # In brackets only a query compiles: a command would be carried out here.
-        return view.sparkSession.sql(f"SELECT * FROM (\n{statement}\n)")
+        frame = view.sparkSession.sql(f"SELECT * FROM (\n{statement}\n)")
     except AnalysisException as why:
         text = _PLACE.sub(
             lambda found: f"line {line + int(found[1]) - 2} pos {found[2]}", first_line(why)
@@ -270,3 +277,7 @@ def _run(view: DataFrame, statement: str, *, step: str, line: int) -> DataFrame:
         raise OptionError(
             f"{_WHERE.format(step=step, line=line)}: the statement does not compile: {text}"
         ) from why
+    for name in frame.columns:
+        if name.lower() in WINDOW_COLUMNS and name.lower() not in frame.columns:
+            frame = frame.withColumnRenamed(name, name.lower())
+    return frame

@@ -12,7 +12,8 @@ from strandline_spark.errors import TableError
 from strandline_spark.fenced_table import committing
 from strandline_spark.gold.account import GoldAccount
 from strandline_spark.gold.batch import compute, framing_of
-from strandline_spark.gold.definition import check_step, definition_hash
+from strandline_spark.gold.definition import check_step
+from strandline_spark.gold.identity import identity_of
 from strandline_spark.gold.silver import Silver
 from strandline_spark.gold.table import GoldTable
 from strandline_spark.gold.watermark import GoldCommit, next_watermark
@@ -54,15 +55,17 @@ def run_step(
     partition whether records of it are still to come; None for what silver's own log says at the
     version that is read. Raises OptionError and TableError; what was committed before stays.
     """
-    columns = check_step(spark, step, Silver.open(silver_path).schema())
+    schema = Silver.open(silver_path).schema()
+    columns = check_step(spark, step, schema)
+    identity = identity_of(spark, step, schema)
     # Gold comes first: whatever is committed to it from here on makes this commit a conflict.
-    gold = GoldTable.open_or_create(step, pipeline, columns)
+    gold = GoldTable.open_or_create(step, pipeline, columns, identity)
     silver = Silver.open(silver_path)
     last = gold.last()
     before = None if last is None else last.closed
     previous = None if last is None else last.watermark
     if last is not None:
-        _check_silver(gold, silver, last)
+        _check_silver(step.name, gold, silver, last)
     watermark = _watermark(step, silver, previous, close=close, backlog=backlog)
     if watermark is None:
         return StepReport(step.name, None, previous)
@@ -85,7 +88,7 @@ def run_step(
         silver_version=silver.version,
         rows=batch.rows.num_rows,
         late=batch.late,
-        definition=definition_hash(step),
+        definition=identity,
     )
     version = gold.commit(batch.rows, account)
     return StepReport(step.name, version, commit.watermark, account.rows, account.late, batch.files)
@@ -109,7 +112,7 @@ def _watermark(
     return final if previous is None else max(previous, final)
 
 
-def _check_silver(gold: GoldTable, silver: Silver, last: GoldAccount) -> None:
+def _check_silver(step: str, gold: GoldTable, silver: Silver, last: GoldAccount) -> None:
     """Raises TableError unless this is the table that gold was computed from, and no earlier
     version.
     """
@@ -119,5 +122,6 @@ def _check_silver(gold: GoldTable, silver: Silver, last: GoldAccount) -> None:
         raise TableError(
             f"{gold.path} was computed from another silver table than {silver.path}, or from a"
             f" later version of it ({last.silver_version}, this is {silver.version}): put silver"
-            " back, or delete the gold table, which is then computed anew"
+            f" back, or `strandline-spark gold reset {step}` with the pipeline's file begins the"
+            " step again over all of silver"
         )

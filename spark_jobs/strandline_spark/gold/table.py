@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,9 +24,10 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from strandline_spark.durable import sync, sync_log
 from strandline_spark.errors import TableError, first_line
-from strandline_spark.fenced_table import committing, make_table
+from strandline_spark.fenced_table import committing, make_table, set_aside
 from strandline_spark.gold.account import METADATA_KEY, GoldAccount, from_metadata, to_metadata
-from strandline_spark.gold.definition import definition_hash, delta_columns
+from strandline_spark.gold.definition import delta_columns
+from strandline_spark.gold.identity import is_same
 from strandline_spark.local_files import check_path, files_under
 from strandline_spark.schema import TIMESTAMP_TYPE
 
@@ -42,7 +44,10 @@ _NEWEST: Final = 20
 _YEAR_1: Final = -62_135_596_800_000_000
 _YEAR_10000: Final = 253_402_300_800_000_000
 """Times between the two have a text in Delta's statistics."""
-_ANEW: Final = "delete the table, which is then computed anew, or give the step another name"
+_AGAIN: Final = (
+    "`strandline-spark gold reset {step}` with the pipeline's file begins it again over all of"
+    " silver, or give the step another name"
+)
 
 
 class GoldTable:
@@ -69,7 +74,9 @@ class GoldTable:
         settings = handle.metadata().configuration
         owner = tuple(settings.get(key) for key in _OWNER)
         if None in owner:
-            raise TableError(f"{step.table} is a table that no gold step has made; {_ANEW}")
+            raise TableError(
+                f"{step.table} is a table that no gold step has made; give the step another table"
+            )
         if owner != (pipeline, step.name):
             raise TableError(
                 f"{step.table} is the table of step {owner[1]} of pipeline {owner[0]}, not of step"
@@ -78,36 +85,48 @@ class GoldTable:
         return cls(handle, step, pipeline)
 
     @classmethod
-    def open_or_create(cls, step: GoldStep, pipeline: str, columns: StructType) -> GoldTable:
+    def open_or_create(
+        cls, step: GoldStep, pipeline: str, columns: StructType, identity: str
+    ) -> GoldTable:
         """Raises TableError for a table that is another's, or of other columns than the step's
-        result, or of a step that computed something else.
+        result, or of a step that computed something else. One without a commit is made again.
         """
         check_path(step.table)
         schema = Schema.from_json(json.dumps(delta_columns(columns)))
         if os.path.isfile(step.table) or not DeltaTable.is_deltatable(step.table):
             _create(step, pipeline, schema)
         table = cls.open(step, pipeline)
-        table.check_definition()
+        table.check_definition(identity)
         held, wanted = (
             [(field["name"], field["type"]) for field in json.loads(one.to_json())["fields"]]
             for one in (table.delta.schema(), schema)
         )
-        if held != wanted:
+        if _in_small(held) != _in_small(wanted) and table.last() is None:
+            shutil.rmtree(step.table)
+            _create(step, pipeline, schema)
+            return cls.open(step, pipeline)
+        if _in_small(held) != _in_small(wanted):
             raise TableError(
                 f"{step.table} has the columns {_names(held)}, and the result of step {step.name}"
-                f" has {_names(wanted)}; {_ANEW}"
+                f" has {_names(wanted)}; {_AGAIN.format(step=step.name)}"
             )
         return table
 
-    def check_definition(self) -> None:
-        """Raises TableError if the newest commit is of a step that computed something else."""
+    def check_definition(self, identity: str) -> None:
+        """Raises TableError if the newest commit is of a step that computed something else than one
+        of this `identity`.
+        """
         last = self.last()
-        if last is not None and last.definition != definition_hash(self._step):
+        if last is not None and not is_same(last.definition, self._step, identity):
             raise TableError(
                 f"the step {self._step.name} has changed (sql, window, slide, session or"
                 f" session_key) since {self.path} was last written: its rows would be of two"
-                f" kinds; {_ANEW}"
+                f" kinds; {self._again}"
             )
+
+    @property
+    def _again(self) -> str:
+        return _AGAIN.format(step=self._step.name)
 
     def last(self) -> GoldAccount | None:
         """The newest commit's; None before the first. TableError if the log has lost it."""
@@ -118,7 +137,7 @@ class GoldTable:
         if not found or found[-1].watermark != committed:
             raise TableError(
                 f"the log {self.path}/{_LOG} has no account of the newest commit of step"
-                f" {self._step.name}: put it back from a copy, or {_ANEW}"
+                f" {self._step.name}: put it back from a copy, or {self._again}"
             )
         return found[-1]
 
@@ -132,7 +151,7 @@ class GoldTable:
         except DeltaError as why:
             raise TableError(
                 f"the log {self.path}/{_LOG} does not read ({first_line(why)}): put it back from a"
-                f" copy, or {_ANEW}"
+                f" copy, or {self._again}"
             ) from why
         out = [
             from_metadata(
@@ -153,7 +172,8 @@ class GoldTable:
         adds: list[AddAction | RemoveAction] = []
         with committing(self.path):
             if rows.num_rows > 0:
-                adds.append(self._write(rows))
+                names = [field.name for field in self.delta.schema().fields]
+                adds.append(self._write(named_as(rows, names)))
             properties = CommitProperties(
                 custom_metadata={METADATA_KEY: to_metadata(account)},
                 app_transactions=[Transaction(self._job, account.watermark)],
@@ -171,6 +191,10 @@ class GoldTable:
             self.delta.update_incremental()
             sync_log(self.path, before + 1)
         return self.delta.version()
+
+    def set_aside(self) -> str:
+        """Moves the table out of the way; where it lies now."""
+        return set_aside(self.path)
 
     def _write(self, rows: Any) -> AddAction:
         name = f"{os.urandom(12).hex()}.parquet"
@@ -193,8 +217,19 @@ class GoldTable:
         except (OSError, pa.ArrowInvalid, DeltaError) as why:
             raise TableError(
                 f"a file of {self.path} does not read ({first_line(why)}): put it back from a copy,"
-                f" or {_ANEW}"
+                f" or {self._again}"
             ) from why
+
+
+def named_as(rows: Any, names: list[str]) -> Any:
+    """The rows with a table's names, where a statement writes them with other capitals."""
+    lower = [name.lower() for name in names]
+    same = [name.lower() for name in rows.column_names] == lower
+    return rows.rename_columns(names) if same else rows
+
+
+def _in_small(columns: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    return [(name.lower(), kind) for name, kind in columns]
 
 
 def _create(step: GoldStep, pipeline: str, schema: Schema) -> None:

@@ -20,8 +20,9 @@ from strandline_spark.errors import OptionError
 from strandline_spark.gold.batch import compute
 from strandline_spark.gold.compare import difference
 from strandline_spark.gold.definition import check_step
+from strandline_spark.gold.identity import identity_of
 from strandline_spark.gold.silver import Silver
-from strandline_spark.gold.table import GoldTable
+from strandline_spark.gold.table import GoldTable, named_as
 from strandline_spark.gold.watermark import time_text
 
 if TYPE_CHECKING:
@@ -67,7 +68,6 @@ def verify_step(
 ) -> GoldFindings:
     """Raises TableError if a table does not read or is not the step's."""
     gold = GoldTable.open(step, pipeline)
-    gold.check_definition()
     silver = Silver.open(silver_path)
     accounts = gold.accounts()
     rows = _by_commit(gold.rows(), [one.watermark for one in accounts])
@@ -80,6 +80,7 @@ def verify_step(
         # An earlier version let more statements through than can be computed again.
         found.problems.append(f"the statement is refused: {why}")
         return found
+    gold.check_definition(identity_of(spark, step, silver.schema()))
     before: Closed | None = None
     previous: GoldAccount | None = None
     for account, held in zip(accounts, rows, strict=False):
@@ -131,7 +132,7 @@ def _check(
 ) -> Closed:
     """Where the step stood after the commit, as it is computed."""
     batch = compute(spark, step, silver, before, account.closed.commit)
-    expected = [] if batch is None else _plain(batch.rows)
+    expected = [] if batch is None else _plain(named_as(batch.rows, held.column_names))
     windows: dict[tuple[str, str], tuple[list[Row], list[Row]]] = {}
     for side, rows in enumerate(difference(expected, _plain(held))):
         for row in rows:
