@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.config import dynamic_parsers, read_only_keys
 from strandline_broker.config_unsupported import refusal_at_run_time
 from strandline_broker.core.compatibility import OURS, Levels, Server
-from strandline_broker.core.controller.balance import BalanceSettings
-from strandline_broker.core.controller.configs import ServerKeys
-from strandline_broker.core.controller.offsets_topic import OffsetsTopic
-from strandline_broker.core.controller.records import LaterRecord
-from strandline_broker.core.controller.registration import check_running
-from strandline_broker.core.controller.state import ControllerState
-from strandline_broker.core.controller.topics import TopicDefaults
+from strandline_broker.core.controller.brokers.registration import check_running
+from strandline_broker.core.controller.log.records import LaterRecord
+from strandline_broker.core.controller.log.state import ControllerState
+from strandline_broker.core.controller.partitions.balance import BalanceSettings
+from strandline_broker.core.controller.topics.configs import ServerKeys
+from strandline_broker.core.controller.topics.offsets_topic import OffsetsTopic
+from strandline_broker.core.controller.topics.topics import TopicDefaults
 from strandline_broker.hosts.controller.controller import Controller
 from strandline_broker.hosts.controller.pipeline import replay_log
 from strandline_broker.hosts.controller.settings import ControllerSettings, Identity, SnapshotLimits

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from strandline_broker.core.groups.consumer import ConsumerGroup
-    from strandline_broker.core.groups.current import Current
+    from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
+    from strandline_broker.core.groups.consumer.current_assignment import Current
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceAsyncStub
     from support.group_broker import GroupBroker
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline_broker.core.controller.assignment import Candidate, Load, assign
+from strandline_broker.core.controller.topics.assignment import Candidate, Load, assign
 from strandline_proto.ids import BrokerId
 
 sizes = st.lists(st.sampled_from([1, 1, 1, 2, 3, 5, 8, 21]), min_size=1, max_size=20)

@@ -13,23 +13,33 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from strandline_broker.core.controller.alter_partition import Proposal, decide_alter_partition
-from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.fencing import decide_fence, decide_replica_failed
-from strandline_broker.core.controller.heartbeat import Heartbeat
-from strandline_broker.core.controller.offline_replicas import decide_offline_replicas, tells_news
-from strandline_broker.core.controller.producer_ids import decide_producer_ids
-from strandline_broker.core.controller.records import (
+from strandline_broker.core.controller.brokers.fencing import decide_fence, decide_replica_failed
+from strandline_broker.core.controller.brokers.heartbeat import Heartbeat
+from strandline_broker.core.controller.brokers.unfencing import decide_unfence
+from strandline_broker.core.controller.log.decision import Decision
+from strandline_broker.core.controller.log.records import (
     RECOVERED,
     RECOVERING,
     OfflineReplica,
     decode,
 )
-from strandline_broker.core.controller.snapshot import Snapshot, restore, take
-from strandline_broker.core.controller.startup import decide_start
-from strandline_broker.core.controller.state import Broker, ControllerState, PartitionRegistration
-from strandline_broker.core.controller.topics import decide_delete_topic
-from strandline_broker.core.controller.unfencing import decide_unfence
+from strandline_broker.core.controller.log.snapshot import Snapshot, restore, take
+from strandline_broker.core.controller.log.startup import decide_start
+from strandline_broker.core.controller.log.state import (
+    Broker,
+    ControllerState,
+    PartitionRegistration,
+)
+from strandline_broker.core.controller.partitions.alter_partition import (
+    Proposal,
+    decide_alter_partition,
+)
+from strandline_broker.core.controller.partitions.offline_replicas import (
+    decide_offline_replicas,
+    tells_news,
+)
+from strandline_broker.core.controller.producer_ids import decide_producer_ids
+from strandline_broker.core.controller.topics.topics import decide_delete_topic
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_proto.errors import DuplicateBrokerRegistration, WireError
 from strandline_proto.ids import (

@@ -19,7 +19,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.controller.log.state import ControllerState
 from strandline_broker.hosts.controller import controller as host
 from strandline_broker.hosts.controller.pipeline import replay_log
 from strandline_broker.rpc.controller import answers

@@ -117,7 +117,7 @@ DECODES = re.compile(
     r"|FromString\(|\bdecompress\(|DefaultRecordBatch\(|b64decode\(|from_bytes\("
 )
 ELSEWHERE = {
-    "strandline_broker.core.groups.subscription": "a hash: every input has an answer",
+    "strandline_broker.core.groups.consumer.subscription": "a hash: every input has an answer",
     "strandline_proto.partitioner": "a hash: every input has an answer",
     "strandline_spark.sink_batches": "a hash: every input has an answer",
     "strandline_spark.session": "asks the Java that it starts",

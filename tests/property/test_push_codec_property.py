@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline_broker.core.addresses import Endpoint
+from strandline_broker.core.controller.log.records import RECOVERED, RECOVERING
+from strandline_broker.core.controller.log.state import Broker, PartitionRegistration
 from strandline_broker.core.controller.push import (
     ClusterConfigs,
     MetadataDelta,
@@ -16,8 +18,6 @@ from strandline_broker.core.controller.push import (
     RemovedReplicas,
     RemovedTopic,
 )
-from strandline_broker.core.controller.records import RECOVERED, RECOVERING
-from strandline_broker.core.controller.state import Broker, PartitionRegistration
 from strandline_broker.core.push_answer import FailedPartition, LogEnd, PushAnswer, ReplicaLogEnd
 from strandline_broker.core.push_envelope import (
     TOPIC_DELETED,

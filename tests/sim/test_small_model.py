@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_broker.core.controller import (
-    alter_partition,
-    election,
-    isr,
-    recovery,
-    registration,
-)
+from strandline_broker.core.controller.brokers import registration
+from strandline_broker.core.controller.partitions import alter_partition, election, isr, recovery
 from strandline_broker.core.replication import follower, leader
 from strandline_broker.core.replication.follower import FetchPosition, Follower
 from strandline_broker.core.replication.leader import Leader

@@ -8,8 +8,21 @@ from strandline_broker.config import dynamic_parsers, read_only_keys
 from strandline_broker.config_unsupported import refusal_at_run_time
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.controller import push
-from strandline_broker.core.controller.applied import Applied
-from strandline_broker.core.controller.configs import (
+from strandline_broker.core.controller.brokers.applied_offsets import Applied
+from strandline_broker.core.controller.brokers.fencing import decide_fence
+from strandline_broker.core.controller.brokers.registration import (
+    StoreMismatch,
+    decide_registration,
+)
+from strandline_broker.core.controller.brokers.sessions import Sessions
+from strandline_broker.core.controller.brokers.shutdown import decide_shutdown
+from strandline_broker.core.controller.brokers.unfencing import decide_unfence
+from strandline_broker.core.controller.log.decision import Decision
+from strandline_broker.core.controller.log.records import AnyRecord, decode, encode
+from strandline_broker.core.controller.log.startup import decide_start
+from strandline_broker.core.controller.log.state import ControllerState, PartitionRegistration
+from strandline_broker.core.controller.partitions.departures import decide_departures
+from strandline_broker.core.controller.topics.configs import (
     BROKER,
     DELETE,
     SET,
@@ -18,24 +31,11 @@ from strandline_broker.core.controller.configs import (
     ServerKeys,
     decide_alter_configs,
 )
-from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.departures import decide_departures
-from strandline_broker.core.controller.fencing import decide_fence
-from strandline_broker.core.controller.records import AnyRecord, decode, encode
-from strandline_broker.core.controller.registration import (
-    StoreMismatch,
-    decide_registration,
-)
-from strandline_broker.core.controller.sessions import Sessions
-from strandline_broker.core.controller.shutdown import decide_shutdown
-from strandline_broker.core.controller.startup import decide_start
-from strandline_broker.core.controller.state import ControllerState, PartitionRegistration
-from strandline_broker.core.controller.topics import (
+from strandline_broker.core.controller.topics.topics import (
     NewTopic,
     TopicDefaults,
     decide_create_topic,
 )
-from strandline_broker.core.controller.unfencing import decide_unfence
 from strandline_broker.core.registration import Registration
 from strandline_proto.ids import (
     BrokerEpoch,

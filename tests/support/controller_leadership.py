@@ -2,14 +2,17 @@
 
 from hypothesis import strategies as st
 
-from strandline_broker.core.controller.balance import decide_balance
-from strandline_broker.core.controller.leadership import (
+from strandline_broker.core.controller.log.state import PartitionRegistration
+from strandline_broker.core.controller.partitions.balance import decide_balance
+from strandline_broker.core.controller.partitions.leadership import (
     ElectionType,
     ElectionWish,
     decide_elect_leaders,
 )
-from strandline_broker.core.controller.partitions import MorePartitions, decide_create_partitions
-from strandline_broker.core.controller.state import PartitionRegistration
+from strandline_broker.core.controller.topics.added_partitions import (
+    MorePartitions,
+    decide_create_partitions,
+)
 from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId, MetadataOffset, TopicId
 from support.controller_cluster import Cluster

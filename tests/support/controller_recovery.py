@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from strandline_broker.core.controller.log_ends import LogEnds
-from strandline_broker.core.controller.recovery import decide_recoveries
+from strandline_broker.core.controller.partitions.log_ends import LogEnds
+from strandline_broker.core.controller.partitions.recovery import decide_recoveries
 from strandline_broker.core.push_answer import LogEnd
 from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, TopicId
 from support.controller_cluster import Cluster

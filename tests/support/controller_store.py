@@ -2,13 +2,13 @@
 
 from typing import TypeVar
 
-from strandline_broker.core.controller import snapshot
-from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.log import snapshot
+from strandline_broker.core.controller.log.decision import Decision
+from strandline_broker.core.controller.log.records import decode
+from strandline_broker.core.controller.log.startup import decide_start
+from strandline_broker.core.controller.log.state import ControllerState
 from strandline_broker.core.controller.producer_ids import decide_producer_ids
-from strandline_broker.core.controller.records import decode
-from strandline_broker.core.controller.startup import decide_start
-from strandline_broker.core.controller.state import ControllerState
-from strandline_broker.core.controller.topics import decide_delete_topic
+from strandline_broker.core.controller.topics.topics import decide_delete_topic
 from strandline_broker.hosts.controller.pipeline import replay_log
 from strandline_broker.storage.controller.metadata_log import MetadataLog
 from strandline_broker.storage.directory.directory import DataDirectory

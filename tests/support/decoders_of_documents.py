@@ -12,8 +12,8 @@ from strandline_broker.config_loading import (
     load_broker_config,
     load_controller_config,
 )
-from strandline_broker.core.controller import records, snapshot
-from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.controller.log import records, snapshot
+from strandline_broker.core.controller.log.state import ControllerState
 from strandline_cli.cluster.cluster_files import read_cluster_file
 from strandline_cli.errors import CliError
 from strandline_cli.planning.reassignment_plan import parse_plan

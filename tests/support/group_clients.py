@@ -13,7 +13,7 @@ from strandline_broker.core.groups.commands import (
     BeatAnswer,
     ConsumerBeat,
 )
-from strandline_broker.core.groups.stream_view import as_seen
+from strandline_broker.core.groups.consumer.stream_view import as_seen
 from strandline_proto.errors import WireError
 from support.groups_rig import REBALANCE_MS
 

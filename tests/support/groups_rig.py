@@ -27,9 +27,9 @@ from strandline_broker.core.groups.commands import (
     TopicRef,
     ToRender,
 )
+from strandline_broker.core.groups.consumer.regular_expressions import Re2Matcher
 from strandline_broker.core.groups.effects import StartTimer, StopTimer
 from strandline_broker.core.groups.groups import Groups
-from strandline_broker.core.groups.regular_expressions import Re2Matcher
 from strandline_broker.core.groups.settings import GroupSettings
 from strandline_broker.core.metadata_cache import CachedTopic, MetadataView
 from strandline_broker.core.push_envelope import DynamicConfigs, PartitionMetadata

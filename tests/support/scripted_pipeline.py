@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.log.decision import Decision
 from strandline_proto.errors import ThrottlingQuotaExceeded
 from support.controller_cluster import Cluster
 

@@ -16,7 +16,7 @@ LONG_FILES: dict[str, str] = {
     "broker/strandline_broker/storage/log/log.py": (
         "what changes a log's segments, tail, start and end stands in the one file that owns them"
     ),
-    "broker/strandline_broker/core/controller/state.py": (
+    "broker/strandline_broker/core/controller/log/state.py": (
         "the fold of the controller's log: state is changed in the one file that owns it"
     ),
 }

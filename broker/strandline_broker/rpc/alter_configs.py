@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.controller.configs import GROUP, SET
+from strandline_broker.core.controller.topics.configs import GROUP, SET
 from strandline_broker.core.groups.group_config import check_group_configs
 from strandline_proto.errors import WireError
 from strandline_proto.v1 import metadata_pb2

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.config import BROKER_KEYS, CONTROLLER_KEYS
 from strandline_broker.config_text import described
+from strandline_broker.core.groups.consumer.heartbeat_rules import check_group_id
 from strandline_broker.core.groups.group_config import GROUP_KEYS
-from strandline_broker.core.groups.heartbeat_rules import check_group_id
 from strandline_broker.core.topic_config import TOPIC_KEYS
 from strandline_proto.errors import InvalidRequest, UnknownTopicOrPartition, WireError
 from strandline_proto.v1 import metadata_pb2

@@ -39,6 +39,7 @@ from strandline_proto.v1 import common_pb2, push_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from strandline_broker.core.controller.log.state import Broker
     from strandline_broker.core.controller.push import (
         ClusterConfigs,
         MetadataDelta,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
         RemovedReplicas,
         RemovedTopic,
     )
-    from strandline_broker.core.controller.state import Broker
     from strandline_broker.hosts.controller.settings import Identity
     from strandline_proto.errors import WireError
 

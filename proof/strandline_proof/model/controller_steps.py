@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.addresses import Endpoint
-from strandline_broker.core.controller.alter_partition import Proposal, decide_alter_partition
-from strandline_broker.core.controller.applied import Applied
-from strandline_broker.core.controller.departures import decide_departures
-from strandline_broker.core.controller.fencing import decide_fence
-from strandline_broker.core.controller.log_ends import LogEnds
-from strandline_broker.core.controller.records import RECOVERED
-from strandline_broker.core.controller.recovery import decide_recoveries
-from strandline_broker.core.controller.registration import decide_registration
-from strandline_broker.core.controller.sessions import Sessions
-from strandline_broker.core.controller.shutdown import decide_shutdown
-from strandline_broker.core.controller.unfencing import decide_unfence
+from strandline_broker.core.controller.brokers.applied_offsets import Applied
+from strandline_broker.core.controller.brokers.fencing import decide_fence
+from strandline_broker.core.controller.brokers.registration import decide_registration
+from strandline_broker.core.controller.brokers.sessions import Sessions
+from strandline_broker.core.controller.brokers.shutdown import decide_shutdown
+from strandline_broker.core.controller.brokers.unfencing import decide_unfence
+from strandline_broker.core.controller.log.records import RECOVERED
+from strandline_broker.core.controller.partitions.alter_partition import (
+    Proposal,
+    decide_alter_partition,
+)
+from strandline_broker.core.controller.partitions.departures import decide_departures
+from strandline_broker.core.controller.partitions.log_ends import LogEnds
+from strandline_broker.core.controller.partitions.recovery import decide_recoveries
 from strandline_broker.core.push_answer import LogEnd
 from strandline_broker.core.registration import Registration
 from strandline_broker.core.replication.partition_state import IsrAnswer, IsrMember
@@ -32,8 +35,8 @@ from strandline_proto.ids import (
 )
 
 if TYPE_CHECKING:
-    from strandline_broker.core.controller.decision import Decision
-    from strandline_broker.core.controller.state import ControllerState
+    from strandline_broker.core.controller.log.decision import Decision
+    from strandline_broker.core.controller.log.state import ControllerState
     from strandline_proof.model.values import Decided, IsrRequest, Node
 
 

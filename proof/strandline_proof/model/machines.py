@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.addresses import Endpoint
-from strandline_broker.core.controller.records import RECOVERED, RECOVERING
-from strandline_broker.core.controller.state import (
+from strandline_broker.core.controller.log.records import RECOVERED, RECOVERING
+from strandline_broker.core.controller.log.state import (
     MIN_INSYNC_REPLICAS,
     Broker,
     ControllerState,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline_broker.core import metadata_cache
-from strandline_broker.core.controller import applied, heartbeat, registration
-from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.controller.brokers import applied_offsets as applied
+from strandline_broker.core.controller.brokers import heartbeat, registration
+from strandline_broker.core.controller.log.state import ControllerState
 from strandline_broker.core.replication.isr_proposal import Proposal
 from strandline_broker.core.replication.leader import Leader
 from strandline_broker.core.replication.partition_state import PartitionState

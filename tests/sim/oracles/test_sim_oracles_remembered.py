@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_broker.core.controller.applied import Applied
-from strandline_broker.core.controller.log_ends import LogEnds
+from strandline_broker.core.controller.brokers.applied_offsets import Applied
+from strandline_broker.core.controller.partitions.log_ends import LogEnds
 from strandline_broker.core.push_answer import LogEnd
 from strandline_proof.mutants.catalogue import mutant_named
 from strandline_proof.mutants.plans import plans

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.controller.log.state import ControllerState
 from strandline_broker.hosts.leading import Leading
 from strandline_broker.hosts.losses import Losses
 from strandline_proof.sim.cluster.topology import Topology

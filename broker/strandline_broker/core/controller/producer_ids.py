@@ -4,10 +4,10 @@ producers choose themselves (I-59).
 
 from typing import Final
 
-from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.records import ProducerIdsRecord
-from strandline_broker.core.controller.registration import check_broker_epoch
-from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.controller.brokers.registration import check_broker_epoch
+from strandline_broker.core.controller.log.decision import Decision
+from strandline_broker.core.controller.log.records import ProducerIdsRecord
+from strandline_broker.core.controller.log.state import ControllerState
 from strandline_proto.errors import UnknownServerError
 from strandline_proto.ids import CHOSEN_PRODUCER_IDS, BrokerEpoch, BrokerId, ProducerId
 

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from strandline_broker.core.controller.records import (
+from strandline_broker.core.controller.log.records import (
     AnyRecord,
     BrokerConfigRecord,
     BrokerRegistrationChangeRecord,
@@ -22,7 +22,7 @@ from strandline_broker.core.controller.records import (
     RemoveTopicRecord,
     UnregisterBrokerRecord,
 )
-from strandline_broker.core.controller.state import (
+from strandline_broker.core.controller.log.state import (
     Broker,
     ControllerState,
     PartitionRegistration,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.groups import classic
-from strandline_broker.core.groups.heartbeat_rules import check_group_id
-from strandline_broker.core.groups.static_members import check_instance
+from strandline_broker.core.groups.consumer.heartbeat_rules import check_group_id
+from strandline_broker.core.groups.consumer.static_members import check_instance
 from strandline_proto.errors import (
     GroupIdNotFound,
     IllegalGeneration,
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.core.groups.commands import CommitOffsets, FetchOffsets
-    from strandline_broker.core.groups.consumer import ConsumerGroup
-    from strandline_broker.core.groups.table import GroupTable
+    from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
+    from strandline_broker.core.groups.group_table import GroupTable
     from strandline_proto.ids import TopicId
 
 

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.groups.assignors import Assignor
     from strandline_broker.core.groups.commands import Inputs
+    from strandline_broker.core.groups.consumer.subscription import Matcher
     from strandline_broker.core.groups.settings import GroupSettings
-    from strandline_broker.core.groups.subscription import Matcher
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from strandline_broker.core.groups.commands import (
     GroupsListed,
     ListedGroup,
 )
-from strandline_broker.core.groups.current import sets_of
-from strandline_broker.core.groups.target import chosen_assignor
+from strandline_broker.core.groups.consumer.current_assignment import sets_of
+from strandline_broker.core.groups.consumer.target import chosen_assignor
 from strandline_proto.errors import GroupIdNotFound
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         ClassicMember,
         GroupMetadataValue,
     )
-    from strandline_broker.core.groups.consumer import ConsumerGroup
-    from strandline_broker.core.groups.table import GroupTable
+    from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
+    from strandline_broker.core.groups.group_table import GroupTable
 
 CONSUMER: Final = "Consumer"
 CLASSIC: Final = "Classic"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.commands import DeleteGroup, Expire
     from strandline_broker.core.groups.context import Context
     from strandline_broker.core.groups.effects import Effect
-    from strandline_broker.core.groups.table import GroupTable
+    from strandline_broker.core.groups.group_table import GroupTable
 
 
 def expire(table: GroupTable, command: Expire, context: Context) -> Decision[int, Effect]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from strandline_broker.core.coordination.classic_records import GroupMetadataKey
 from strandline_broker.core.coordination.consumer_records import ConsumerGroupMemberMetadataKey
 from strandline_broker.core.coordination.decision import Decision, Record
-from strandline_broker.core.groups import classic, expiry, offsets, removal
+from strandline_broker.core.groups import classic, expiry, offsets
 from strandline_broker.core.groups.commands import (
     JOIN_EPOCH,
     Assigned,
@@ -32,10 +32,24 @@ from strandline_broker.core.groups.commands import (
     SessionEnded,
     TopicsChanged,
 )
-from strandline_broker.core.groups.consumer import ConsumerGroup, Draft
-from strandline_broker.core.groups.consumer_beat import heartbeat
+from strandline_broker.core.groups.consumer import removal
+from strandline_broker.core.groups.consumer.consumer import ConsumerGroup, Draft
+from strandline_broker.core.groups.consumer.current_assignment import MemberState, sets_of
+from strandline_broker.core.groups.consumer.heartbeat import heartbeat
+from strandline_broker.core.groups.consumer.heartbeat_rules import check_heartbeat
+from strandline_broker.core.groups.consumer.membership import (
+    raise_epoch,
+    reconcile_member,
+    want_target,
+)
+from strandline_broker.core.groups.consumer.subscription import metadata_hash, resolve
+from strandline_broker.core.groups.consumer.target import (
+    ToAssign,
+    chosen_assignor,
+    specification,
+    write_target,
+)
 from strandline_broker.core.groups.context import Context
-from strandline_broker.core.groups.current import MemberState, sets_of
 from strandline_broker.core.groups.describe import described, listed
 from strandline_broker.core.groups.effects import (
     Changed,
@@ -48,20 +62,7 @@ from strandline_broker.core.groups.group_config import (
     group_value,
     heartbeat_interval_ms,
 )
-from strandline_broker.core.groups.heartbeat_rules import check_heartbeat
-from strandline_broker.core.groups.membership import (
-    raise_epoch,
-    reconcile_member,
-    want_target,
-)
-from strandline_broker.core.groups.subscription import metadata_hash, resolve
-from strandline_broker.core.groups.table import GroupTable
-from strandline_broker.core.groups.target import (
-    ToAssign,
-    chosen_assignor,
-    specification,
-    write_target,
-)
+from strandline_broker.core.groups.group_table import GroupTable
 from strandline_proto.errors import GroupIdNotFound, InvalidConfig, UnknownMemberId, WireError
 
 if TYPE_CHECKING:
@@ -70,9 +71,9 @@ if TYPE_CHECKING:
     from strandline_broker.core.coordination.decision import Entity
     from strandline_broker.core.groups.assignors import Assignor, PartitionSets
     from strandline_broker.core.groups.commands import Command, Inputs, Reply
+    from strandline_broker.core.groups.consumer.subscription import Matcher
     from strandline_broker.core.groups.effects import Effect
     from strandline_broker.core.groups.settings import GroupSettings
-    from strandline_broker.core.groups.subscription import Matcher
     from strandline_proto.ids import Offset
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.commands import CommitOffsets, FetchOffsets
     from strandline_broker.core.groups.context import Context
     from strandline_broker.core.groups.effects import Effect
-    from strandline_broker.core.groups.table import GroupTable
+    from strandline_broker.core.groups.group_table import GroupTable
     from strandline_broker.core.metadata_cache import CachedTopic, MetadataView
 
 

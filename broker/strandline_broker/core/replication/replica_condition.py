@@ -1,7 +1,7 @@
 """Why a replica does not count as its broker's other replicas do, although the broker lives.
 
-Each heartbeat names every such replica with its condition; `core/controller/offline_replicas.py`
-says what the controller does about it. None of them joins an ISR.
+Each heartbeat names every such replica with its condition. `partitions/offline_replicas.py` says
+what the controller does about it. None of them joins an ISR.
 """
 
 import enum

@@ -9,27 +9,27 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.controller.configs import decide_alter_configs
-from strandline_broker.core.controller.decommission import (
+from strandline_broker.core.controller.brokers.decommission import (
     decide_decommission,
     decide_unregister,
 )
-from strandline_broker.core.controller.leadership import (
+from strandline_broker.core.controller.partitions.leadership import (
     decide_elect_leaders,
     wishes_where_needed,
 )
-from strandline_broker.core.controller.offsets_topic import (
-    can_be_made,
-    decide_offsets_topic,
-    exists,
-)
-from strandline_broker.core.controller.partitions import decide_create_partitions
-from strandline_broker.core.controller.reassignment import (
+from strandline_broker.core.controller.partitions.reassignment import (
     ReassignmentResult,
     check_count,
     decide_reassignments,
 )
-from strandline_broker.core.controller.topics import (
+from strandline_broker.core.controller.topics.added_partitions import decide_create_partitions
+from strandline_broker.core.controller.topics.configs import decide_alter_configs
+from strandline_broker.core.controller.topics.offsets_topic import (
+    can_be_made,
+    decide_offsets_topic,
+    exists,
+)
+from strandline_broker.core.controller.topics.topics import (
     decide_create_topic,
     decide_delete_topic,
 )
@@ -40,17 +40,17 @@ from strandline_proto.ids import TopicId
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline_broker.core.controller.configs import Alteration
-    from strandline_broker.core.controller.leadership import (
+    from strandline_broker.core.controller.log.state import ControllerState
+    from strandline_broker.core.controller.partitions.leadership import (
         ElectionResult,
         ElectionType,
         ElectionWish,
     )
-    from strandline_broker.core.controller.log_ends import LogEnds
-    from strandline_broker.core.controller.partitions import MorePartitions
-    from strandline_broker.core.controller.reassignment import Wish
-    from strandline_broker.core.controller.state import ControllerState
-    from strandline_broker.core.controller.topics import CreatedTopic, DeletedTopic, NewTopic
+    from strandline_broker.core.controller.partitions.log_ends import LogEnds
+    from strandline_broker.core.controller.partitions.reassignment import Wish
+    from strandline_broker.core.controller.topics.added_partitions import MorePartitions
+    from strandline_broker.core.controller.topics.configs import Alteration
+    from strandline_broker.core.controller.topics.topics import CreatedTopic, DeletedTopic, NewTopic
     from strandline_broker.hosts.controller.pipeline import Pipeline
     from strandline_broker.hosts.controller.settings import ControllerSettings
     from strandline_proto.ids import BrokerId

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.controller.balance import Balanced, decide_balance
-from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.log.decision import Decision
+from strandline_broker.core.controller.partitions.balance import Balanced, decide_balance
 from strandline_broker.hosts.controller.pipeline import NOT_NOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_broker.core.controller.applied import Applied
-    from strandline_broker.core.controller.balance import BalanceSettings, Quiet
-    from strandline_broker.core.controller.state import ControllerState
+    from strandline_broker.core.controller.brokers.applied_offsets import Applied
+    from strandline_broker.core.controller.log.state import ControllerState
+    from strandline_broker.core.controller.partitions.balance import BalanceSettings, Quiet
     from strandline_broker.hosts.controller.pipeline import Pipeline
     from strandline_runtime.runtime import Runtime
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from strandline_broker.core.controller.log.state import Broker
     from strandline_broker.core.controller.push import MetadataDelta
-    from strandline_broker.core.controller.state import Broker
     from strandline_broker.core.push_answer import PushAnswer
     from strandline_proto.ids import (
         BrokerId,

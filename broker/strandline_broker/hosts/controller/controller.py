@@ -12,21 +12,27 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from strandline_broker.core.controller import push
-from strandline_broker.core.controller.alter_partition import decide_alter_partition
-from strandline_broker.core.controller.applied import Applied
-from strandline_broker.core.controller.balance import Quiet
-from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.fencing import decide_expire, decide_fence, decide_overdue
-from strandline_broker.core.controller.heartbeat import (
+from strandline_broker.core.controller.brokers.applied_offsets import Applied
+from strandline_broker.core.controller.brokers.fencing import (
+    decide_expire,
+    decide_fence,
+    decide_overdue,
+)
+from strandline_broker.core.controller.brokers.heartbeat import (
     answer_heartbeat,
     asks_for_change,
     check_told,
     decide_heartbeat,
 )
-from strandline_broker.core.controller.loss_reports import decide_losses
-from strandline_broker.core.controller.offline_replicas import decide_offline_replicas, tells_news
-from strandline_broker.core.controller.producer_ids import decide_producer_ids
-from strandline_broker.core.controller.records import (
+from strandline_broker.core.controller.brokers.registration import (
+    StoreMismatch,
+    check_registered,
+    decide_registration,
+)
+from strandline_broker.core.controller.brokers.sessions import Sessions
+from strandline_broker.core.controller.brokers.shutdown import may_shut_down
+from strandline_broker.core.controller.log.decision import Decision
+from strandline_broker.core.controller.log.records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -34,14 +40,15 @@ from strandline_broker.core.controller.records import (
     RemoveTopicRecord,
     UnregisterBrokerRecord,
 )
-from strandline_broker.core.controller.registration import (
-    StoreMismatch,
-    check_registered,
-    decide_registration,
+from strandline_broker.core.controller.log.startup import decide_start
+from strandline_broker.core.controller.partitions.alter_partition import decide_alter_partition
+from strandline_broker.core.controller.partitions.balance import Quiet
+from strandline_broker.core.controller.partitions.loss_reports import decide_losses
+from strandline_broker.core.controller.partitions.offline_replicas import (
+    decide_offline_replicas,
+    tells_news,
 )
-from strandline_broker.core.controller.sessions import Sessions
-from strandline_broker.core.controller.shutdown import may_shut_down
-from strandline_broker.core.controller.startup import decide_start
+from strandline_broker.core.controller.producer_ids import decide_producer_ids
 from strandline_broker.hosts.controller.administration import Administration
 from strandline_broker.hosts.controller.balancer import Balancer
 from strandline_broker.hosts.controller.failure_detector import FailureDetector
@@ -56,10 +63,13 @@ from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffse
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from strandline_broker.core.controller.alter_partition import Proposal, ProposalResult
-    from strandline_broker.core.controller.heartbeat import Heartbeat, HeartbeatAnswer
-    from strandline_broker.core.controller.records import AnyRecord
-    from strandline_broker.core.controller.state import Broker, ControllerState
+    from strandline_broker.core.controller.brokers.heartbeat import Heartbeat, HeartbeatAnswer
+    from strandline_broker.core.controller.log.records import AnyRecord
+    from strandline_broker.core.controller.log.state import Broker, ControllerState
+    from strandline_broker.core.controller.partitions.alter_partition import (
+        Proposal,
+        ProposalResult,
+    )
     from strandline_broker.core.registration import Registration
     from strandline_broker.hosts.controller.broker_calls import Dial
     from strandline_broker.hosts.controller.metadata_store import MetadataStore

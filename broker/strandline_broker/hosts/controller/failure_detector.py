@@ -23,7 +23,7 @@ from strandline_runtime.runtime import Probe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from strandline_broker.core.controller.state import Broker
+    from strandline_broker.core.controller.log.state import Broker
     from strandline_broker.hosts.controller.broker_calls import Dial
     from strandline_proto.ids import BrokerEpoch, BrokerId
     from strandline_runtime.runtime import Runtime

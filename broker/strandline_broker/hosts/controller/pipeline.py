@@ -16,9 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from strandline_broker.core.config_values import shown
-from strandline_broker.core.controller import push, snapshot
-from strandline_broker.core.controller.records import ControllerEpochRecord, decode, encode
-from strandline_broker.core.controller.rules import BrokenRule
+from strandline_broker.core.controller import push
+from strandline_broker.core.controller.log import snapshot
+from strandline_broker.core.controller.log.record_limits import BrokenRule
+from strandline_broker.core.controller.log.records import ControllerEpochRecord, decode, encode
 from strandline_broker.storage.controller.metadata_log import NoRoom
 from strandline_proto.errors import ThrottlingQuotaExceeded, WireError
 from strandline_proto.ids import MetadataOffset
@@ -26,9 +27,9 @@ from strandline_proto.ids import MetadataOffset
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from strandline_broker.core.controller.decision import Decision
-    from strandline_broker.core.controller.records import AnyRecord
-    from strandline_broker.core.controller.state import ControllerState
+    from strandline_broker.core.controller.log.decision import Decision
+    from strandline_broker.core.controller.log.records import AnyRecord
+    from strandline_broker.core.controller.log.state import ControllerState
     from strandline_broker.hosts.controller.metadata_store import MetadataStore
     from strandline_proto.ids import BrokerId
     from strandline_runtime.runtime import Runtime

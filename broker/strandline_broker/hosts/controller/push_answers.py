@@ -8,10 +8,13 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.fencing import decide_replica_failed
-from strandline_broker.core.controller.leaderless import decide_lead_again, may_lead_again
-from strandline_broker.core.controller.registration import check_memory
+from strandline_broker.core.controller.brokers.fencing import decide_replica_failed
+from strandline_broker.core.controller.brokers.registration import check_memory
+from strandline_broker.core.controller.log.decision import Decision
+from strandline_broker.core.controller.partitions.leaderless import (
+    decide_lead_again,
+    may_lead_again,
+)
 from strandline_broker.hosts.controller.pipeline import NOT_NOW
 from strandline_proto.errors import (
     KafkaStorageError,
@@ -23,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Set
     from typing import Any
 
-    from strandline_broker.core.controller.applied import Applied
-    from strandline_broker.core.controller.log_ends import LogEnds
-    from strandline_broker.core.controller.registration import StoreMismatch
-    from strandline_broker.core.controller.state import Broker, ControllerState
+    from strandline_broker.core.controller.brokers.applied_offsets import Applied
+    from strandline_broker.core.controller.brokers.registration import StoreMismatch
+    from strandline_broker.core.controller.log.state import Broker, ControllerState
+    from strandline_broker.core.controller.partitions.log_ends import LogEnds
     from strandline_broker.core.push_answer import FailedPartition, PushAnswer
     from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset, TopicId
     from strandline_runtime.runtime import Runtime

@@ -22,8 +22,8 @@ from strandline_runtime.renewal import Renewal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strandline_broker.core.controller.log.state import Broker
     from strandline_broker.core.controller.push import MetadataDelta
-    from strandline_broker.core.controller.state import Broker
     from strandline_broker.core.push_answer import PushAnswer
     from strandline_broker.hosts.controller.broker_calls import (
         BrokerChannel,

@@ -10,18 +10,21 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.core.controller.departures import decide_departures, departures_applied
-from strandline_broker.core.controller.log_ends import LogEnds
-from strandline_broker.core.controller.recovery import decide_recoveries, recoveries
+from strandline_broker.core.controller.partitions.departures import (
+    decide_departures,
+    departures_applied,
+)
+from strandline_broker.core.controller.partitions.log_ends import LogEnds
+from strandline_broker.core.controller.partitions.recovery import decide_recoveries, recoveries
 from strandline_broker.hosts.controller.pipeline import NOT_NOW
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from strandline_broker.core.controller.applied import Applied
-    from strandline_broker.core.controller.decision import Decision
-    from strandline_broker.core.controller.records import LossRecord
-    from strandline_broker.core.controller.state import ControllerState
+    from strandline_broker.core.controller.brokers.applied_offsets import Applied
+    from strandline_broker.core.controller.log.decision import Decision
+    from strandline_broker.core.controller.log.records import LossRecord
+    from strandline_broker.core.controller.log.state import ControllerState
     from strandline_proto.ids import TopicId
     from strandline_runtime.runtime import Runtime
 

@@ -12,15 +12,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.controller.records import LaterRecord
-from strandline_broker.core.controller.restoration import (
+from strandline_broker.core.controller.log.records import LaterRecord
+from strandline_broker.core.controller.log.restoration import (
     CannotRestore,
     FoundBroker,
     FoundReplica,
     restored_state,
 )
-from strandline_broker.core.controller.snapshot import take
-from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.controller.log.snapshot import take
+from strandline_broker.core.controller.log.state import ControllerState
 from strandline_broker.hosts.controller.pipeline import replay_log
 from strandline_broker.storage.controller.metadata_log import DIRECTORY, MetadataLog
 from strandline_broker.storage.controller.metadata_snapshot import LaterSnapshot, SnapshotId

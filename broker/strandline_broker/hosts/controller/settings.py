@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from strandline_broker.core.compatibility import UNNAMED, Server
-from strandline_broker.core.controller.balance import BalanceSettings
-from strandline_broker.core.controller.configs import ServerKeys
-from strandline_broker.core.controller.offsets_topic import OffsetsTopic
-from strandline_broker.core.controller.topics import TopicDefaults
+from strandline_broker.core.controller.partitions.balance import BalanceSettings
+from strandline_broker.core.controller.topics.configs import ServerKeys
+from strandline_broker.core.controller.topics.offsets_topic import OffsetsTopic
+from strandline_broker.core.controller.topics.topics import TopicDefaults
 from strandline_proto.ids import BrokerId
 
 

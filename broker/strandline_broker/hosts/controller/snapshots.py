@@ -13,12 +13,12 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.controller import snapshot
-from strandline_broker.core.controller.decision import Decision
+from strandline_broker.core.controller.log import snapshot
+from strandline_broker.core.controller.log.decision import Decision
 from strandline_proto.errors import WireError
 
 if TYPE_CHECKING:
-    from strandline_broker.core.controller.state import ControllerState
+    from strandline_broker.core.controller.log.state import ControllerState
     from strandline_broker.hosts.controller.metadata_store import MetadataStore
     from strandline_broker.hosts.controller.pipeline import Pipeline
     from strandline_broker.hosts.controller.settings import SnapshotLimits

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from strandline_broker.core.groups.commands import Assigned
-    from strandline_broker.core.groups.target import ToAssign
+    from strandline_broker.core.groups.consumer.target import ToAssign
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_runtime.runtime import Clock
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.groups.commands import BeatAnswer, ToRender
-from strandline_broker.core.groups.stream_view import as_seen
+from strandline_broker.core.groups.consumer.stream_view import as_seen
 from strandline_proto.errors import InvalidRequest, WireError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from strandline_broker.core.groups.assignors.range import RangeAssignor
 from strandline_broker.core.groups.assignors.uniform import UniformAssignor
 from strandline_broker.core.groups.commands import Inputs
+from strandline_broker.core.groups.consumer.regular_expressions import Re2Matcher
 from strandline_broker.core.groups.groups import Groups
-from strandline_broker.core.groups.regular_expressions import Re2Matcher
 from strandline_broker.hosts.coordination.assigning import Assigning
 from strandline_broker.hosts.coordination.group_metrics import GroupMetrics
 from strandline_broker.hosts.coordination.group_settings import group_settings

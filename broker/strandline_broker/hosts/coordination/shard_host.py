@@ -66,8 +66,8 @@ if TYPE_CHECKING:
         Reply,
         ToRender,
     )
+    from strandline_broker.core.groups.consumer.target import ToAssign
     from strandline_broker.core.groups.effects import Effect, TimerKey
-    from strandline_broker.core.groups.target import ToAssign
     from strandline_broker.hosts.coordination.shard_context import ShardContext
     from strandline_broker.hosts.coordination.waiting import Waiting
     from strandline_broker.hosts.partition import Partition

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import grpc.aio
 
+    from strandline_broker.core.controller.log.state import Broker
     from strandline_broker.core.controller.push import MetadataDelta
-    from strandline_broker.core.controller.state import Broker
     from strandline_broker.core.push_answer import PushAnswer
     from strandline_broker.rpc.push_codec import PushTranslator
     from strandline_proto.v1.services_pb2_grpc import ReplicaServiceAsyncStub

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from strandline_broker.core.controller.alter_partition import Proposal, ProposalResult
-from strandline_broker.core.controller.heartbeat import Heartbeat
+from strandline_broker.core.controller.brokers.heartbeat import Heartbeat
+from strandline_broker.core.controller.log.records import LossRecord, OfflineReplica
+from strandline_broker.core.controller.partitions.alter_partition import Proposal, ProposalResult
 from strandline_broker.core.controller.producer_ids import BLOCK_LEN
-from strandline_broker.core.controller.records import LossRecord, OfflineReplica
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.rpc.controller_codec import registration_from_wire
 from strandline_broker.rpc.replica_conditions import condition_from_wire, refusal_from_wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.core.controller.configs import Alteration
+from strandline_broker.core.controller.topics.configs import Alteration
 from strandline_broker.rpc.controller.answers import limit_s, refuse, wait_applied
 from strandline_proto.errors import InvalidRequest, WireError
 from strandline_proto.v1 import metadata_pb2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.core.controller.leadership import (
+from strandline_broker.core.controller.partitions.leadership import (
     ElectionResult,
     ElectionType,
     ElectionWish,

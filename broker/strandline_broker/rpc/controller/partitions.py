@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from strandline_broker.core.controller.partitions import MorePartitions
+from strandline_broker.core.controller.topics.added_partitions import MorePartitions
 from strandline_broker.rpc.controller.answers import limit_s, refuse, wait_applied
 from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId

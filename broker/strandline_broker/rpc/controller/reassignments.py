@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from strandline_broker.core.controller.reassignment import ReassignmentResult, Wish
+from strandline_broker.core.controller.partitions.reassignment import ReassignmentResult, Wish
 from strandline_broker.rpc.controller.answers import limit_s, refuse
 from strandline_proto.errors import UnknownTopicOrPartition, WireError
 from strandline_proto.ids import BrokerId
@@ -14,7 +14,7 @@ from strandline_proto.v1 import reassignment_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline_broker.core.controller.state import PartitionRegistration, Topic
+    from strandline_broker.core.controller.log.state import PartitionRegistration, Topic
     from strandline_broker.hosts.controller.controller import Controller
 
 

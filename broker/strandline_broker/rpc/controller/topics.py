@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.core.controller.topics import NewTopic
+from strandline_broker.core.controller.topics.topics import NewTopic
 from strandline_broker.rpc.controller.answers import limit_s, refuse
 from strandline_broker.rpc.replica_conditions import refusal_to_wire
 from strandline_proto.errors import WireError
@@ -15,8 +15,8 @@ from strandline_proto.v1 import common_pb2, metadata_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from strandline_broker.core.controller.losses import LossReport
-    from strandline_broker.core.controller.state import Broker
+    from strandline_broker.core.controller.log.state import Broker
+    from strandline_broker.core.controller.partitions.losses import LossReport
     from strandline_broker.hosts.controller.controller import Controller
 
 NAMED_BYTES_MAX: Final = 32 << 20

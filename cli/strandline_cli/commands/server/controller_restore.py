@@ -59,7 +59,7 @@ def restore(
     Everything must be stopped. All epochs, offsets and producer ids rise above what any broker has
     seen; topics that brokers hold are kept; what is there of the old store is set aside.
     """
-    from strandline_broker.core.controller.restoration import CannotRestore
+    from strandline_broker.core.controller.log.restoration import CannotRestore
     from strandline_broker.hosts.controller.restore import Restoration
     from strandline_broker.storage.directory.directory import DirectoryError
     from strandline_runtime.real import real_runtime
@@ -163,7 +163,7 @@ def _local(directory: Path) -> tuple[str, tuple[str, ...], int, dict[str, str] |
 def _topic_defaults(controller: dict[str, str]) -> dict[str, str] | None:
     """As the controller will have them when it starts; None if it would refuse to."""
     from strandline_broker.config_loading import ConfigError, load_controller_config
-    from strandline_broker.core.controller.state import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
+    from strandline_broker.core.controller.log.state import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 
     try:
         config = load_controller_config(None, controller, os.environ)

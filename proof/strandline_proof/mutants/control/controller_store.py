@@ -9,12 +9,12 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 
-_SNAPSHOT: Final = "strandline_broker.core.controller.snapshot"
+_SNAPSHOT: Final = "strandline_broker.core.controller.log.snapshot"
 _TAKING: Final = "strandline_broker.hosts.controller.snapshots"
 _FILE: Final = "strandline_broker.storage.controller.metadata_snapshot"
 _LOG: Final = "strandline_broker.storage.controller.metadata_log"
 _STATE: Final = "strandline_broker.storage.directory.strandline_state"
-_RESTORATION: Final = "strandline_broker.core.controller.restoration"
+_RESTORATION: Final = "strandline_broker.core.controller.log.restoration"
 
 _STARTS: Final = tuple(
     Fault(at_s, "kill", {"node": "controller", "restart_s": 0.2}) for at_s in (2.5, 4.5, 6.5)
@@ -74,7 +74,7 @@ REMEMBERING: Final = (
         "a controller on an old copy of its store answers brokers that have applied later records",
         (
             Edit(
-                "strandline_broker.core.controller.registration",
+                "strandline_broker.core.controller.brokers.registration",
                 "    found = state.epoch_at(metadata_offset)\n",
                 "    found = controller_epoch\n",
             ),

@@ -8,14 +8,14 @@ from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 from strandline_proof.sim.workload.work import Work
 
-_ALTER: Final = "strandline_broker.core.controller.alter_partition"
-_APPLIED: Final = "strandline_broker.core.controller.applied"
-_ELECTION: Final = "strandline_broker.core.controller.election"
-_FENCING: Final = "strandline_broker.core.controller.fencing"
-_REGISTRATION: Final = "strandline_broker.core.controller.registration"
-_SHUTDOWN: Final = "strandline_broker.core.controller.shutdown"
-_STARTUP: Final = "strandline_broker.core.controller.startup"
-_UNFENCING: Final = "strandline_broker.core.controller.unfencing"
+_ALTER: Final = "strandline_broker.core.controller.partitions.alter_partition"
+_APPLIED: Final = "strandline_broker.core.controller.brokers.applied_offsets"
+_ELECTION: Final = "strandline_broker.core.controller.partitions.election"
+_FENCING: Final = "strandline_broker.core.controller.brokers.fencing"
+_REGISTRATION: Final = "strandline_broker.core.controller.brokers.registration"
+_SHUTDOWN: Final = "strandline_broker.core.controller.brokers.shutdown"
+_STARTUP: Final = "strandline_broker.core.controller.log.startup"
+_UNFENCING: Final = "strandline_broker.core.controller.brokers.unfencing"
 _CONTROLLER: Final = "strandline_broker.hosts.controller.controller"
 _LATE_ROLES: Final = "strandline_broker.hosts.late_roles"
 _METADATA_LOG: Final = "strandline_broker.storage.controller.metadata_log"

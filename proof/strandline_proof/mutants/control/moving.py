@@ -6,9 +6,9 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 
-_BALANCE: Final = "strandline_broker.core.controller.balance"
-_LEADERSHIP: Final = "strandline_broker.core.controller.leadership"
-_STATE: Final = "strandline_broker.core.controller.state"
+_BALANCE: Final = "strandline_broker.core.controller.partitions.balance"
+_LEADERSHIP: Final = "strandline_broker.core.controller.partitions.leadership"
+_STATE: Final = "strandline_broker.core.controller.log.state"
 
 _MOVES: Final = ("move-leader", "elect-preferred", "kill", "pause", "isolate")
 

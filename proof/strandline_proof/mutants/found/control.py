@@ -51,12 +51,12 @@ FOUND_IN_CONTROL: Final = (
         " away from that one",
         (
             Edit(
-                "strandline_broker.core.controller.registration",
+                "strandline_broker.core.controller.brokers.registration",
                 "    is_before = _is_of_before(old, request)\n",
                 "    is_before = False and _is_of_before(old, request)\n",
             ),
         ),
-        history="tests/unit/broker/core/controller/test_registration.py"
+        history="tests/unit/broker/core/controller/brokers/test_registration.py"
         "::test_the_late_word_of_a_dead_process_does_not_end_its_successor",
     ),
     Mutant(
@@ -66,7 +66,7 @@ FOUND_IN_CONTROL: Final = (
         " leaders may have committed other records below",
         (
             Edit(
-                "strandline_broker.core.controller.recovery",
+                "strandline_broker.core.controller.partitions.recovery",
                 "    shared = None if end is None else end.shared_below(newest_led(partition))\n",
                 "    shared = None if end is None else end.offset\n",
             ),
@@ -85,7 +85,7 @@ FOUND_IN_CONTROL: Final = (
         " eligible replicas for none",
         (
             Edit(
-                "strandline_broker.core.controller.configs",
+                "strandline_broker.core.controller.topics.configs",
                 "        if state.effective_min_isr(topic, p) != p.least_in_sync(int(minimum))\n",
                 "        if state.effective_min_isr(topic, p)"
                 " != min(int(minimum), len(p.replicas))\n",
@@ -100,12 +100,12 @@ FOUND_IN_CONTROL: Final = (
         " changed since",
         (
             Edit(
-                "strandline_broker.core.controller.fencing",
+                "strandline_broker.core.controller.brokers.fencing",
                 "told is None or told.elected_at > as_of:\n",
                 "told is None or told.changed_at > as_of:\n",
             ),
         ),
-        history="tests/unit/broker/core/controller/test_fencing.py"
+        history="tests/unit/broker/core/controller/brokers/test_fencing.py"
         "::test_news_of_a_failure_is_not_old_because_somebody_else_left",
     ),
     Mutant(
@@ -115,7 +115,7 @@ FOUND_IN_CONTROL: Final = (
         " before",
         (
             Edit(
-                "strandline_broker.core.controller.fencing",
+                "strandline_broker.core.controller.brokers.fencing",
                 "    if partition.leader == NO_LEADER or broker_id in partition.isr:\n",
                 "    if partition.leader >= NO_LEADER or broker_id in partition.isr:\n",
             ),
@@ -129,12 +129,12 @@ FOUND_IN_CONTROL: Final = (
         " leader",
         (
             Edit(
-                "strandline_broker.core.controller.election",
+                "strandline_broker.core.controller.partitions.election",
                 "            rest = () if leader == NO_LEADER else (leader,)\n",
                 "            rest = rest if leader == NO_LEADER else (leader,)\n",
             ),
         ),
-        history="tests/unit/broker/core/controller/test_fencing.py"
+        history="tests/unit/broker/core/controller/brokers/test_fencing.py"
         "::test_who_is_left_in_sync_and_cannot_apply_it_either_stays_eligible",
     ),
     Mutant(
@@ -143,13 +143,13 @@ FOUND_IN_CONTROL: Final = (
         "a broker whose log is gone is eligible though another comes to lead",
         (
             Edit(
-                "strandline_broker.core.controller.offline_replicas",
+                "strandline_broker.core.controller.partitions.offline_replicas",
                 "        if condition is not None and condition.is_gone"
                 " and change.leader != NO_LEADER:\n",
                 "        if condition is not None and change.leader is None:\n",
             ),
         ),
-        history="tests/unit/broker/core/controller/test_offline_replicas.py"
+        history="tests/unit/broker/core/controller/partitions/test_offline_replicas.py"
         "::test_a_leader_whose_log_is_missing_is_not_eligible_once_another_leads",
     ),
     Mutant(
@@ -158,12 +158,12 @@ FOUND_IN_CONTROL: Final = (
         "a leader that applies its election while its fencing waits is fenced all the same",
         (
             Edit(
-                "strandline_broker.core.controller.fencing",
+                "strandline_broker.core.controller.brokers.fencing",
                 "    if not applied.is_overdue(broker_id, now_ms, sessions.session_ms):\n",
                 "    if now_ms < 0:\n",
             ),
         ),
-        history="tests/unit/broker/core/controller/test_fencing.py"
+        history="tests/unit/broker/core/controller/brokers/test_fencing.py"
         "::test_a_leader_that_went_on_while_its_end_waited_in_the_queue_is_not_fenced",
     ),
     Mutant(
@@ -172,7 +172,7 @@ FOUND_IN_CONTROL: Final = (
         "a broker heard after a stall of the controller has a session longer by the stall",
         (
             Edit(
-                "strandline_broker.core.controller.sessions",
+                "strandline_broker.core.controller.brokers.sessions",
                 "min(given_back_ms, now_ms + self.session_ms)",
                 "given_back_ms",
             ),
@@ -230,13 +230,13 @@ FOUND_IN_CONTROL: Final = (
         " eligible replica lives: nothing elects it later",
         (
             Edit(
-                "strandline_broker.core.controller.election",
+                "strandline_broker.core.controller.partitions.election",
                 "            leader = elect(partition, (), brokers, elr=elr)\n",
                 "            leader = NO_LEADER if rest else elect(partition, (), brokers, elr=elr)"
                 "\n",
             ),
         ),
-        history="tests/unit/broker/core/controller/test_fencing.py"
+        history="tests/unit/broker/core/controller/brokers/test_fencing.py"
         "::test_who_is_eligible_leads_where_all_who_are_in_sync_cannot_apply_it",
     ),
     Mutant(
@@ -246,7 +246,7 @@ FOUND_IN_CONTROL: Final = (
         " unfenced without one: if it is silent from then on, nobody fences it",
         (
             Edit(
-                "strandline_broker.core.controller.sessions",
+                "strandline_broker.core.controller.brokers.sessions",
                 "        if broker_id not in self._sessions:\n",
                 "        if broker_id not in self._sessions and now_ms < 0:\n",
             ),

@@ -229,7 +229,7 @@ FOUND_IN_GROUPS: Final = (
         "a member that has not been told of a newer epoch is fenced for the one that it has",
         (
             Edit(
-                "strandline_broker.core.groups.consumer_beat",
+                "strandline_broker.core.groups.consumer.heartbeat",
                 "    if told and beat.member_epoch == max(told):\n",
                 "    if told and beat.member_epoch > max(told):\n",
             ),

@@ -8,15 +8,15 @@ from strandline_proof.mutants.mutant import Edit, Mutant
 
 _ADMISSION: Final = "strandline_broker.core.groups.admission"
 _ASSIGNOR: Final = "strandline_broker.core.groups.assignors.uniform"
-_BEAT: Final = "strandline_broker.core.groups.consumer_beat"
-_CONSUMER: Final = "strandline_broker.core.groups.consumer"
+_BEAT: Final = "strandline_broker.core.groups.consumer.heartbeat"
+_CONSUMER: Final = "strandline_broker.core.groups.consumer.consumer"
 _EXPIRY: Final = "strandline_broker.core.groups.expiry"
-_MEMBERSHIP: Final = "strandline_broker.core.groups.membership"
+_MEMBERSHIP: Final = "strandline_broker.core.groups.consumer.membership"
 _OFFSETS: Final = "strandline_broker.core.groups.offsets"
-_RECONCILE: Final = "strandline_broker.core.groups.reconcile"
-_REMOVAL: Final = "strandline_broker.core.groups.removal"
-_STATIC: Final = "strandline_broker.core.groups.static_members"
-_TARGET: Final = "strandline_broker.core.groups.target"
+_RECONCILE: Final = "strandline_broker.core.groups.consumer.reconcile"
+_REMOVAL: Final = "strandline_broker.core.groups.consumer.removal"
+_STATIC: Final = "strandline_broker.core.groups.consumer.static_members"
+_TARGET: Final = "strandline_broker.core.groups.consumer.target"
 
 GROUPING: Final = (
     Mutant(

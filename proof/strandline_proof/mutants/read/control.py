@@ -16,7 +16,7 @@ READ_IN_CONTROL: Final = (
         " count for nothing, and it is not elected when it is the last",
         (
             Edit(
-                "strandline_broker.core.controller.alter_partition",
+                "strandline_broker.core.controller.partitions.alter_partition",
                 "        state.brokers[b].directory_id if b in isr else directory\n",
                 "        directory\n",
             ),
@@ -29,7 +29,7 @@ READ_IN_CONTROL: Final = (
         " broker that is not there, which may be elected when it comes back",
         (
             Edit(
-                "strandline_broker.core.controller.topics",
+                "strandline_broker.core.controller.topics.topics",
                 "        isr=isr,\n        leader=isr[0],\n",
                 "        isr=replicas,\n        leader=isr[0],\n",
             ),
@@ -42,7 +42,7 @@ READ_IN_CONTROL: Final = (
         " nothing else comes to end it: the replicas that were to go stay",
         (
             Edit(
-                "strandline_broker.core.controller.reassignment",
+                "strandline_broker.core.controller.partitions.reassignment",
                 "    end = completion(state, changed(partition, begin, partition.changed_at),"
                 " state.brokers)\n"
                 "    return [begin] if end is None else [begin, end]\n",
@@ -57,7 +57,7 @@ READ_IN_CONTROL: Final = (
         " alone could lead stays without a leader",
         (
             Edit(
-                "strandline_broker.core.controller.offline_replicas",
+                "strandline_broker.core.controller.partitions.offline_replicas",
                 "    for topic_id, index in sorted(listed | known):\n",
                 "    for topic_id, index in sorted(listed):\n",
             ),
@@ -70,7 +70,7 @@ READ_IN_CONTROL: Final = (
         " of power a replica is elected for records that it has lost",
         (
             Edit(
-                "strandline_broker.core.controller.log_ends",
+                "strandline_broker.core.controller.partitions.log_ends",
                 "        if answer is None or answer.broker_epoch != broker.epoch:\n",
                 "        if answer is None:\n",
             ),

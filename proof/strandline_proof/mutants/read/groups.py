@@ -29,7 +29,7 @@ READ_IN_GROUPS: Final = (
         " that was lost with the stream before is known to the coordinator and to nobody who reads",
         (
             Edit(
-                "strandline_broker.core.groups.consumer_beat",
+                "strandline_broker.core.groups.consumer.heartbeat",
                 "    return subscribes and beat.rebalance_timeout_ms != UNCHANGED"
                 " and beat.owned is not None\n",
                 "    return subscribes and beat.member_epoch == JOIN_EPOCH\n",
@@ -43,7 +43,7 @@ READ_IN_GROUPS: Final = (
         " that are added are read by nobody until the group changes for another reason",
         (
             Edit(
-                "strandline_broker.core.groups.subscription",
+                "strandline_broker.core.groups.consumer.subscription",
                 'digest.update(topic.topic_id + len(topic.partitions).to_bytes(4, "big"))\n',
                 "digest.update(topic.topic_id)\n",
             ),
@@ -126,7 +126,7 @@ READ_IN_GROUPS: Final = (
         " that lives and reads on",
         (
             Edit(
-                "strandline_broker.core.groups.static_members",
+                "strandline_broker.core.groups.consumer.static_members",
                 "    if not group.current(former).is_absent:\n",
                 "    if former not in group.members:\n",
             ),

@@ -10,7 +10,7 @@ from strandline_proof.mutants.mutant import Edit, Mutant
 
 _LEADER: Final = "strandline_broker.core.replication.leader"
 _REMOTE: Final = "strandline_broker.core.replication.remote_replica"
-_STATE: Final = "strandline_broker.core.controller.state"
+_STATE: Final = "strandline_broker.core.controller.log.state"
 _PUSH: Final = "strandline_broker.hosts.push"
 _ENVELOPES: Final = "strandline_broker.hosts.envelopes"
 

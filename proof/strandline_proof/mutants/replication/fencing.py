@@ -10,7 +10,7 @@ from strandline_proof.sim.plan.plan import Fault
 _EPOCHS: Final = "strandline_broker.core.replication.fencing"
 _FOLLOWER: Final = "strandline_broker.core.replication.follower"
 _LEADER: Final = "strandline_broker.core.replication.leader"
-_REGISTRATION: Final = "strandline_broker.core.controller.registration"
+_REGISTRATION: Final = "strandline_broker.core.controller.brokers.registration"
 _MANAGER: Final = "strandline_broker.hosts.replica_manager"
 _ENVELOPES: Final = "strandline_broker.hosts.envelopes"
 _LEADING: Final = "strandline_broker.hosts.leading"

@@ -13,7 +13,7 @@ _LIFECYCLE: Final = "strandline_broker.hosts.lifecycle"
 _LOG_DIRS: Final = "strandline_broker.hosts.log_dirs"
 _FULL_DIRS: Final = "strandline_broker.hosts.full_dirs"
 _CONTROLLER: Final = "strandline_broker.hosts.controller.controller"
-_OFFLINE: Final = "strandline_broker.core.controller.offline_replicas"
+_OFFLINE: Final = "strandline_broker.core.controller.partitions.offline_replicas"
 
 _LINK: Final = {"a": "broker-2", "b": "controller"}
 

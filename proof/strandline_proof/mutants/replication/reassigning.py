@@ -7,7 +7,7 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 
-_REASSIGNMENT: Final = "strandline_broker.core.controller.reassignment"
+_REASSIGNMENT: Final = "strandline_broker.core.controller.partitions.reassignment"
 _PUSH: Final = "strandline_broker.core.controller.push"
 _ENVELOPES: Final = "strandline_broker.hosts.envelopes"
 

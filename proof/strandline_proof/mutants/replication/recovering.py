@@ -7,15 +7,15 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 
-_ALTER: Final = "strandline_broker.core.controller.alter_partition"
-_APPLIED: Final = "strandline_broker.core.controller.applied"
-_ELECTION: Final = "strandline_broker.core.controller.election"
-_ISR: Final = "strandline_broker.core.controller.isr"
+_ALTER: Final = "strandline_broker.core.controller.partitions.alter_partition"
+_APPLIED: Final = "strandline_broker.core.controller.brokers.applied_offsets"
+_ELECTION: Final = "strandline_broker.core.controller.partitions.election"
+_ISR: Final = "strandline_broker.core.controller.partitions.isr"
 _LEADER: Final = "strandline_broker.core.replication.leader"
 _LOSSES: Final = "strandline_broker.hosts.losses"
-_REPORTS: Final = "strandline_broker.core.controller.losses"
-_RECOVERY: Final = "strandline_broker.core.controller.recovery"
-_REGISTRATION: Final = "strandline_broker.core.controller.registration"
+_REPORTS: Final = "strandline_broker.core.controller.partitions.losses"
+_RECOVERY: Final = "strandline_broker.core.controller.partitions.recovery"
+_REGISTRATION: Final = "strandline_broker.core.controller.brokers.registration"
 
 _ALL_DIE: Final = Needs(
     topology={"min_insync_replicas": 2, "flush_policy": "replicated"},

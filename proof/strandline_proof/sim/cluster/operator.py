@@ -14,7 +14,7 @@ from strandline import Admin, ElectionType
 from strandline.errors import StrandlineError
 
 if TYPE_CHECKING:
-    from strandline_broker.core.controller.state import PartitionRegistration
+    from strandline_broker.core.controller.log.state import PartitionRegistration
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.oracles.controller.control import ControlOracle
     from strandline_proof.sim.strikes.scene import Scene

@@ -18,7 +18,7 @@ from strandline_proto.java_hash import partition_for
 if TYPE_CHECKING:
     from collections import Counter
 
-    from strandline_broker.core.controller.state import PartitionRegistration
+    from strandline_broker.core.controller.log.state import PartitionRegistration
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.cluster.world import World
     from strandline_proof.sim.disk.disk import SimDisk

@@ -41,7 +41,7 @@ from strandline_proof.sim.workload.excused import Excuse
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from strandline_broker.core.controller.state import ControllerState
+    from strandline_broker.core.controller.log.state import ControllerState
     from strandline_broker.hosts.partition import Partition
     from strandline_chaos.history import Positioned
     from strandline_proof.sim.cluster.node import Node

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from strandline_broker.core.controller.configs import DELETE, GROUP, SET, TOPIC
+from strandline_broker.core.controller.topics.configs import DELETE, GROUP, SET, TOPIC
 from strandline_broker.core.groups.settings import GroupSettings
 from strandline_broker.rpc.alter_configs import Request, Response, alter_configs
 

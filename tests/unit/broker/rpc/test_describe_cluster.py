@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from strandline_broker.core.controller.heartbeat import TOLD_MAX, Heartbeat
-from strandline_broker.core.controller.registration import ENTRIES_MAX, TEXT_LENGTH_MAX
+from strandline_broker.core.controller.brokers.heartbeat import TOLD_MAX, Heartbeat
+from strandline_broker.core.controller.brokers.registration import ENTRIES_MAX, TEXT_LENGTH_MAX
 from strandline_broker.core.replication.replica_condition import RefusedTruncation
 from strandline_broker.rpc.controller.topics import NAMED_BYTES_MAX, ClusterRpc
 from strandline_proto.ids import BrokerId, LeaderEpoch, MetadataOffset, Offset, TopicId

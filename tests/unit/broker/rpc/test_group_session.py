@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strandline_broker.core.groups.commands import BeatAnswer
-from strandline_broker.core.groups.current import MemberState
+from strandline_broker.core.groups.consumer.current_assignment import MemberState
 from strandline_broker.core.groups.effects import SessionTimer
 from strandline_broker.hosts.coordination.sessions import MemberStream
 from strandline_broker.rpc.group_session import GroupSessionRpc

@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from strandline_broker.core.controller.losses import LossReport
-from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.controller.log.state import ControllerState
+from strandline_broker.core.controller.partitions.losses import LossReport
 from strandline_proof.sim.disk.disk import SimDisk
 from strandline_proof.sim.oracles.partition.committed import Committed
 from strandline_proof.sim.oracles.partition.losses import check_reported

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.controller.records import RECOVERED
+from strandline_broker.core.controller.log.records import RECOVERED
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_proof.sim.cluster.topology import TOPIC
 from strandline_proof.sim.oracles.controller.decided import DecidedLog, Key
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
 
-    from strandline_broker.core.controller.state import (
+    from strandline_broker.core.controller.log.state import (
         Broker,
         ControllerState,
         PartitionRegistration,

@@ -16,7 +16,7 @@ from strandline_proof.sim.oracles.replica.log_view import LogView
 from strandline_proof.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
-    from strandline_broker.core.controller.state import (
+    from strandline_broker.core.controller.log.state import (
         Broker,
         ControllerState,
         PartitionRegistration,

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.controller.records import BrokerRegistrationChangeRecord
+from strandline_broker.core.controller.log.records import BrokerRegistrationChangeRecord
 from strandline_proof.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from strandline_broker.core.controller.heartbeat import Heartbeat
-    from strandline_broker.core.controller.records import AnyRecord
+    from strandline_broker.core.controller.brokers.heartbeat import Heartbeat
+    from strandline_broker.core.controller.log.records import AnyRecord
     from strandline_broker.hosts.controller.controller import Controller
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.loop.loop import SimLoop

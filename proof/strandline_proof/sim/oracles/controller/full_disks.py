@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator
 
-    from strandline_broker.core.controller.state import Broker, ControllerState
+    from strandline_broker.core.controller.log.state import Broker, ControllerState
     from strandline_proof.sim.cluster.node import Node
 
     Complaint = tuple[object, ...]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from strandline_proof.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
-    from strandline_broker.core.controller.heartbeat import Heartbeat
-    from strandline_broker.core.controller.state import Broker
+    from strandline_broker.core.controller.brokers.heartbeat import Heartbeat
+    from strandline_broker.core.controller.log.state import Broker
     from strandline_broker.hosts.controller.controller import Controller
 
 

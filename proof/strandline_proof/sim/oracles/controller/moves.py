@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Sequence
 
-    from strandline_broker.core.controller.state import PartitionRegistration
+    from strandline_broker.core.controller.log.state import PartitionRegistration
 
 
 class MoveOracle:

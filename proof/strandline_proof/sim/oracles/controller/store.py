@@ -10,7 +10,7 @@ from strandline_proof.sim.oracles.violation import Violation
 if TYPE_CHECKING:
     from collections import Counter
 
-    from strandline_broker.core.controller.state import ControllerState
+    from strandline_broker.core.controller.log.state import ControllerState
     from strandline_broker.storage.controller.metadata_log import MetadataLog
 
 

@@ -14,9 +14,9 @@ from strandline_proto.ids import topic_id_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from strandline_broker.core.groups.consumer import ConsumerGroup
+    from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
     from strandline_broker.core.groups.effects import TimerKey
-    from strandline_broker.core.groups.table import GroupTable
+    from strandline_broker.core.groups.group_table import GroupTable
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_proof.sim.oracles.groups.fold import Fold, Group, OffsetKey, Place
 

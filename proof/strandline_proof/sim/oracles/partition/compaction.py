@@ -19,7 +19,7 @@ from strandline_proof.sim.oracles.violation import Violation
 if TYPE_CHECKING:
     from collections import Counter
 
-    from strandline_broker.core.controller.state import ControllerState
+    from strandline_broker.core.controller.log.state import ControllerState
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.storage.log.log import Log
     from strandline_proof.sim.cluster.node import Node

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.controller.records import RECOVERED
+from strandline_broker.core.controller.log.records import RECOVERED
 
 if TYPE_CHECKING:
     from collections import Counter

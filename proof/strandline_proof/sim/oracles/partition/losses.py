@@ -19,8 +19,8 @@ from strandline_proof.sim.oracles.violation import Violation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_broker.core.controller.losses import LossReport
-    from strandline_broker.core.controller.state import ControllerState
+    from strandline_broker.core.controller.log.state import ControllerState
+    from strandline_broker.core.controller.partitions.losses import LossReport
     from strandline_proof.sim.oracles.controller.control import Key
     from strandline_proof.sim.oracles.partition.committed import Committed
     from strandline_proof.sim.oracles.replica.log_view import Entry, Identity, LogView

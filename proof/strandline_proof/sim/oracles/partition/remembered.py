@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterable, Mapping
 
-    from strandline_broker.core.controller.state import Broker, PartitionRegistration
+    from strandline_broker.core.controller.log.state import Broker, PartitionRegistration
     from strandline_broker.core.replication.leader import Leader
     from strandline_proof.sim.oracles.controller.control import Key
     from strandline_proof.sim.oracles.partition.committed import Committed

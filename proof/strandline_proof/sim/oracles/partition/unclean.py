@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.controller.records import RECOVERED
+from strandline_broker.core.controller.log.records import RECOVERED
 
 if TYPE_CHECKING:
     from collections import Counter
 
-    from strandline_broker.core.controller.state import PartitionRegistration
+    from strandline_broker.core.controller.log.state import PartitionRegistration
     from strandline_broker.hosts.partition import Partition
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.oracles.controller.control import ControlOracle, Key

@@ -25,7 +25,7 @@ from strandline_proof.sim.oracles.violation import Violation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strandline_broker.core.controller.state import PartitionRegistration
+    from strandline_broker.core.controller.log.state import PartitionRegistration
     from strandline_broker.hosts.partition import Partition
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.cluster.topology import Topology

@@ -2,7 +2,7 @@
 
 from strandline_broker.core.controller import push
 from strandline_broker.core.controller.producer_ids import decide_producer_ids
-from strandline_broker.core.controller.topics import decide_delete_topic
+from strandline_broker.core.controller.topics.topics import decide_delete_topic
 from support.controller_cluster import B1, B2, B3, Cluster
 
 

@@ -1,7 +1,7 @@
 """An envelope on the wire: each broker is told of its own replicas, and everybody of everything."""
 
-from strandline_broker.core.controller.reassignment import Wish, decide_reassignments
-from strandline_broker.core.controller.topics import decide_delete_topic
+from strandline_broker.core.controller.partitions.reassignment import Wish, decide_reassignments
+from strandline_broker.core.controller.topics.topics import decide_delete_topic
 from strandline_broker.hosts.controller.settings import Identity
 from strandline_broker.rpc.push_codec import PushTranslator
 from strandline_proto.ids import BrokerId

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from strandline_broker.core.groups.commands import BeatAnswer, ConsumerBeat, Reconcile
-from strandline_broker.core.groups.stream_view import as_seen
+from strandline_broker.core.groups.consumer.stream_view import as_seen
 from support.groups_rig import GroupsRig
 
 

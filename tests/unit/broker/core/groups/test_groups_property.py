@@ -29,7 +29,7 @@ from strandline_broker.core.groups.commands import (
     TopicsChanged,
     ToRender,
 )
-from strandline_broker.core.groups.current import MemberState
+from strandline_broker.core.groups.consumer.current_assignment import MemberState
 from strandline_broker.core.groups.effects import (
     Changed,
     Compute,

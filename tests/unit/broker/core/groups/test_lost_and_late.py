@@ -10,8 +10,8 @@ from strandline_broker.core.groups.commands import (
     Reconcile,
     TopicsChanged,
 )
+from strandline_broker.core.groups.consumer.stream_view import as_seen
 from strandline_broker.core.groups.effects import RebalanceTimer
-from strandline_broker.core.groups.stream_view import as_seen
 from strandline_proto.errors import FencedMemberEpoch, UnknownMemberId
 from support.groups_rig import GroupsRig, joining
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 import structlog
 
-from strandline_broker.core.controller.log_ends import LogEnds
-from strandline_broker.core.controller.offsets_topic import OffsetsTopic, exists
-from strandline_broker.core.controller.reassignment import ReassignmentResult, Wish
+from strandline_broker.core.controller.partitions.log_ends import LogEnds
+from strandline_broker.core.controller.partitions.reassignment import ReassignmentResult, Wish
+from strandline_broker.core.controller.topics.offsets_topic import OffsetsTopic, exists
 from strandline_broker.hosts.controller import administration
 from strandline_broker.hosts.controller.administration import MOVES_PER_BATCH, Administration
 from strandline_proto.errors import InvalidRequest, ThrottlingQuotaExceeded

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline_broker.core.controller.restoration import PRODUCER_ID_STEP, CannotRestore
+from strandline_broker.core.controller.log.restoration import PRODUCER_ID_STEP, CannotRestore
 from strandline_broker.hosts.controller.restore import Restoration, RestoreRequest
 from strandline_broker.storage.controller.metadata_log import DIRECTORY
 from strandline_broker.storage.directory.directory import DataDirectory, DirectoryError

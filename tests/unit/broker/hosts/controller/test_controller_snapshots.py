@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.records import ConfigRecord
-from strandline_broker.core.controller.startup import decide_start
+from strandline_broker.core.controller.log.decision import Decision
+from strandline_broker.core.controller.log.records import ConfigRecord
+from strandline_broker.core.controller.log.startup import decide_start
 from strandline_broker.hosts.controller import snapshots
 from strandline_broker.hosts.controller.pipeline import Pipeline
 from strandline_broker.hosts.controller.settings import SnapshotLimits

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from strandline_broker.core.compatibility import Levels, Server
-from strandline_broker.core.controller.balance import BalanceSettings
-from strandline_broker.core.controller.heartbeat import Heartbeat, HeartbeatAnswer
-from strandline_broker.core.controller.records import OfflineReplica
-from strandline_broker.core.controller.sessions import Sessions
-from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.controller.brokers.heartbeat import Heartbeat, HeartbeatAnswer
+from strandline_broker.core.controller.brokers.sessions import Sessions
+from strandline_broker.core.controller.log.records import OfflineReplica
+from strandline_broker.core.controller.log.state import ControllerState
+from strandline_broker.core.controller.partitions.balance import BalanceSettings
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.hosts.controller.controller import Controller
 from strandline_broker.hosts.controller.pipeline import QUEUE_MAX
@@ -42,7 +42,7 @@ from support.memory_store import MemoryStore
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
 
-    from strandline_broker.core.controller.state import Broker
+    from strandline_broker.core.controller.log.state import Broker
 
 
 DAMAGED = OfflineReplica(TopicId(bytes(16)), 0, ReplicaCondition.DAMAGED)

@@ -12,20 +12,24 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from strandline_broker.core.controller import push
-from strandline_broker.core.controller.decision import Decision
-from strandline_broker.core.controller.fencing import decide_fence
+from strandline_broker.core.controller.brokers.fencing import decide_fence
+from strandline_broker.core.controller.brokers.registration import decide_registration
+from strandline_broker.core.controller.brokers.sessions import Sessions
+from strandline_broker.core.controller.brokers.unfencing import decide_unfence
+from strandline_broker.core.controller.log.decision import Decision
+from strandline_broker.core.controller.log.records import (
+    ConfigRecord,
+    ControllerEpochRecord,
+    encode,
+)
+from strandline_broker.core.controller.log.startup import decide_start
+from strandline_broker.core.controller.log.state import ControllerState
 from strandline_broker.core.controller.producer_ids import decide_producer_ids
-from strandline_broker.core.controller.records import ConfigRecord, ControllerEpochRecord, encode
-from strandline_broker.core.controller.registration import decide_registration
-from strandline_broker.core.controller.sessions import Sessions
-from strandline_broker.core.controller.startup import decide_start
-from strandline_broker.core.controller.state import ControllerState
-from strandline_broker.core.controller.topics import (
+from strandline_broker.core.controller.topics.topics import (
     NewTopic,
     TopicDefaults,
     decide_create_topic,
 )
-from strandline_broker.core.controller.unfencing import decide_unfence
 from strandline_broker.hosts.controller.pipeline import QUEUE_MAX, Pipeline, replay_log
 from strandline_broker.storage.controller.metadata_log import MetadataLog, NoRoom
 from strandline_broker.storage.directory.directory import DataDirectory
@@ -39,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from pathlib import Path
 
+    from strandline_broker.core.controller.log.records import AnyRecord
     from strandline_broker.core.controller.push import MetadataDelta
-    from strandline_broker.core.controller.records import AnyRecord
 
 
 class Stopped(BaseException):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_broker.core.controller.applied import Applied
-from strandline_broker.core.controller.log_ends import LogEnds
+from strandline_broker.core.controller.brokers.applied_offsets import Applied
+from strandline_broker.core.controller.partitions.log_ends import LogEnds
 from strandline_broker.core.push_answer import LogEnd
 from strandline_broker.hosts.controller.push_answers import PushAnswers
 from strandline_broker.rpc.push_codec import answer_from_wire
@@ -26,9 +26,9 @@ from support.controller_cluster import B1, B2, STORE, Cluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from strandline_broker.core.controller.decision import Decision
-    from strandline_broker.core.controller.registration import StoreMismatch
-    from strandline_broker.core.controller.state import Broker
+    from strandline_broker.core.controller.brokers.registration import StoreMismatch
+    from strandline_broker.core.controller.log.decision import Decision
+    from strandline_broker.core.controller.log.state import Broker
 
     Answer = push_pb2.LeaderAndIsrResponse
 

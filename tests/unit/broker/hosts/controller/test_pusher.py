@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from strandline_broker.core.controller.state import Broker
+    from strandline_broker.core.controller.log.state import Broker
     from strandline_broker.core.push_answer import PushAnswer
 
 Request = push_pb2.LeaderAndIsrRequest

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from strandline_broker.core.controller.applied import Applied
+from strandline_broker.core.controller.brokers.applied_offsets import Applied
 from strandline_broker.core.push_answer import LogEnd
 from strandline_broker.hosts.controller.recoveries import PARTITIONS_PER_BATCH, Recoveries
 from strandline_proto.ids import NO_LEADER

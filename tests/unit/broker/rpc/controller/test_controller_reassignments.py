@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from strandline_broker.core.controller.reassignment import Wish, decide_reassignments
+from strandline_broker.core.controller.partitions.reassignment import Wish, decide_reassignments
 from strandline_broker.rpc.controller.reassignments import ReassignmentsRpc
 from strandline_proto.errors import NONE, UnknownTopicOrPartition
 from strandline_proto.ids import BrokerId

@@ -8,7 +8,7 @@ from typing import Self
 
 import pytest
 
-from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.controller.log.state import ControllerState
 from strandline_broker.offline.findings import Severity
 from strandline_broker.offline.roots import verify
 from strandline_broker.storage.controller import metadata_snapshot

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_broker.core.controller.heartbeat import Heartbeat
-from strandline_broker.core.controller.records import BrokerRegistrationChangeRecord
+from strandline_broker.core.controller.brokers.heartbeat import Heartbeat
+from strandline_broker.core.controller.log.records import BrokerRegistrationChangeRecord
 from strandline_proof.sim.oracles.controller.fencings import RECENT_S, FencingOracle
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
 
 if TYPE_CHECKING:
-    from strandline_broker.core.controller.records import AnyRecord
+    from strandline_broker.core.controller.log.records import AnyRecord
 
 ONE, EPOCH = BrokerId(1), BrokerEpoch(7)
 

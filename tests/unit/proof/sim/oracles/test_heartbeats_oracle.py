@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from strandline_broker.core.controller.heartbeat import Heartbeat
-from strandline_broker.core.controller.records import OfflineReplica
+from strandline_broker.core.controller.brokers.heartbeat import Heartbeat
+from strandline_broker.core.controller.log.records import OfflineReplica
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_proof.sim.oracles.controller.heartbeats import HeartbeatOracle
 from strandline_proof.sim.oracles.violation import Violation

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline_broker.core.controller import snapshot
-from strandline_broker.core.controller.records import (
+from strandline_broker.core.controller.log import snapshot
+from strandline_broker.core.controller.log.records import (
     BrokerConfigRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -21,7 +21,7 @@ from strandline_broker.core.controller.records import (
     TopicRecord,
     encode,
 )
-from strandline_broker.core.controller.state import ControllerState
+from strandline_broker.core.controller.log.state import ControllerState
 from strandline_broker.storage.controller.metadata_snapshot import SnapshotId, write_snapshot
 from strandline_broker.storage.files.file import CREATE, File
 from strandline_proof.sim.disk.disk import SimDisk
@@ -40,7 +40,7 @@ from strandline_proto.ids import (
 )
 
 if TYPE_CHECKING:
-    from strandline_broker.core.controller.records import AnyRecord
+    from strandline_broker.core.controller.log.records import AnyRecord
 
 ID = TopicId(bytes(range(16)))
 KEY = bytes(ID), 0

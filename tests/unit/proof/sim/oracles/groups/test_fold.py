@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline_broker.core.coordination.decision import Record
-    from strandline_broker.core.groups.table import GroupTable
+    from strandline_broker.core.groups.group_table import GroupTable
 
 
 def folded(records: Iterable[Record]) -> Fold:

@@ -1,0 +1,153 @@
+"""How far each broker has applied the controller's log, as far as it has said so.
+
+Soft state, from heartbeats and from the answers of the push stream. It decides when a controlled
+shutdown may end (I-84), which leader does not know that it leads, although its heartbeats arrive
+(I-94), and whose leaving a leader has applied (I-53). The last goes by answers alone, as they name
+the partitions that a broker could not apply; an answer to a snapshot speaks for all.
+
+A push may concern thousands of partitions, and is answered when the last one is applied. Meanwhile
+heartbeats say how many are, and a broker that goes on with them is not overdue with the others.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Set
+from typing import NamedTuple
+
+from strandline_broker.core.controller.log.state import ControllerState, PartitionRegistration
+from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset, TopicId
+
+
+class _Progress(NamedTuple):
+    partitions: int
+    at_ms: int
+
+
+class Applied:
+    def __init__(self) -> None:
+        self._offsets: dict[BrokerId, MetadataOffset] = {}
+        self._epochs: dict[BrokerId, BrokerEpoch] = {}
+        self._elections: dict[BrokerId, deque[tuple[MetadataOffset, int]]] = {}
+        self._progress: dict[BrokerId, _Progress] = {}
+        self._answered: dict[BrokerId, MetadataOffset] = {}
+        self._not_applied: dict[BrokerId, set[tuple[TopicId, int]]] = {}
+
+    @property
+    def offsets(self) -> Mapping[BrokerId, MetadataOffset]:
+        return self._offsets
+
+    def behind(self, state: ControllerState, offset: MetadataOffset) -> list[BrokerId]:
+        """Live brokers that have not said that they have applied the log up to `offset`."""
+        live = (b.broker_id for b in state.brokers.values() if not b.fenced)
+        return sorted(b for b in live if self._offsets.get(b, -1) < offset)
+
+    def on_registered(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None:
+        """A new incarnation has applied nothing yet."""
+        self._epochs[broker_id] = epoch
+        self._offsets[broker_id] = MetadataOffset(-1)
+        self._elections.pop(broker_id, None)
+        self._progress.pop(broker_id, None)
+        self._answered.pop(broker_id, None)
+        self._not_applied.pop(broker_id, None)
+
+    def by_leader_of(self, partition: PartitionRegistration) -> bool:
+        """Whether its leader has said that it has applied the last change of the partition."""
+        leader = partition.leader
+        if (partition.topic_id, partition.index) in self._not_applied.get(leader, ()):
+            return False
+        return self._answered.get(leader, -1) >= partition.changed_at
+
+    def on_answered(
+        self,
+        broker_id: BrokerId,
+        epoch: BrokerEpoch,
+        offset: MetadataOffset,
+        *,
+        failed: Set[tuple[TopicId, int]],
+        full: bool,
+    ) -> None:
+        """It has applied the log up to `offset`, but for the partitions `failed`; `full`: and
+        whatever it had not applied before.
+        """
+        if self._epochs.get(broker_id) != epoch:
+            return
+        self._answered[broker_id] = max(offset, self._answered.get(broker_id, offset))
+        if full:
+            self._not_applied.pop(broker_id, None)
+        if failed:
+            self._not_applied.setdefault(broker_id, set()).update(failed)
+
+    def on_applied(self, broker_id: BrokerId, epoch: BrokerEpoch, offset: MetadataOffset) -> bool:
+        """True if this is news."""
+        if self._epochs.get(broker_id) != epoch or offset <= self._offsets[broker_id]:
+            return False
+        self._offsets[broker_id] = offset
+        waiting = self._elections.get(broker_id)
+        while waiting and waiting[0][0] <= offset:
+            waiting.popleft()
+        return True
+
+    def on_progress(
+        self, broker_id: BrokerId, epoch: BrokerEpoch, partitions: int, now_ms: int
+    ) -> None:
+        """It has applied so many partitions in its life."""
+        if self._epochs.get(broker_id) != epoch:
+            return
+        known = self._progress.get(broker_id)
+        if partitions > (0 if known is None else known.partitions):
+            self._progress[broker_id] = _Progress(partitions, now_ms)
+
+    def progressed_ms(self, broker_id: BrokerId) -> int | None:
+        """When it was last heard to have applied another partition; None: never."""
+        known = self._progress.get(broker_id)
+        return None if known is None else known.at_ms
+
+    def on_elected(self, broker_id: BrokerId, offset: MetadataOffset, now_ms: int) -> None:
+        """The batch that ends at `offset` made the broker a leader."""
+        waiting = self._elections.setdefault(broker_id, deque())
+        if not waiting or waiting[-1][0] < offset:
+            waiting.append((offset, now_ms))
+
+    def on_fenced(self, broker_id: BrokerId) -> None:
+        """It leads nothing any more."""
+        self._elections.pop(broker_id, None)
+
+    def overdue(self, now_ms: int, limit_ms: int) -> tuple[BrokerId, BrokerEpoch] | None:
+        """The leader that has left an election unapplied for longest, if that is longer than
+        `limit_ms`, and so long it has applied no other partition either (I-94).
+        """
+        late = [
+            (since_ms, broker_id)
+            for broker_id in self._elections
+            if (since_ms := self._overdue_since(broker_id, now_ms, limit_ms)) is not None
+        ]
+        if not late:
+            return None
+        _, broker_id = min(late)
+        return broker_id, self._epochs[broker_id]
+
+    def is_overdue(self, broker_id: BrokerId, now_ms: int, limit_ms: int) -> bool:
+        return self._overdue_since(broker_id, now_ms, limit_ms) is not None
+
+    def _overdue_since(self, broker_id: BrokerId, now_ms: int, limit_ms: int) -> int | None:
+        waiting = self._elections.get(broker_id)
+        if not waiting:
+            return None
+        since_ms = self._still_since(broker_id, waiting[0][1])
+        return since_ms if now_ms - since_ms > limit_ms else None
+
+    def _still_since(self, broker_id: BrokerId, elected_ms: int) -> int:
+        progressed_ms = self.progressed_ms(broker_id)
+        return elected_ms if progressed_ms is None else max(elected_ms, progressed_ms)
+
+    def on_own_stall(self, stalled_ms: int, now_ms: int) -> None:
+        """The controller did not read answers for that long; it counts for nobody (P-62). What has
+        happened since the stall's end happened at most now.
+        """
+
+        def moved(at_ms: int) -> int:
+            return min(at_ms + stalled_ms, now_ms)
+
+        for broker_id, waiting in self._elections.items():
+            self._elections[broker_id] = deque((o, moved(at_ms)) for o, at_ms in waiting)
+        for broker_id, known in self._progress.items():
+            self._progress[broker_id] = _Progress(known.partitions, moved(known.at_ms))

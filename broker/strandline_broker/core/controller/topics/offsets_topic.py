@@ -1,0 +1,67 @@
+"""The topic that groups are kept in is made by the controller itself, once as many brokers live as
+it is to have replicas.
+
+Its partitions are as many for ever: which of them coordinates a group follows from their number.
+What a decision of a coordinator writes is one batch (I-107), so batches may be large.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from strandline_broker.core.controller.log.decision import Decision
+from strandline_broker.core.controller.log.state import ControllerState
+from strandline_broker.core.controller.topics.topics import (
+    CreatedTopic,
+    NewTopic,
+    TopicDefaults,
+    decide_new_topic,
+)
+from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
+from strandline_proto.ids import TopicId
+
+MAX_MESSAGE_BYTES: Final = 10 << 20
+MIN_INSYNC_REPLICAS_MAX: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsTopic:
+    """As the configuration has it."""
+
+    partitions: int
+    replication_factor: int
+    segment_bytes: int
+
+    @property
+    def configs(self) -> tuple[tuple[str, str], ...]:
+        minimum = min(MIN_INSYNC_REPLICAS_MAX, self.replication_factor)
+        return (
+            ("cleanup.policy", "compact"),
+            ("max.message.bytes", str(MAX_MESSAGE_BYTES)),
+            ("min.insync.replicas", str(minimum)),
+            ("segment.bytes", str(self.segment_bytes)),
+            ("unclean.leader.election.enable", "false"),
+        )
+
+
+def exists(state: ControllerState) -> bool:
+    return CONSUMER_OFFSETS in state.topic_ids
+
+
+def can_be_made(state: ControllerState, wanted: OffsetsTopic) -> bool:
+    """Whether enough brokers live for all its replicas."""
+    live = sum(broker.takes_replicas for broker in state.brokers.values())
+    return live >= wanted.replication_factor
+
+
+def decide_offsets_topic(
+    state: ControllerState, wanted: OffsetsTopic, *, topic_id: TopicId
+) -> Decision[CreatedTopic | None]:
+    """None if it is there, or cannot be made now. `topic_id` is fresh and random."""
+    if exists(state) or not can_be_made(state, wanted):
+        return Decision((), answer=None)
+    wish = NewTopic(
+        CONSUMER_OFFSETS, wanted.partitions, wanted.replication_factor, (), wanted.configs
+    )
+    defaults = TopicDefaults(wanted.partitions, wanted.replication_factor)
+    made = decide_new_topic(state, wish, defaults=defaults, topic_id=topic_id, validate_only=False)
+    return Decision(made.records, answer=made.answer)

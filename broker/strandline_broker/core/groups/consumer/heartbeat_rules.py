@@ -1,0 +1,92 @@
+"""What is wrong with a heartbeat whatever the state of its group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.core.groups.commands import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    UNCHANGED,
+    ConsumerBeat,
+)
+from strandline_proto.errors import InvalidGroupId, InvalidRequest, UnsupportedAssignor
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from strandline_broker.core.groups.consumer.subscription import Matcher
+
+ID_BYTES_MAX: Final = 32_767
+"""Of the ids of groups, members and instances, which keys of records have: theirs is two bytes."""
+REGEX_BYTES_MAX: Final = 4096
+
+
+def check_group_id(group_id: str) -> None:
+    """Of a group that may come to be with it."""
+    if not group_id:
+        raise InvalidGroupId("the group id is empty")
+    if len(group_id.encode()) > ID_BYTES_MAX:
+        raise InvalidGroupId(
+            f"the group id has {len(group_id.encode())} bytes, and at most {ID_BYTES_MAX} are "
+            f"allowed: {group_id[:40]!r}..."
+        )
+    if not group_id.isprintable():
+        raise InvalidGroupId(f"the group id {group_id!r} has a character that cannot be printed")
+
+
+def check_heartbeat(beat: ConsumerBeat, assignors: Collection[str], matcher: Matcher) -> None:
+    """Raises what the sender is told."""
+    if not beat.group_id:
+        raise InvalidRequest("a heartbeat names its group: group_id is empty")
+    if not beat.member_id:
+        raise InvalidRequest("a heartbeat names its member: member_id is empty")
+    _check_ids(beat)
+    if beat.member_epoch < LEAVE_STATIC_EPOCH:
+        raise InvalidRequest(
+            f"member_epoch is {beat.member_epoch}: -1 and -2 leave, 0 joins, and others are above"
+        )
+    if beat.member_epoch == LEAVE_STATIC_EPOCH and beat.instance_id is None:
+        raise InvalidRequest("member_epoch -2 is for static members: it needs an instance_id")
+    if beat.rebalance_timeout_ms != UNCHANGED and beat.rebalance_timeout_ms <= 0:
+        raise InvalidRequest(
+            f"rebalance_timeout_ms is {beat.rebalance_timeout_ms}: it must be above 0, or -1 for "
+            "unchanged"
+        )
+    if beat.member_epoch == JOIN_EPOCH:
+        _check_joining(beat)
+    if beat.server_assignor and beat.server_assignor not in assignors:
+        raise UnsupportedAssignor(
+            f"the assignor {beat.server_assignor!r} is not one of: {', '.join(assignors)}"
+        )
+    if beat.subscribed_topic_regex:
+        if len(beat.subscribed_topic_regex.encode()) > REGEX_BYTES_MAX:
+            raise InvalidRequest(f"subscribed_topic_regex is longer than {REGEX_BYTES_MAX} bytes")
+        matcher.check(beat.subscribed_topic_regex)
+
+
+def _check_ids(beat: ConsumerBeat) -> None:
+    for name, value in (
+        ("member_id", beat.member_id),
+        ("instance_id", beat.instance_id),
+        ("rack_id", beat.rack_id),
+        ("client_id", beat.client_id or None),
+    ):
+        if value is None:
+            continue
+        if not value:
+            raise InvalidRequest(f"{name} is empty; leave it out instead")
+        if len(value.encode()) > ID_BYTES_MAX:
+            raise InvalidRequest(f"{name} is longer than {ID_BYTES_MAX} bytes: {value[:40]!r}...")
+
+
+def _check_joining(beat: ConsumerBeat) -> None:
+    check_group_id(beat.group_id)
+    if beat.rebalance_timeout_ms == UNCHANGED:
+        raise InvalidRequest("who joins says its rebalance_timeout_ms")
+    if beat.subscribed_topic_names is None and beat.subscribed_topic_regex is None:
+        raise InvalidRequest(
+            "who joins says subscribed_topic_names or subscribed_topic_regex, or both"
+        )
+    if beat.owned is None or beat.owned:
+        raise InvalidRequest("who joins owns nothing: its topic_partitions are given, and empty")

@@ -1,0 +1,72 @@
+"""All that the log of one shard says of its groups, and the one way in which it changes.
+
+Every record sets or removes one entry, whatever is there (I-139). A group is known by a record of
+its own, or by an offset alone: a simple one, whose consumers divide the partitions themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.core.coordination.classic_records import GroupMetadataKey, GroupMetadataValue
+from strandline_broker.core.coordination.consumer_records import ConsumerGroupPartitionMetadataKey
+from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
+from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strandline_broker.core.coordination.codec import GroupKey, GroupValue
+
+
+class GroupTable:
+    def __init__(self) -> None:
+        self.consumer: dict[str, ConsumerGroup] = {}
+        self.classic: dict[str, GroupMetadataValue] = {}
+        self.offsets: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
+        """By group, topic name and partition."""
+
+    def is_known(self, group_id: str) -> bool:
+        return group_id in self.consumer or group_id in self.classic or group_id in self.offsets
+
+    def group_ids(self) -> tuple[str, ...]:
+        return tuple(sorted({*self.consumer, *self.classic, *self.offsets}))
+
+    def offset(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
+        return self.offsets.get(group_id, {}).get(topic, {}).get(partition)
+
+    def offsets_of(self, group_id: str) -> Iterator[tuple[str, int, OffsetCommitValue]]:
+        """Sorted by topic and partition."""
+        for topic, partitions in sorted(self.offsets.get(group_id, {}).items()):
+            for partition, value in sorted(partitions.items()):
+                yield topic, partition, value
+
+    def replay(self, key: GroupKey, value: GroupValue | None) -> None:
+        if isinstance(key, OffsetCommitKey):
+            assert value is None or isinstance(value, OffsetCommitValue)
+            self._replay_offset(key, value)
+        elif isinstance(key, GroupMetadataKey):
+            assert value is None or isinstance(value, GroupMetadataValue)
+            if value is None:
+                self.classic.pop(key.group, None)
+            else:
+                self.classic[key.group] = value
+        elif not isinstance(key, ConsumerGroupPartitionMetadataKey):
+            group = self.consumer.get(key.group) or ConsumerGroup(key.group)
+            group.replay(key, value)
+            if group.is_void:
+                self.consumer.pop(key.group, None)
+            else:
+                self.consumer[key.group] = group
+
+    def _replay_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        if value is not None:
+            topics = self.offsets.setdefault(key.group, {})
+            topics.setdefault(key.topic, {})[key.partition] = value
+            return
+        topics = self.offsets.get(key.group, {})
+        partitions = topics.get(key.topic, {})
+        if partitions.pop(key.partition, None) is not None and not partitions:
+            del topics[key.topic]
+            if not topics:
+                del self.offsets[key.group]
