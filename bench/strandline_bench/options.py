@@ -15,6 +15,7 @@ MEASURES: Final = {
     "ranges": "records out in bulk, as Spark reads them: FetchRange, nothing decoded",
     "blocking": "strandline.sync: send handed over and acknowledged, iteration",
     "latency": "one awaited record at a time",
+    "requests": "how long one large request of each kind keeps a health call waiting",
     "partitions": "thousands of partitions: created, at rest, after a kill, back in sync",
 }
 LOG: Final = "the log alone, without a cluster; own options: strandline bench log --help"
@@ -30,6 +31,7 @@ PARTITIONS: Final = {
     "ranges": 3,
     "blocking": 3,
     "latency": 1,
+    "requests": 1,
     "partitions": 3000,
 }
 ROUNDS: Final = {
@@ -40,6 +42,7 @@ ROUNDS: Final = {
     "ranges": 3,
     "blocking": 3,
     "latency": 3,
+    "requests": 1,
     "partitions": 1,
 }
 
@@ -98,8 +101,8 @@ def parse(argv: Sequence[str]) -> Options:
     parser = _parser()
     given = parser.parse_args(argv)
     own_cluster = given.bootstrap is None
-    if given.measure in ("startup", "failover", "partitions") and not own_cluster:
-        parser.error(f"{given.measure} kills and starts brokers: it takes no --bootstrap")
+    if given.measure in ("startup", "failover", "partitions", "requests") and not own_cluster:
+        parser.error(f"{given.measure} needs its own cluster: it takes no --bootstrap")
     if given.with_controller and given.measure != "failover":
         parser.error(f"--with-controller is of failover, not of {given.measure}")
     if given.peer_kafka is not None and given.measure != "partitions":

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from strandline._arguments import mapping, several
+from strandline._core.in_parts import in_parts
 from strandline._descriptions import check
 from strandline.errors import BrokerUnreachable, ConfigurationError
 from strandline.types import (
@@ -27,6 +28,8 @@ Described = dict[Resource, dict[str, ConfigValue]]
 
 KINDS: Final = {"topic": 2, "broker": 4, "group": 32}
 """Kafka's numbers for the kinds of things that have a configuration."""
+AT_ONCE: Final = 500
+"""Resources of one request: a broker takes 1,000."""
 _NAMES: Final = {number: kind for kind, number in KINDS.items()}
 
 
@@ -66,7 +69,8 @@ async def describe_configs(
     try:
         async with asyncio.TaskGroup() as group:
             for broker, of_it in apart.items():
-                group.create_task(ask(broker, of_it))
+                for part in in_parts(of_it, AT_ONCE):
+                    group.create_task(ask(broker, part))
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return {resource: found[resource] for resource in resources}

@@ -15,6 +15,7 @@ from strandline.errors import (
     CallNotServed,
     ClientClosed,
     ConfigurationError,
+    InvalidRequest,
     OperationTimedOut,
 )
 from strandline_proto import hot_calls
@@ -131,8 +132,9 @@ class Connections:
         timeout_s: float,
         returns: type[Answer],
     ) -> Answer:
-        """One unary call with a deadline. Raises BrokerUnreachable, OperationTimedOut, and
-        ClientClosed once the connections are closed.
+        """One unary call with a deadline. Raises BrokerUnreachable, OperationTimedOut,
+        InvalidRequest for a request that the broker did not read, and ClientClosed once the
+        connections are closed.
         """
         if timeout_s <= 0:
             raise OperationTimedOut(f"no time was left to ask {address}")
@@ -145,6 +147,8 @@ class Connections:
                 ) from None
             if error.code() == grpc.StatusCode.UNAVAILABLE:
                 await self._renew(address)
+            if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+                raise InvalidRequest(f"{address}: {error.details()}") from None
             raise transport_error(error, address) from None
         if address in self._renewals:
             del self._renewals[address]

@@ -5,9 +5,10 @@ deadline comes. Every question may be asked twice: a lost answer or a new leader
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from strandline._core.backoff import Backoff
+from strandline._core.in_parts import in_parts
 from strandline.errors import (
     BrokerError,
     ClientClosed,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from strandline._core.cluster_view import PartitionKey
     from strandline._session import Session
 
+AT_ONCE: Final = 5_000
+"""Partitions of one request: a broker takes 10,000."""
 Found = TypeVar("Found")
 
 
@@ -93,7 +96,7 @@ class Leaders:
                 raise UnknownTopicOrPartition("the topic was deleted, perhaps created anew")
 
     async def ask(self, keys: Iterable[PartitionKey], question: Question[Found]) -> Answers[Found]:
-        """Ask each leader once."""
+        """Ask each leader once, in several requests if it leads very many."""
         answers: Answers[Found] = Answers({}, {})
 
         async def ask(address: str, epochs: dict[PartitionKey, int]) -> None:
@@ -121,7 +124,8 @@ class Leaders:
 
         async with asyncio.TaskGroup() as group:
             for address, epochs in self._routes(keys, answers.failures).items():
-                group.create_task(ask(address, epochs))
+                for part in in_parts(epochs.items(), AT_ONCE):
+                    group.create_task(ask(address, dict(part)))
         return answers
 
     def _routes(

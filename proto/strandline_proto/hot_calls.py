@@ -7,11 +7,14 @@ writes answers that it has encoded itself, so that nothing is held twice while t
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
 from strandline_proto import hot_decode, hot_encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SERVICE: Final = "strandline_proto.v1.BrokerService"
 
@@ -46,14 +49,18 @@ def fetch_range(channel: Any) -> Any:
     )
 
 
-def handlers(service: Any) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-    """Of a service whose methods take the hot requests and answer with bytes."""
+def handlers(
+    service: Any, fetch_request: Callable[[bytes], Any] = hot_decode.fetch_request
+) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    """Of a service whose methods take the hot requests and answer with bytes; Fetch takes what
+    `fetch_request` makes of them.
+    """
     return {
         "Produce": grpc.stream_stream_rpc_method_handler(
             service.Produce, request_deserializer=hot_decode.produce_request
         ),
         "Fetch": grpc.stream_stream_rpc_method_handler(
-            service.Fetch, request_deserializer=hot_decode.fetch_request
+            service.Fetch, request_deserializer=fetch_request
         ),
         "FetchRange": grpc.unary_stream_rpc_method_handler(
             service.FetchRange, request_deserializer=hot_decode.fetch_range_request

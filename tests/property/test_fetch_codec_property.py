@@ -1,5 +1,6 @@
 """What a Fetch stream carries arrives as it was sent."""
 
+import asyncio
 from dataclasses import astuple
 
 from hypothesis import given
@@ -14,6 +15,7 @@ from strandline_broker.hosts.fetch_messages import (
     Replica,
 )
 from strandline_broker.rpc.fetch_codec import (
+    large_request_from_wire,
     request_from_wire,
     request_to_wire,
     response_from_wire,
@@ -21,6 +23,7 @@ from strandline_broker.rpc.fetch_codec import (
 )
 from strandline_proto import hot_decode, hot_encode
 from strandline_proto.errors import ERRORS, NONE
+from strandline_proto.v1 import fetch_pb2
 
 int32 = st.integers(-1, 2**31 - 1)
 int64 = st.integers(-1, 2**63 - 1)
@@ -71,6 +74,18 @@ def test_a_request_arrives_as_it_was_sent(request: FetchRequest) -> None:
     assert sorted(came.forgotten) == sorted(request.forgotten)
     came.forgotten = request.forgotten
     assert came == request
+
+
+@given(requests)
+def test_a_large_request_is_read_in_turns_as_a_small_one_is_at_once(request: FetchRequest) -> None:
+    wire = hot_encode.fetch_request(request_to_wire(request))
+    came = asyncio.run(large_request_from_wire(fetch_pb2.FetchRequest.FromString(wire)))
+    came.forgotten, expected = (
+        list(came.forgotten),
+        request_from_wire(hot_decode.fetch_request(wire)),
+    )
+    expected.forgotten = list(expected.forgotten)
+    assert came == expected
 
 
 @given(responses)

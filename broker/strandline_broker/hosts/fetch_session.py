@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.hosts.fetch_messages import FetchResponse
 from strandline_broker.hosts.long_poll import LongPoll
-from strandline_broker.hosts.session_partitions import SessionPartitions
+from strandline_broker.hosts.session_partitions import SessionPartitions, Turn
 from strandline_proto.errors import (
     FetchSessionIdNotFound,
     InconsistentClusterId,
@@ -27,6 +27,8 @@ from strandline_proto.errors import (
 from strandline_proto.ids import BrokerId
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.copy_throttle import LeaderThrottle
     from strandline_broker.hosts.fetch_answer import Collected
@@ -64,6 +66,10 @@ class FetchSession:
         """What a look at the partitions has found that is not at its end."""
         self._cold: Cold | None = None
         """What it cannot go on without."""
+        self._taking: Iterator[None] | None = None
+        """What is left to be kept of the request under way."""
+        self._gives_way = False
+        """Other work of the broker has its turn before this goes on."""
         self._ready: FetchResponse | None = None
         self._loop = asyncio.get_running_loop()
         self._poll = LongPoll()
@@ -86,7 +92,8 @@ class FetchSession:
     def _go_on(self) -> None:
         if self._poll.is_asleep:
             self._ready = self._advance()
-            if self._ready is not None or self._cold is not None or self._has_ended:
+            is_stopped = self._cold is not None or self._gives_way
+            if self._ready is not None or is_stopped or self._has_ended:
                 self._poll.end()
 
     async def until_fewer(self) -> None:
@@ -101,12 +108,15 @@ class FetchSession:
             if self._cold is not None:
                 await self._partitions.warm(self._cold)
                 self._cold = None
+            if self._gives_way:
+                self._gives_way = False
+                await asyncio.sleep(0)
             response, self._ready = self._ready, None
             if response is None:
                 response = self._advance()
             if response is not None:
                 return response
-            if self._cold is None:
+            if self._cold is None and not self._gives_way:
                 if self._has_ended:
                     return None
                 await self._poll.ended()
@@ -127,22 +137,38 @@ class FetchSession:
             if not self._asked:
                 self._poll.begin()
                 return None
-            request = self._asked.popleft()
+            request = self._request = self._asked.popleft()
             self._taken.set()
-            try:
-                self._check(request)
-                self._partitions.remember(request)
-            except WireError as error:
-                return FetchResponse(request.correlation_id, self._id, error)
-            self._request = request
+            self._taking = self._take(request)
             self._deadline_s = now_s + min(max(request.max_wait_ms, 0), WAIT_MS_MAX) / 1000
+        if self._taking is not None:
+            try:
+                for _ in self._taking:
+                    self._gives_way = True
+                    return None
+            except WireError as error:
+                self._request = self._taking = None
+                return FetchResponse(request.correlation_id, self._id, error)
+            self._taking = None
+        return self._serve(request, now_s)
+
+    def _take(self, request: FetchRequest) -> Iterator[None]:
+        """Check it and keep what it says; each step is one turn."""
+        self._check(request)
+        yield from self._partitions.remember(request)
+
+    def _serve(self, request: FetchRequest, now_s: float) -> FetchResponse | None:
         look = self._look
         if look is None:
             self._poll.begin()
             look = self._partitions.look(min(request.max_bytes, RESPONSE_BYTES_MAX), now_s)
-        self._cold = self._partitions.collect(look)
-        if self._cold is not None:
+        stopped = self._partitions.collect(look)
+        if stopped is not None:
             self._look = look
+            if isinstance(stopped, Turn):
+                self._gives_way = True
+            else:
+                self._cold = stopped
             return None
         self._look = None
         if not (self._is_enough(look, request) or now_s >= self._deadline_s):

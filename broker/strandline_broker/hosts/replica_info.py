@@ -1,4 +1,4 @@
-"""What a broker tells of the replicas it hosts, as plain values of one moment."""
+"""What a broker tells of the replicas it hosts: of each, plain values of one moment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_proto.ids import TopicId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.partition import Partition
@@ -54,9 +54,9 @@ def describe_replicas(
     wanted: Iterable[tuple[TopicId, Iterable[int]]],
     *,
     now_ms: int,
-) -> list[ReplicaInfo]:
+) -> Iterator[ReplicaInfo]:
     """The replicas that `wanted` names (no partitions: all of the topic); no topics: every replica
-    here.
+    here. Each is looked at when it is taken.
     """
     choice: dict[bytes, frozenset[int]] = {
         topic_id: frozenset(partitions) for topic_id, partitions in wanted
@@ -68,17 +68,15 @@ def describe_replicas(
         partitions = choice.get(topic_id)
         return partitions is not None and (not partitions or partition in partitions)
 
-    infos = [
-        _describe(partition, now_ms)
-        for key, partition in replicas.partitions.items()
-        if is_wanted(*key)
-    ]
-    for (topic_id, index), refused in replicas.logs.refused.items():
+    hosted, refused_here = list(replicas.partitions.items()), list(replicas.logs.refused.items())
+    for key, partition in hosted:
+        if is_wanted(*key):
+            yield _describe(partition, now_ms)
+    for (topic_id, index), refused in refused_here:
         if is_wanted(topic_id, index):
             name = _name_of(metadata, topic_id)
             error = KafkaStorageError(refused.why)
-            infos.append(ReplicaInfo(name, topic_id, index, "offline", error=error))
-    return sorted(infos, key=lambda info: (info.topic, info.partition))
+            yield ReplicaInfo(name, topic_id, index, "offline", error=error)
 
 
 def _name_of(metadata: MetadataCache, topic_id: bytes) -> str:

@@ -13,8 +13,10 @@ while that leadership lasts, a second look only reads what has come since.
 from __future__ import annotations
 
 import asyncio
+import enum
 import math
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strandline_broker.hosts.fetch_answer import Collected
@@ -32,7 +34,7 @@ from strandline_proto.ids import BrokerEpoch, BrokerId, TopicId
 from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.copy_throttle import LeaderThrottle
@@ -43,6 +45,10 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Clock
 
 PARTITIONS_MAX: Final = 100_000
+AT_ONCE: Final = 1_000
+"""Partitions between two turns of other work of the broker."""
+ANSWERED_MAX: Final = 2_500
+"""Partitions in one answer; the next one goes on."""
 _NO_REPLICA: Final = Replica(-1, -1)
 
 
@@ -66,6 +72,12 @@ class Cold(NamedTuple):
     kept: _Kept
     partition: Partition
     collected: Collected
+
+
+class Turn(enum.Enum):
+    """The look goes on when other work of the broker has had its turn."""
+
+    OVER = enum.auto()
 
 
 class SessionPartitions(FetchListener):
@@ -122,11 +134,15 @@ class SessionPartitions(FetchListener):
         kept.noted = None
         self._again[key] = None
 
-    def remember(self, request: FetchRequest) -> None:
-        """What it asks for from here on."""
-        for key in request.forgotten:
+    def remember(self, request: FetchRequest) -> Iterator[None]:
+        """What it asks for from here on; each step is one turn."""
+        for number, key in enumerate(request.forgotten, 1):
             self._drop(key)
-        for key, position in request.positions.items():
+            if number % AT_ONCE == 0:
+                yield
+        for number, (key, position) in enumerate(request.positions.items()):
+            if number > 0 and number % AT_ONCE == 0:
+                yield
             kept = self._kept.get(key)
             if kept is None:
                 self._check_room()
@@ -146,8 +162,10 @@ class SessionPartitions(FetchListener):
             )
 
     def close(self) -> None:
-        for key in list(self._kept):
+        for key in list(islice(self._kept, AT_ONCE)):
             self._drop(key)
+        if self._kept:
+            asyncio.get_running_loop().call_soon(self.close)
 
     def _drop(self, key: Key) -> None:
         kept = self._kept.pop(key, None)
@@ -194,18 +212,24 @@ class SessionPartitions(FetchListener):
             self.held_until_s = math.inf
         return Collected(max_bytes, list(self._news))
 
-    def collect(self, collected: Collected) -> Cold | None:
-        """Go on with the look until the answer is full, or up to what is to be warmed first."""
-        for key in collected.left:
+    def collect(self, collected: Collected) -> Cold | Turn | None:
+        """Go on with the look until the answer is full, or up to what is to be warmed first, or for
+        one turn.
+        """
+        for number, key in enumerate(collected.left, 1):
             if collected.room <= 0 and collected.size > 0:
+                break
+            if len(collected.partitions) >= ANSWERED_MAX:
+                collected.urgent = True  # the others have news still
                 break
             kept = self._kept.get(key)
             self._news.pop(key, None)
-            if kept is None:
-                continue
-            partition = self._look(key, kept, collected)
+            partition = None if kept is None else self._look(key, kept, collected)
             if partition is not None:
+                assert kept is not None
                 return Cold(key, kept, partition, collected)
+            if number == AT_ONCE:
+                return Turn.OVER
         return None
 
     async def warm(self, cold: Cold) -> None:
@@ -344,8 +368,10 @@ class SessionPartitions(FetchListener):
 
     def tell_watermarks(self, collected: Collected) -> None:
         """Watermarks ride along with any answer; for their sake alone none is sent (KAFKA-9952)."""
-        quiet, self._quiet = self._quiet, {}
-        for key in quiet:
+        for key in list(islice(self._quiet, ANSWERED_MAX)):
+            if len(collected.partitions) >= ANSWERED_MAX:
+                break
+            del self._quiet[key]
             kept, partition = self._kept.get(key), self._replicas.partitions.get(key)
             if kept is None or partition is None or partition.leader is None:
                 continue

@@ -4,10 +4,12 @@ the brokers'; all else is the controller's to decide.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.controller.topics.configs import GROUP, SET
 from strandline_broker.core.groups.group_config import check_group_configs
+from strandline_broker.rpc.turns import in_turns
 from strandline_proto.errors import WireError
 from strandline_proto.v1 import metadata_pb2
 
@@ -25,7 +27,7 @@ async def alter_configs(
 ) -> Response:
     """The controller's answer, and in between what was refused here, in the request's order."""
     refused: dict[int, WireError] = {}
-    for index, resource in enumerate(request.resources):
+    async for index, resource in in_turns(enumerate(request.resources)):
         try:
             if resource.type == GROUP:
                 _check_bounds(resource, settings)
@@ -40,15 +42,15 @@ async def alter_configs(
     response = await forward(rest) if rest.resources else Response()
     if response.error_code != 0:
         return response
-    decided = list(response.results)
+    decided = deque(response.results)
     del response.results[:]
-    for index, resource in enumerate(request.resources):
+    async for index, resource in in_turns(enumerate(request.resources)):
         if index in refused:
             why = refused[index]
             result = response.results.add(type=resource.type, name=resource.name)
             result.error_code, result.error_message = why.code, str(why)
         elif decided:
-            response.results.append(decided.pop(0))
+            response.results.append(decided.popleft())
     return response
 
 

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 import grpc.aio
 
+from strandline_broker.rpc.fetch_codec import decode_request
 from strandline_broker.rpc.lazy_service import Collector
 from strandline_broker.rpc.malformed import MalformedRequest, tolerant
+from strandline_broker.rpc.request_bounds import RequestTooLarge, bound_handlers, refusal
 from strandline_proto import hot_calls
 from strandline_proto.v1 import services_pb2_grpc
 
@@ -53,7 +55,7 @@ class Service:
             requests.inc()
             try:
                 if isinstance(request, MalformedRequest):
-                    raise request
+                    return self._refuse(name, request, context)
                 return await method(request, context)
             except grpc.aio.AbortError:
                 raise
@@ -73,6 +75,14 @@ class Service:
                 await self._failed(name, error, context)
 
         return stream if inspect.isasyncgenfunction(method) else call
+
+    def _refuse(self, name: str, malformed: MalformedRequest, context: Any) -> Any:
+        """The answer of the call that says so; else the exception is raised, for its status."""
+        answer = refusal(malformed) if isinstance(malformed, RequestTooLarge) else None
+        if answer is None:
+            raise malformed
+        self._complain(name, malformed, context)
+        return answer
 
     async def _failed(self, name: str, error: Exception, context: Any) -> None:
         causes = list(_causes(error))
@@ -145,7 +155,7 @@ def add_broker_service(server: grpc.aio.Server, service: Service) -> None:
         service,  # type: ignore[arg-type] # its methods are found by name
         collector,
     )
-    collector.handlers.update(hot_calls.handlers(service))
+    collector.handlers.update(hot_calls.handlers(service, decode_request))
     add_handlers(server, BROKER_SERVICE, collector)
 
 
@@ -159,8 +169,8 @@ def add_replica_service(server: grpc.aio.Server, service: Service) -> None:
 
 
 def add_handlers(server: grpc.aio.Server, name: str, collector: Collector) -> None:
-    """Serve what generated code has registered with `collector`."""
-    handlers = tolerant(collector.handlers)
+    """Serve what generated code has registered with `collector`, within the bounds of requests."""
+    handlers = tolerant(bound_handlers(name, collector.handlers))
     generic = grpc.method_handlers_generic_handler(name, handlers)
     server.add_generic_rpc_handlers((generic,))
     server.add_registered_method_handlers(name, handlers)

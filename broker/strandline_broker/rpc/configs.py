@@ -13,6 +13,7 @@ from strandline_broker.config_text import described
 from strandline_broker.core.groups.consumer.heartbeat_rules import check_group_id
 from strandline_broker.core.groups.group_config import GROUP_KEYS
 from strandline_broker.core.topic_config import TOPIC_KEYS
+from strandline_broker.rpc.turns import Turns
 from strandline_proto.errors import InvalidRequest, UnknownTopicOrPartition, WireError
 from strandline_proto.v1 import metadata_pb2
 
@@ -47,13 +48,16 @@ class ConfigsRpc:
         self, request: metadata_pb2.DescribeConfigsRequest, context: Any
     ) -> metadata_pb2.DescribeConfigsResponse:
         response = metadata_pb2.DescribeConfigsResponse()
+        turns = Turns()
         for resource in request.resources:
             result = response.results.add(type=resource.type, name=resource.name)
             try:
                 found = list(self._describe(resource))
             except WireError as error:
                 result.error_code, result.error_message = error.code, str(error)
+                await turns.took()
                 continue
+            await turns.took(len(found) + len(resource.keys))
             wanted = set(resource.keys)
             result.configs.extend(c for c in found if not wanted or c.name in wanted)
         return response

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.hosts.leading import check_leader
 from strandline_broker.rpc.leader_hints import leader_hint
+from strandline_broker.rpc.turns import Turns
 from strandline_proto.errors import RequestTimedOut, UnknownTopicId, WireError
 from strandline_proto.v1 import delete_records_pb2
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.replica_manager import ReplicaManager
 
 TIMEOUT_MS_MAX: Final = 300_000
+AT_ONCE: Final = 100
+"""Partitions whose deletion begins between two turns of other calls."""
 
 
 class DeleteRecordsRpc:
@@ -28,10 +31,13 @@ class DeleteRecordsRpc:
         """Each partition has its own answer, and its own wait within the limit."""
         response = delete_records_pb2.DeleteRecordsResponse()
         timeout_ms = min(max(request.timeout_ms, 0), TIMEOUT_MS_MAX)
+        turns = Turns(AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for topic in request.topics:
                 results = response.topics.add(topic_id=topic.topic_id)
+                await turns.took()
                 for asked in topic.partitions:
+                    await turns.took()
                     result = results.partitions.add(partition=asked.partition, low_watermark=-1)
                     group.create_task(self._delete(topic.topic_id, asked, result, timeout_ms))
         return response

@@ -7,8 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.hosts.fetch_session import FetchSession
-from strandline_broker.rpc.fetch_codec import request_from_wire, response_to_wire
+from strandline_broker.rpc.fetch_codec import (
+    large_request_from_wire,
+    request_from_wire,
+    response_to_wire,
+)
 from strandline_proto import hot_encode
+from strandline_proto.v1 import fetch_pb2
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -16,7 +21,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.copy_throttle import LeaderThrottle
     from strandline_broker.hosts.replica_manager import ReplicaManager
-    from strandline_proto import hot_messages as hot
+    from strandline_broker.rpc.fetch_codec import WireRequest
     from strandline_runtime.runtime import Clock
 
 
@@ -31,7 +36,7 @@ class FetchRpc:
         self._new_session = partial(FetchSession, clock, metadata, replicas, copies)
         self._sessions = 0
 
-    async def Fetch(self, requests: AsyncIterator[hot.FetchRequest], context: Any) -> None:
+    async def Fetch(self, requests: AsyncIterator[WireRequest], context: Any) -> None:
         self._sessions += 1
         session = self._new_session(self._sessions)
         try:
@@ -47,16 +52,17 @@ class FetchRpc:
             session.close()
 
 
-async def _read(
-    requests: AsyncIterator[hot.FetchRequest], session: FetchSession
-) -> Exception | None:
+async def _read(requests: AsyncIterator[WireRequest], session: FetchSession) -> Exception | None:
     """What it failed with. That is raised when what was asked before is answered: a handler that is
     cancelled in its very first write would leave the call without a status, as in PushRpc.
     """
     failure = None
     try:
         async for request in requests:
-            session.ask(request_from_wire(request))
+            if isinstance(request, fetch_pb2.FetchRequest):
+                session.ask(await large_request_from_wire(request))
+            else:
+                session.ask(request_from_wire(request))
             await session.until_fewer()
     except Exception as error:  # noqa: BLE001 - such as a request that is no message
         failure = error

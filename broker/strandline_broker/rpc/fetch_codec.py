@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from strandline_broker.core.metadata_cache import CurrentLeader
 from strandline_broker.hosts.fetch_messages import (
@@ -12,9 +12,11 @@ from strandline_broker.hosts.fetch_messages import (
     Position,
     Replica,
 )
-from strandline_proto import errors
+from strandline_broker.rpc.turns import Turns
+from strandline_proto import errors, hot_decode
 from strandline_proto import hot_messages as hot
 from strandline_proto.ids import BrokerId, LeaderEpoch
+from strandline_proto.v1 import fetch_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+WireRequest: TypeAlias = hot.FetchRequest | fetch_pb2.FetchRequest
 NO_PREFERRED_REPLICA = -1
+LARGE_BYTES = 16 << 10
+"""Of a request, some hundred partitions."""
 
 
 def request_to_wire(request: FetchRequest) -> hot.FetchRequest:
@@ -53,6 +58,13 @@ def _by_topic(items: Iterable[tuple[Key, T]]) -> list[tuple[Key, T]]:
     return [item for topic in topics.values() for item in topic]
 
 
+def decode_request(data: bytes) -> WireRequest:
+    """One with many partitions as protobuf's message, whose partitions are taken in turns."""
+    if len(data) > LARGE_BYTES:
+        return fetch_pb2.FetchRequest.FromString(data)
+    return hot_decode.fetch_request(data)
+
+
 def request_from_wire(wire: hot.FetchRequest) -> FetchRequest:
     state = wire.replica_state
     return FetchRequest(
@@ -67,6 +79,42 @@ def request_from_wire(wire: hot.FetchRequest) -> FetchRequest:
         replica=None if state is None or state.replica_id < 0 else Replica(*state),
         positions={p[:2]: Position(*p[2:]) for p in wire.partitions},
         forgotten=wire.forgotten,
+    )
+
+
+async def large_request_from_wire(wire: fetch_pb2.FetchRequest) -> FetchRequest:
+    turns = Turns()
+    positions: dict[Key, Position] = {}
+    forgotten: list[Key] = []
+    for topic in wire.topics:
+        await turns.took()
+        topic_id = topic.topic_id
+        for p in topic.partitions:
+            await turns.took()
+            positions[topic_id, p.partition] = Position(
+                p.current_leader_epoch,
+                p.fetch_offset,
+                p.last_fetched_epoch,
+                p.log_start_offset,
+                p.partition_max_bytes,
+            )
+    for dropped in wire.forgotten:
+        await turns.took(1 + len(dropped.partitions))
+        forgotten.extend((dropped.topic_id, partition) for partition in dropped.partitions)
+    state = wire.replica_state
+    has_replica = wire.HasField("replica_state") and state.replica_id >= 0
+    return FetchRequest(
+        correlation_id=wire.correlation_id,
+        session_id=wire.session_id,
+        session_epoch=wire.session_epoch,
+        max_wait_ms=wire.max_wait_ms,
+        min_bytes=wire.min_bytes,
+        max_bytes=wire.max_bytes,
+        cluster_id=wire.cluster_id,
+        isolation_level=wire.isolation_level,
+        replica=Replica(state.replica_id, state.replica_epoch) if has_replica else None,
+        positions=positions,
+        forgotten=forgotten,
     )
 
 

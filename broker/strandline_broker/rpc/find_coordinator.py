@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_broker.rpc.group_codec import check_group_id
 from strandline_broker.rpc.leader_hints import node_endpoint
+from strandline_broker.rpc.turns import in_turns
 from strandline_proto.errors import (
     CoordinatorNotAvailable,
     InvalidRequest,
@@ -37,7 +38,7 @@ class FindCoordinatorRpc:
     ) -> groups_pb2.FindCoordinatorResponse:
         response = groups_pb2.FindCoordinatorResponse()
         view = self._metadata.view  # read once: the answer is of one moment
-        for key in request.coordinator_keys:
+        async for key in in_turns(request.coordinator_keys):
             found = response.coordinators.add(key=key, node_id=-1, port=-1)
             try:
                 self._find(view, request.key_type, found)

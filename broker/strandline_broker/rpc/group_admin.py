@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.coordination.shard import ShardState
 from strandline_broker.core.groups.commands import (
@@ -17,16 +16,20 @@ from strandline_broker.core.groups.commands import (
     RemoveMembers,
 )
 from strandline_broker.rpc.group_codec import check_group_id, partitions_to_wire
-from strandline_proto.errors import WireError
+from strandline_broker.rpc.turns import ANSWERED_MAX, Turns, in_turns
+from strandline_proto.errors import InvalidRequest, WireError
 from strandline_proto.v1 import groups_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from strandline_broker.core.groups.assignors import PartitionSets
-    from strandline_broker.core.groups.commands import Command, DescribedMember, Reply
+    from strandline_broker.core.groups.commands import Command, DescribedMember, ListedGroup, Reply
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.coordination.registry import Shards
+
+GROUPS_AT_ONCE: Final = 100
+"""Groups or members between two turns of other calls."""
 
 
 class GroupAdminRpc:
@@ -41,44 +44,61 @@ class GroupAdminRpc:
         response = groups_pb2.ListGroupsResponse()
         states = {state.lower() for state in request.states_filter}
         types = {kind.lower() for kind in request.types_filter}
-        hosts = [h for h in self._shards.hosts() if h.machine.state is not ShardState.INACTIVE]
-        for reply in await asyncio.gather(*(host.submit(ListGroups()) for host in hosts)):
+        found: list[ListedGroup] = []
+        async for reply in self._listed():
             if isinstance(reply, WireError):
                 response.error_code, response.error_message = reply.code, str(reply)
                 continue
             assert isinstance(reply, GroupsListed), reply
-            for group in reply.groups:
-                if states and group.state.lower() not in states:
-                    continue
-                if types and group.group_type.lower() not in types:
-                    continue
-                response.groups.add(
-                    group_id=group.group_id,
-                    protocol_type=group.protocol_type,
-                    group_state=group.state,
-                    group_type=group.group_type,
-                )
-        response.groups.sort(key=lambda group: group.group_id)
+            found += reply.groups
+        async for group in in_turns(sorted(found, key=lambda group: group.group_id)):
+            if states and group.state.lower() not in states:
+                continue
+            if types and group.group_type.lower() not in types:
+                continue
+            response.groups.add(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state,
+                group_type=group.group_type,
+            )
         return response
+
+    async def _listed(self) -> AsyncIterator[Reply]:
+        """Of each shard that is not idle; all are asked before the first answer is waited for."""
+        hosts = [h for h in self._shards.hosts() if h.machine.state is not ShardState.INACTIVE]
+        asked = [host.submit(ListGroups()) async for host in in_turns(hosts, every=1)]
+        for answer in asked:
+            yield await answer
 
     async def ConsumerGroupDescribe(
         self, request: groups_pb2.ConsumerGroupDescribeRequest, context: Any
     ) -> groups_pb2.ConsumerGroupDescribeResponse:
         response = groups_pb2.ConsumerGroupDescribeResponse()
+        turns, room = Turns(GROUPS_AT_ONCE), ANSWERED_MAX
         for group_id in request.group_ids:
+            await turns.took()
             described = response.groups.add(group_id=group_id)
             try:
                 reply = await self._ask(group_id, DescribeGroup(group_id))
+                assert isinstance(reply, GroupDescription), reply
+                room -= len(reply.members)
+                if room < 0:
+                    raise InvalidRequest(
+                        f"the groups of this request have more than {ANSWERED_MAX} members: ask for"
+                        " fewer groups at a time"
+                    )
             except WireError as error:
                 described.error_code, described.error_message = error.code, str(error)
                 continue
-            assert isinstance(reply, GroupDescription), reply
             described.group_state = reply.state
             described.group_type = reply.group_type
             described.group_epoch = reply.group_epoch
             described.assignment_epoch = reply.assignment_epoch
             described.assignor_name = reply.assignor
-            described.members.extend(self._member(member) for member in reply.members)
+            for member in reply.members:
+                described.members.append(self._member(member))
+                await turns.took()
         return response
 
     def _member(self, member: DescribedMember) -> groups_pb2.GroupMember:
@@ -106,7 +126,7 @@ class GroupAdminRpc:
         self, request: groups_pb2.DeleteGroupsRequest, context: Any
     ) -> groups_pb2.DeleteGroupsResponse:
         response = groups_pb2.DeleteGroupsResponse()
-        for group_id in request.group_ids:
+        async for group_id in in_turns(request.group_ids, GROUPS_AT_ONCE):
             result = response.results.add(group_id=group_id)
             try:
                 await self._ask(group_id, DeleteGroup(group_id))

@@ -165,8 +165,11 @@ def fetch_from_wire(
 def fetched_to_wire(
     offsets: Iterable[FetchedOffset], result: committed_offsets_pb2.OffsetFetchGroupResult
 ) -> None:
+    """Added to what is there: offsets may come in several parts."""
     for (topic_id, name), group in groupby(offsets, key=lambda each: (each.topic_id, each.topic)):
-        results = result.topics.add(topic_id=topic_id or b"", name=name)
+        results = result.topics[-1] if result.topics else None
+        if results is None or (results.topic_id, results.name) != (topic_id or b"", name):
+            results = result.topics.add(topic_id=topic_id or b"", name=name)
         for each in group:
             found = results.partitions.add(
                 partition=each.partition,

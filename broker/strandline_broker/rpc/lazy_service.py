@@ -114,7 +114,9 @@ class _Health:
 
     async def Check(self, request: Any, context: Any) -> Any:
         if request.service not in self._names:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r} here")
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND, f"no service {request.service[:100]!r} here"
+            )
         return self._status(request.service)
 
     async def List(self, request: Any, context: Any) -> Any:

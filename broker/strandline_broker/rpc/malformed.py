@@ -37,6 +37,8 @@ def _tolerant(handler: Any) -> Any:  # a named tuple, which its types do not say
             return parse(data)
         except DecodeError as error:
             malformed = MalformedRequest(f"its {len(data)} bytes are no such request ({error})")
+        except MalformedRequest as error:
+            malformed = error
         if is_stream:
             raise malformed
         return malformed

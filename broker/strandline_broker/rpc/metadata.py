@@ -8,6 +8,7 @@ import grpc
 
 from strandline_broker.core.internal_topics import INTERNAL_TOPICS
 from strandline_broker.rpc.replica_conditions import condition_to_wire
+from strandline_broker.rpc.turns import Turns
 from strandline_proto.errors import (
     NONE,
     InvalidRequest,
@@ -32,6 +33,7 @@ class MetadataRpc:
         self._listener = listener
         self._described: dict[TopicId, tuple[CachedTopic, metadata_pb2.TopicMetadata]] = {}
         self._described_of: MetadataView | None = None
+        """The view that topics were last described of; those it has no more are forgotten."""
 
     async def Metadata(
         self, request: metadata_pb2.MetadataRequest, context: Any
@@ -50,11 +52,20 @@ class MetadataRpc:
             brokers=self._brokers(view),
             metadata_offset=view.metadata_offset,
         )
+        self._forget_deleted(view)
+        turns = Turns()
         if request.only_named:
-            response.topics.extend(self._named(view, topic) for topic in request.topics)
+            # A topic that is named many times is described once, as in Kafka: else the answer to a
+            # small request has no bound.
+            once = {(wanted.topic_id, wanted.name): wanted for wanted in request.topics}
+            for wanted in once.values():
+                named = self._named(view, wanted)
+                response.topics.append(named)
+                await turns.took(1 + len(named.partitions))
         else:
-            by_name = sorted(view.topics_by_id.values(), key=lambda topic: topic.name)
-            response.topics.extend(self._description(view, topic) for topic in by_name)
+            for topic in sorted(view.topics_by_id.values(), key=lambda topic: topic.name):
+                response.topics.append(self._description(topic))
+                await turns.took(1 + len(topic.partitions))
         return response
 
     def _brokers(self, view: MetadataView) -> Iterable[common_pb2.NodeEndpoint]:
@@ -82,10 +93,9 @@ class MetadataRpc:
             return metadata_pb2.TopicMetadata(
                 error_code=code, name=wanted.name, topic_id=wanted.topic_id
             )
-        return self._description(view, topic)
+        return self._description(topic)
 
-    def _description(self, view: MetadataView, topic: CachedTopic) -> metadata_pb2.TopicMetadata:
-        """Made once for each state of a topic: clients ask again and again for the same."""
+    def _forget_deleted(self, view: MetadataView) -> None:
         if view is not self._described_of:
             known = view.topics_by_id
             self._described = {
@@ -94,8 +104,11 @@ class MetadataRpc:
                 if known.get(topic_id) is made[0]
             }
             self._described_of = view
+
+    def _description(self, topic: CachedTopic) -> metadata_pb2.TopicMetadata:
+        """Made once for each state of a topic: clients ask again and again for the same."""
         made = self._described.get(topic.topic_id)
-        if made is None:
+        if made is None or made[0] is not topic:
             made = self._described[topic.topic_id] = topic, _described(topic)
         return made[1]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.groups.commands import DeleteOffsets, OffsetsDeleted, OffsetsFetched
 from strandline_broker.rpc.group_codec import (
@@ -14,12 +13,22 @@ from strandline_broker.rpc.group_codec import (
     fetch_from_wire,
     fetched_to_wire,
 )
-from strandline_proto.errors import WireError
+from strandline_broker.rpc.turns import ANSWERED_MAX, EVERY, Turns
+from strandline_proto.errors import InvalidRequest, WireError
 from strandline_proto.v1 import committed_offsets_pb2
 
 if TYPE_CHECKING:
+    import asyncio
+
     from strandline_broker.core.groups.commands import Reply
     from strandline_broker.hosts.coordination.registry import Shards
+
+PER_GROUP: Final = 50
+"""Offsets that take as long as it takes to ask for those of one group."""
+_TOO_MANY: Final = InvalidRequest(
+    f"the groups before this one have {ANSWERED_MAX} offsets or more: ask for fewer groups at a"
+    " time"
+)
 
 
 class OffsetCommitsRpc:
@@ -40,29 +49,38 @@ class OffsetCommitsRpc:
     async def OffsetFetch(
         self, request: committed_offsets_pb2.OffsetFetchRequest, context: Any
     ) -> committed_offsets_pb2.OffsetFetchResponse:
+        """Every group is asked before the first is waited for: they may wait for the same."""
+        turns, room = Turns(), ANSWERED_MAX
+        asked: list[asyncio.Future[Reply] | WireError] = []
+        for group in request.groups:
+            answer = self._ask(group, request.require_stable) if room > 0 else _TOO_MANY
+            asked.append(answer)
+            offsets = 0 if isinstance(answer, WireError) else _offsets_in(answer)
+            room -= offsets
+            await turns.took(PER_GROUP + offsets)
         response = committed_offsets_pb2.OffsetFetchResponse()
-        async with asyncio.TaskGroup() as group:
-            for asked in request.groups:
-                result = response.groups.add(group_id=asked.group_id)
-                group.create_task(self._fetch(asked, result, request.require_stable))
+        for group, answer in zip(request.groups, asked, strict=True):
+            result = response.groups.add(group_id=group.group_id)
+            reply = answer if isinstance(answer, WireError) else await answer
+            if isinstance(reply, WireError):
+                result.error_code, result.error_message = reply.code, str(reply)
+                await turns.took()
+                continue
+            assert isinstance(reply, OffsetsFetched), reply
+            for first in range(0, len(reply.offsets), EVERY):
+                fetched_to_wire(reply.offsets[first : first + EVERY], result)
+                await turns.took(EVERY)
+            await turns.took()
         return response
 
-    async def _fetch(
-        self,
-        asked: committed_offsets_pb2.OffsetFetchGroup,
-        result: committed_offsets_pb2.OffsetFetchGroupResult,
-        require_stable: bool,
-    ) -> None:
+    def _ask(
+        self, asked: committed_offsets_pb2.OffsetFetchGroup, require_stable: bool
+    ) -> asyncio.Future[Reply] | WireError:
         try:
             command = fetch_from_wire(asked, require_stable=require_stable)
-            reply = await self._shards.of_group(command.group_id).submit(command)
-            if isinstance(reply, WireError):
-                raise reply
+            return self._shards.of_group(command.group_id).submit(command)
         except WireError as error:
-            result.error_code, result.error_message = error.code, str(error)
-            return
-        assert isinstance(reply, OffsetsFetched), reply
-        fetched_to_wire(reply.offsets, result)
+            return error
 
     async def OffsetDelete(
         self, request: committed_offsets_pb2.OffsetDeleteRequest, context: Any
@@ -87,3 +105,9 @@ class OffsetCommitsRpc:
                 if each.error is not None:
                     result.error_code, result.error_message = each.error.code, str(each.error)
         return response
+
+
+def _offsets_in(answer: asyncio.Future[Reply]) -> int:
+    """How many there are in an answer that is there already."""
+    reply = answer.result() if answer.done() else None
+    return len(reply.offsets) if isinstance(reply, OffsetsFetched) else 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.hosts.leading import check_leader
 from strandline_broker.rpc.leader_hints import leader_hint
+from strandline_broker.rpc.turns import Turns
 from strandline_proto.errors import (
     InvalidRequest,
     UnknownTopicId,
@@ -33,9 +34,12 @@ class OffsetsRpc:
         self, request: fetch_pb2.ListOffsetsRequest, context: Any
     ) -> fetch_pb2.ListOffsetsResponse:
         response = fetch_pb2.ListOffsetsResponse()
+        turns = Turns()
         for topic in request.topics:
             results = response.topics.add(topic_id=topic.topic_id)
+            await turns.took()
             for asked in topic.partitions:
+                await turns.took()
                 result = results.partitions.add(
                     partition=asked.partition, offset=-1, timestamp=-1, leader_epoch=-1
                 )
@@ -99,9 +103,12 @@ class OffsetsRpc:
     ) -> fetch_pb2.OffsetsForLeaderEpochResponse:
         """Answered by the leader only, in the epoch that the caller believes in (I-38)."""
         response = fetch_pb2.OffsetsForLeaderEpochResponse()
+        turns = Turns()
         for topic in request.topics:
             results = response.topics.add(topic_id=topic.topic_id)
+            await turns.took()
             for asked in topic.partitions:
+                await turns.took()
                 result = results.partitions.add(
                     partition=asked.partition,
                     leader_epoch=UNKNOWN_EPOCH,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_broker.hosts.appends import ACKS_ALL
 from strandline_broker.hosts.leading import check_leader
 from strandline_broker.rpc.leader_hints import hot_leader, node_endpoint
+from strandline_broker.rpc.turns import Turns
 from strandline_proto import hot_encode
 from strandline_proto.errors import (
     InvalidRequest,
@@ -47,6 +48,8 @@ UNANSWERED_MAX: Final = 5_000
 UNREAD_BYTES_MAX: Final = 1 << 20
 """Of answers; a single one may be larger."""
 TIMEOUT_MS_MAX: Final = 300_000
+AT_ONCE: Final = 100
+"""Batches of one request that are appended between two turns of other calls."""
 _ENDED: Final = RequestTimedOut("the stream of the request has ended")
 
 
@@ -75,7 +78,7 @@ class ProduceRpc:
                         ((data.topic_id, data.partition), data.records)
                         for data in request.partitions
                     )
-                    goes_on = _Request(
+                    goes_on = await _Request(
                         self._replicas, self._metadata, self._listener, request, answers
                     ).start(request.partitions, ahead)
                     del request  # the batches are in the log; do not keep them twice
@@ -196,9 +199,15 @@ class _Request:
         self._left = 1  # this method itself: no answer before every batch was looked at
         self._waiting: list[tuple[Partition, Appends, AckWaiter]] = []
 
-    def start(self, batches: Sequence[ProduceData], ahead: Ahead) -> bool:
+    async def start(self, batches: Sequence[ProduceData], ahead: Ahead) -> bool:
         """Whether another may follow: false where a batch was refused, and no answer says so."""
+        if self._acks != 0 and len(batches) > AT_ONCE:
+            # Between two pauses the stream may end: then this request is among those given up.
+            self._answers.expect(self, self._timeout_ms)
+        turns = Turns(AT_ONCE)
         for place, data in enumerate(batches):
+            if place > 0:
+                await turns.took()
             self._left += 1
             result = ProduceResult(data.topic_id, data.partition, base_offset=-1, leader_epoch=-1)
             self._response.partitions.append(result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.hosts.replica_info import ReplicaInfo, describe_replicas
+from strandline_broker.rpc.turns import in_turns
 from strandline_proto import errors
 from strandline_proto.ids import TopicId
 from strandline_proto.v1 import metadata_pb2
@@ -26,15 +27,18 @@ class ReplicasInfoRpc:
         self, request: metadata_pb2.DescribeReplicasRequest, context: Any
     ) -> metadata_pb2.DescribeReplicasResponse:
         replicas = self._replicas
-        infos = describe_replicas(
+        found = describe_replicas(
             replicas,
             self._metadata,
             [(TopicId(topic.topic_id), topic.partitions) for topic in request.topics],
             now_ms=monotonic_ms(self._clock),
         )
-        return metadata_pb2.DescribeReplicasResponse(
-            broker_id=replicas.me, replicas=[_to_wire(info) for info in infos]
-        )
+        infos = [info async for info in in_turns(found)]
+        infos.sort(key=lambda info: (info.topic, info.partition))
+        response = metadata_pb2.DescribeReplicasResponse(broker_id=replicas.me)
+        async for info in in_turns(infos):
+            response.replicas.append(_to_wire(info))
+        return response
 
 
 def _to_wire(info: ReplicaInfo) -> metadata_pb2.ReplicaDescription:

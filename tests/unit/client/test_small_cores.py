@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from strandline._core.backoff import Backoff
 from strandline._core.fetch_session import FetchSession, FetchTarget
+from strandline._core.in_parts import in_parts
 from strandline._core.sticky import StickyPartition
 from strandline_proto.partitioner import murmur2, partition_for
 
@@ -82,3 +83,9 @@ def test_the_key_hash_is_javas() -> None:
 def test_the_key_hash_agrees_with_another_implementation(key: bytes) -> None:
     assert murmur2(key) == reference(key)
     assert partition_for(key, 12) == (reference(key) & 0x7FFFFFFF) % 12
+
+
+def test_what_has_too_many_elements_goes_in_several_parts_in_its_order() -> None:
+    assert list(in_parts(range(5), 2)) == [[0, 1], [2, 3], [4]]
+    assert list(in_parts(range(4), 2)) == [[0, 1], [2, 3]]
+    assert list(in_parts([], 2)) == []

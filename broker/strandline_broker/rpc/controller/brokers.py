@@ -13,6 +13,7 @@ from strandline_broker.core.controller.producer_ids import BLOCK_LEN
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.rpc.controller_codec import registration_from_wire
 from strandline_broker.rpc.replica_conditions import condition_from_wire, refusal_from_wire
+from strandline_broker.rpc.turns import in_turns
 from strandline_proto.errors import NONE, WireError
 from strandline_proto.ids import (
     BrokerEpoch,
@@ -61,7 +62,7 @@ class BrokersRpc:
         ended: Callable[[], None] | None = None
         try:
             async for request in requests:
-                heartbeat = _heartbeat(request)
+                heartbeat = await _heartbeat(request)
                 self._controller.on_heartbeat(heartbeat)
                 if ended is None:
                     ended = self._controller.on_heartbeat_stream(heartbeat)
@@ -104,7 +105,7 @@ class BrokersRpc:
                 error_code=error.code, error_message=str(error)
             )
         response = controller_pb2.AlterPartitionResponse()
-        for result in results:
+        async for result in in_turns(results):
             topic_id = result.proposal.topic_id
             if not response.topics or response.topics[-1].topic_id != topic_id:
                 response.topics.add(topic_id=topic_id)
@@ -127,7 +128,7 @@ class BrokersRpc:
         )
 
 
-def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbeat:
+async def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbeat:
     return Heartbeat(
         broker_id=BrokerId(request.broker_id),
         broker_epoch=BrokerEpoch(request.broker_epoch),
@@ -139,22 +140,26 @@ def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbeat:
         stray_dirs=tuple(request.stray_dirs),
         full_log_dirs=tuple(request.full_log_dirs),
         applied_partitions=request.applied_partitions,
-        refused=tuple(map(refusal_from_wire, request.refused_truncations)),
+        refused=tuple([refusal_from_wire(r) async for r in in_turns(request.refused_truncations)]),
         offline_replicas=frozenset(
-            OfflineReplica(TopicId(r.topic_id), r.partition_index, _condition(r))
-            for r in request.offline_replicas
+            [
+                OfflineReplica(TopicId(r.topic_id), r.partition_index, _condition(r))
+                async for r in in_turns(request.offline_replicas)
+            ]
         ),
         losses=tuple(
-            LossRecord(
-                broker_id=BrokerId(request.broker_id),
-                topic_id=TopicId(loss.topic_id),
-                partition=loss.partition_index,
-                leader_epoch=LeaderEpoch(loss.leader_epoch),
-                start=loss.start_offset,
-                end=loss.end_offset,
-                committed=loss.committed_offset,
-            )
-            for loss in request.losses
+            [
+                LossRecord(
+                    broker_id=BrokerId(request.broker_id),
+                    topic_id=TopicId(loss.topic_id),
+                    partition=loss.partition_index,
+                    leader_epoch=LeaderEpoch(loss.leader_epoch),
+                    start=loss.start_offset,
+                    end=loss.end_offset,
+                    committed=loss.committed_offset,
+                )
+                async for loss in in_turns(request.losses)
+            ]
         ),
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.controller.topics.configs import Alteration
 from strandline_broker.rpc.controller.answers import limit_s, refuse, wait_applied
+from strandline_broker.rpc.turns import in_turns
 from strandline_proto.errors import InvalidRequest, WireError
 from strandline_proto.v1 import metadata_pb2
 
@@ -34,7 +35,7 @@ class AlterConfigsRpc:
             refuse(response, InvalidRequest(f"{many}: send several"))
             return response
         repeated = _repeated(request.resources)
-        for resource in request.resources:
+        async for resource in in_turns(request.resources):
             result = response.results.add(type=resource.type, name=resource.name)
             try:
                 if (resource.type, resource.name) in repeated:

@@ -13,6 +13,7 @@ from strandline_broker.core.controller.partitions.leadership import (
     wishes_of_topic,
 )
 from strandline_broker.rpc.controller.answers import limit_s, refuse, wait_applied
+from strandline_broker.rpc.turns import in_turns
 from strandline_proto.errors import InvalidRequest, WireError
 from strandline_proto.ids import NO_LEADER, BrokerId
 from strandline_proto.v1 import elections_pb2
@@ -40,7 +41,7 @@ class ElectionsRpc:
         except (WireError, TimeoutError) as error:
             refuse(response, error)
             return response
-        for result in (*unknown, *results):
+        async for result in in_turns([*unknown, *results]):
             told = response.results.add(
                 topic=result.topic, partition=result.partition, leader=result.leader
             )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.controller.topics.added_partitions import MorePartitions
 from strandline_broker.rpc.controller.answers import limit_s, refuse, wait_applied
+from strandline_broker.rpc.turns import in_turns
 from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import partitions_pb2
@@ -24,7 +25,7 @@ class PartitionsRpc:
     ) -> partitions_pb2.CreatePartitionsResponse:
         """A topic that is named twice has its second wish judged by what the first one made."""
         response = partitions_pb2.CreatePartitionsResponse()
-        for topic in request.topics:
+        async for topic in in_turns(request.topics):
             result = response.results.add(name=topic.name, partitions_before=-1)
             wish = MorePartitions(
                 topic.name,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.controller.partitions.reassignment import ReassignmentResult, Wish
 from strandline_broker.rpc.controller.answers import limit_s, refuse
+from strandline_broker.rpc.turns import in_turns
 from strandline_proto.errors import UnknownTopicOrPartition, WireError
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import reassignment_pb2
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.controller.log.state import PartitionRegistration, Topic
     from strandline_broker.hosts.controller.controller import Controller
+
+TOPICS_AT_ONCE: Final = 100
+"""Topics that are looked through between two turns of other calls."""
 
 
 class ReassignmentsRpc:
@@ -33,7 +37,7 @@ class ReassignmentsRpc:
         except (WireError, TimeoutError) as error:
             refuse(response, error)
             return response
-        for result in results:
+        async for result in in_turns(results):
             _add(response, result)
         return response
 
@@ -50,7 +54,7 @@ class ReassignmentsRpc:
             if name not in state.topic_ids:
                 refuse(response, UnknownTopicOrPartition(f"no topic is called {name!r}"))
                 return response
-        for topic in state.topics.values():
+        async for topic in in_turns(list(state.topics.values()), TOPICS_AT_ONCE):
             if not asked or topic.name in asked:
                 _list(
                     response, topic, set() if topic.name in whole else asked.get(topic.name, set())

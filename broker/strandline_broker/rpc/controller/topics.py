@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_broker.core.controller.topics.topics import NewTopic
 from strandline_broker.rpc.controller.answers import limit_s, refuse
 from strandline_broker.rpc.replica_conditions import refusal_to_wire
+from strandline_broker.rpc.turns import in_turns
 from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import common_pb2, metadata_pb2
@@ -34,7 +35,7 @@ class TopicsRpc:
         self, request: metadata_pb2.CreateTopicsRequest, context: Any
     ) -> metadata_pb2.CreateTopicsResponse:
         response = metadata_pb2.CreateTopicsResponse()
-        for topic in request.topics:
+        async for topic in in_turns(request.topics):
             result = response.topics.add(name=topic.name)
             try:
                 async with asyncio.timeout(limit_s(request.timeout_ms)):
@@ -53,7 +54,7 @@ class TopicsRpc:
         self, request: metadata_pb2.DeleteTopicsRequest, context: Any
     ) -> metadata_pb2.DeleteTopicsResponse:
         response = metadata_pb2.DeleteTopicsResponse()
-        for topic in request.topics:
+        async for topic in in_turns(request.topics):
             result = response.topics.add(name=topic.name, topic_id=topic.topic_id)
             try:
                 async with asyncio.timeout(limit_s(request.timeout_ms)):

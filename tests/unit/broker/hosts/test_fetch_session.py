@@ -15,6 +15,7 @@ from strandline_broker.hosts.fetch_session import REQUESTS_AHEAD_MAX, FetchSessi
 from strandline_broker.hosts.leading import check_leader
 from strandline_broker.hosts.long_poll import LongPoll
 from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.hosts.session_partitions import ANSWERED_MAX, AT_ONCE
 from strandline_broker.storage.log.log import Log
 from strandline_broker.storage.log.reader import LogReader
 from strandline_proto.batch import build_batch
@@ -22,6 +23,7 @@ from strandline_proto.errors import FencedLeaderEpoch, KafkaStorageError, Unknow
 from strandline_proto.ids import BrokerId
 from strandline_runtime.milliseconds import monotonic_ms
 from support.hand_clock import HandClock
+from support.loop_turns import with_turns
 from support.replica_nodes import TOPIC_ID, Node, decide, eventually, run_node, state
 
 if TYPE_CHECKING:
@@ -140,6 +142,42 @@ async def led(tmp_path: Path, *, isr: tuple[int, ...] = (1, 2)) -> AsyncIterator
     async with run_node(tmp_path / "1", 1, None, clock, **settings) as node:
         await decide(state(1, epoch=0, isr=isr, replicas=(1, 2)), node)
         yield Led(node, clock)
+
+
+async def test_many_partitions_are_taken_and_answered_in_turns(tmp_path: Path) -> None:
+    """None is left out: what does not go into one answer is in a later one."""
+    async with led(tmp_path) as at:
+        follower = at.follower(2)
+        position = Position(0, 0, -1, 0, 1 << 20)
+        keys: list[Key] = [(TOPIC_ID, index) for index in range(1, 3 * ANSWERED_MAX)]
+        first, turns = await with_turns(follower.name(dict.fromkeys(keys, position)))
+        assert turns > len(keys) // AT_ONCE + ANSWERED_MAX // AT_ONCE
+        answered = list(first.partitions)
+        assert len(answered) == ANSWERED_MAX
+        while len(answered) < len(keys):
+            more, turns = await with_turns(follower.ask())
+            assert 0 < len(more.partitions) <= ANSWERED_MAX
+            assert turns > len(more.partitions) // AT_ONCE
+            answered += more.partitions
+        assert answered == keys
+
+
+async def test_watermarks_of_many_partitions_come_in_several_answers(tmp_path: Path) -> None:
+    async with led(tmp_path) as at:
+        follower = at.follower(2)
+        keys: list[Key] = [(TOPIC_ID, index) for index in range(2 * ANSWERED_MAX)]
+        for number in range(1, len(keys)):
+            at.node.replicas.partitions[TOPIC_ID, number] = at.node.partition
+        try:
+            position = Position(0, 0, -1, 0, 1 << 20)
+            told = list((await follower.name(dict.fromkeys(keys, position))).partitions)
+            assert len(told) == ANSWERED_MAX
+            told += (await follower.ask()).partitions
+            assert sorted(told) == keys
+        finally:
+            follower.session.close()
+            for number in range(1, len(keys)):
+                del at.node.replicas.partitions[TOPIC_ID, number]
 
 
 async def test_a_round_in_which_nothing_happens_touches_no_partition(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from strandline_broker.core.replication.replica_condition import ReplicaConditio
 from strandline_broker.hosts.envelopes import AT_ONCE
 from strandline_broker.hosts.partition import Partition
 from strandline_broker.hosts.replica_info import describe_replicas
-from strandline_broker.rpc.push import LARGE
+from strandline_broker.rpc.push import LARGE_BYTES
 from strandline_broker.rpc.push_codec import envelope_from_wire
 from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory.directory import DataDirectory
@@ -153,15 +153,16 @@ async def test_a_large_snapshot_is_decoded_beside_the_loop_and_applied_in_its_tu
         call = b.stub.LeaderAndIsr()
         large = push(5, 4, full=True)
         topic = large.update_metadata.topics.add(topic_name="large", topic_id=OTHER_ID)
-        for index in range(LARGE + 1):
+        for index in range(1, LARGE_BYTES // 5):
             topic.partitions.add(index=index, leader=2, leader_epoch=1)
+        assert large.ByteSize() > LARGE_BYTES
         await call.write(large)
         assert (await ask(call, push(6, 5))).applied_metadata_offset == 5
         async with asyncio.timeout(WAIT_S):
             second = await call.read()
         assert isinstance(second, push_pb2.LeaderAndIsrResponse)
         assert (second.applied_metadata_offset, second.want_full) == (6, False)
-        assert b.metadata.view.partition(TopicId(OTHER_ID), LARGE) is not None
+        assert b.metadata.view.partition(TopicId(OTHER_ID), LARGE_BYTES // 5 - 1) is not None
 
 
 async def test_pushes_of_the_past_are_refused_and_change_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,106 @@
+"""One broker and its controller are sent requests of millions of elements, and of as many as are
+answered; they answer health calls meanwhile, and keep their session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+
+from strandline_bench.large_requests import repeated_fields, request
+from strandline_cli.cluster.cluster_files import CONTROLLER
+from strandline_proto.v1 import groups_pb2, metadata_pb2, services_pb2
+from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub, ControllerServiceStub
+from strandline_runtime.real import CHANNEL_OPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from support.cluster import MakeCluster
+
+MANY = 300_000
+AT_LIMIT = {"Produce": 5_000, "DescribeConfigs": 1_000}
+DEADLINE_S = 120.0
+HEALTH = "/grpc.health.v1.Health/Check"
+
+
+@asynccontextmanager
+async def health_calls(channel: grpc.aio.Channel) -> AsyncIterator[list[bytes]]:
+    """The answers to one health call after the other."""
+    answers: list[bytes] = []
+    check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(HEALTH)
+
+    async def ask() -> None:
+        while True:
+            answers.append(await check(b"", timeout=DEADLINE_S))
+
+    asking = asyncio.create_task(ask())
+    try:
+        yield answers
+    finally:
+        asking.cancel()
+
+
+async def send(channel: grpc.aio.Channel, call: str, data: bytes, *, streams: bool) -> str:
+    """What became of it, in words."""
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            if not streams:
+                ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(call)
+                return (await ask(data)).decode("utf-8", "replace")
+            stream: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(call)()
+            await stream.write(data)
+            answer = await stream.read()
+            stream.cancel()
+            return repr(answer)
+    except grpc.aio.AioRpcError as error:
+        return f"{error.code().name} {error.details()}"
+
+
+async def test_no_request_keeps_a_broker_or_the_controller_from_others(
+    make_cluster: MakeCluster,
+) -> None:
+    cluster = make_cluster(brokers=1)
+    targets = {"ControllerService": cluster.address(CONTROLLER)}
+    async with grpc.aio.insecure_channel(cluster.address(CONTROLLER)) as channel:
+        before = await ControllerServiceStub(channel).DescribeCluster(
+            metadata_pb2.DescribeClusterRequest()
+        )
+    for service in services_pb2.DESCRIPTOR.services_by_name.values():
+        target = targets.get(service.name, cluster.address(1))
+        async with (
+            grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS) as channel,
+            health_calls(channel) as answers,
+        ):
+            for field in repeated_fields():
+                method = field.method
+                if method.containing_service is not service:
+                    continue
+                streams = method.client_streaming or method.server_streaming
+                told = await send(channel, field.call, request(field, MANY), streams=streams)
+                async with asyncio.timeout(DEADLINE_S):
+                    while method.name == "LeaderAndIsr" and "at most" not in told:
+                        # The controller has opened its own stream again, which ends this one.
+                        told = await send(channel, field.call, request(field, MANY), streams=True)
+                assert "at most" in told, (field.call, field.name, told[:200])
+                assert f"{field.name} has" in told, (field.call, field.name, told[:200])
+                if streams or method.name == "BrokerRegistration":
+                    continue
+                count, seen = AT_LIMIT.get(method.name, 9_000), len(answers)
+                data = request(field, count, size=8)
+                told = await send(channel, field.call, data, streams=False)
+                assert "are possible: send several" not in told[:300], (field.call, field.name)
+                assert len(answers) >= seen, "health calls go on"
+            assert set(answers) == {b"\x08\x01"}, "serving, all the time"
+    async with grpc.aio.insecure_channel(cluster.address(1)) as channel:
+        stub = BrokerServiceStub(channel)
+        after = await stub.DescribeCluster(metadata_pb2.DescribeClusterRequest())
+        keys = groups_pb2.FindCoordinatorRequest(coordinator_keys=["g"])
+        assert len((await stub.FindCoordinator(keys)).coordinators) == 1
+    assert [(b.broker_epoch, b.state) for b in after.brokers] == [
+        (b.broker_epoch, b.state) for b in before.brokers
+    ]
