@@ -40,6 +40,7 @@ from strandline_spark.garbage import spare_libraries
 from strandline_spark.offsets import stream_from_json, stream_to_json, to_json
 from strandline_spark.options import SourceOptions, check_for_batch, check_for_stream, parse_options
 from strandline_spark.schema import spark_schema
+from strandline_spark.table_options import is_of_table, merged, users_options, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,20 +80,28 @@ class StrandlineDataSource(DataSource):
 
     @cached_property
     def parsed(self) -> SourceOptions:
-        return parse_options(dict(self.options))
+        return parse_options(users_options(self.options))
 
     def schema(self) -> StructType:
-        return spark_schema(self.parsed.columns)
+        columns = spark_schema(self.parsed.columns)
+        if is_of_table(self.options):
+            return with_options(columns, users_options(self.options))
+        return columns
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        check_schema(schema, self.schema())
-        check_for_batch(self.parsed)
-        return StrandlineReader(self.parsed)
+        options = self._read_options(schema)
+        check_for_batch(options)
+        return StrandlineReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        check_schema(schema, self.schema())
-        check_for_stream(self.parsed)
-        return StrandlineStreamReader(self.parsed)
+        options = self._read_options(schema)
+        check_for_stream(options)
+        return StrandlineStreamReader(options)
+
+    def _read_options(self, schema: StructType) -> SourceOptions:
+        options = parse_options(merged(schema, self.options))
+        check_schema(schema, spark_schema(options.columns))
+        return options
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from strandline_spark.sink import StrandlineWriter
@@ -117,7 +126,13 @@ class StrandlineDataSource(DataSource):
         from strandline_spark.sink_options import parse_sink_options
         from strandline_spark.sink_schema import check_append, check_columns
 
-        options = parse_sink_options(dict(self.options))
+        if not self.options:
+            raise OptionError(
+                "bootstrap.servers is required: host:port of one or more brokers. Spark hands no"
+                " OPTIONS of a table to a sink, so INSERT INTO and CREATE TABLE … AS do not work:"
+                ' write with .write.format("strandline").option(…)'
+            )
+        options = parse_sink_options(users_options(self.options))
         check_append(overwrite=overwrite)
         check_columns(schema, options.topic)
         return options
@@ -133,7 +148,9 @@ def check_topic(options: SinkOptions) -> None:
 
 def check_schema(given: StructType, own: StructType) -> None:
     """Raises OptionError for `.schema(…)` of another shape: Spark would find out in the tasks."""
-    if given != own:
+    # A table's options stand in the metadata.
+    shapes = [[(f.name, f.dataType, f.nullable) for f in one.fields] for one in (given, own)]
+    if shapes[0] != shapes[1]:
         raise OptionError(
             f".schema(…) asks for {given.simpleString()}, but the source yields"
             f" {own.simpleString()}: leave .schema out, and select or cast columns after load()"
