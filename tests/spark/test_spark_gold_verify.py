@@ -178,3 +178,59 @@ def test_a_statement_that_sees_other_windows_is_not_sound_whoever_let_it_in(
     (problem,) = found(spark, step, silver).problems
     assert problem.startswith("the statement is refused: [[gold]] delays, key sql, line 7: what")
     assert "the window function rank(" in problem
+
+
+def test_every_column_of_silver_as_it_is_passes(
+    spark: SparkSession, step: GoldStep, silver: str
+) -> None:
+    whole = replace(step, sql="SELECT * FROM silver", table=step.table + "2")
+    run_step(spark, whole, silver, pipeline="flights")
+    findings = found(spark, whole, silver)
+    assert (findings.problems, findings.commits) == ([], 1)
+    assert findings.rows > 5
+
+
+SUMS: Final = """SELECT window_start, window_end, carrier, count(*) AS n, sum(delay) AS total,
+  avg(delay) AS mean, sum(CASE WHEN offset < 0 THEN delay ELSE -delay END) AS back,
+  round(sum(delay * 3), 1) AS thrice
+FROM silver GROUP BY ALL"""
+
+
+@pytest.mark.parametrize("key", ["carrier", "carrier, window"])
+def test_a_sum_of_large_terms_that_cancel_may_be_off_by_a_share_of_the_terms(
+    spark: SparkSession, tmp_path: Path, key: str
+) -> None:
+    silver, table = str(tmp_path / "silver"), str(tmp_path / "gold")
+    size = {"window": 10 * SECOND} if key == "carrier" else {"session": 10 * SECOND}
+    keys = () if key == "carrier" else ("carrier",)
+    step = GoldStep("delays", table, SUMS, 7, 0, **size, session_key=keys)
+    large = [1e17, 1.0, -1e17, 3.0, 5e16, -5e16, 0.1]
+    rows = [SilverRow(0, n, n * SECOND, "large", delay=x) for n, x in enumerate(large)]
+    small = [SilverRow(1, n, n * SECOND, "small", delay=x) for n, x in enumerate([1.0, 0.1, -1.1])]
+    take(silver, [*rows, *small])
+    run_step(spark, step, silver, pipeline="flights", close=True)
+    names = {"total", "mean", "back", "thrice"}
+
+    def off_by(carrier: str, off: float) -> Any:
+        def change(rows: Any) -> Any:
+            new = [
+                {
+                    c: v + off if row["carrier"] == carrier and c in names else v
+                    for c, v in row.items()
+                }
+                for row in rows.to_pylist()
+            ]
+            return pa.Table.from_pylist(new, schema=rows.schema)
+
+        return change
+
+    assert found(spark, step, silver).sound
+    rewrite(step, off_by("large", 40.0))
+    assert found(spark, step, silver).sound
+    rewrite(step, off_by("large", 1e9))
+    (problem,) = found(spark, step, silver).problems
+    assert "1 rows are not there" in problem
+    rewrite(step, off_by("large", -1e9 - 40))
+    rewrite(step, off_by("small", 1e-9))
+    (problem,) = found(spark, step, silver).problems
+    assert "'carrier': 'small'" in problem

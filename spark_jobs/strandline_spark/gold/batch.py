@@ -17,6 +17,7 @@ from strandline_spark.errors import OptionError, first_line
 from strandline_spark.gold.account import Closed
 from strandline_spark.gold.framing import FixedWindows, Framing
 from strandline_spark.gold.query import came_rows, run_statement
+from strandline_spark.gold.rounding import nudged
 from strandline_spark.gold.sessions import Sessions, read_from
 from strandline_spark.gold.watermark import WindowKind
 
@@ -53,10 +54,17 @@ def framing_of(step: GoldStep) -> Framing:
 
 
 def compute(
-    spark: SparkSession, step: GoldStep, silver: Silver, before: Closed | None, commit: GoldCommit
+    spark: SparkSession,
+    step: GoldStep,
+    silver: Silver,
+    before: Closed | None,
+    commit: GoldCommit,
+    *,
+    nudge: float = 0.0,
 ) -> Batch | None:
     """None if the commit closes no window that has a row, as far as files or sessions show it, and
-    no row came late. A commit with the watermark of the one before says late rows alone.
+    no row came late. A commit with the watermark of the one before says late rows alone. With a
+    `nudge` the terms of sums are changed by such a share (`rounding.py`).
     OptionError if the statement fails at a row.
     """
     framing = framing_of(step)
@@ -70,7 +78,7 @@ def compute(
     with framing.frame(held, before, commit.watermark) as framed:
         if framed is None:
             return None
-        rows = _result(step, framed.windows)
+        rows = _result(step, framed.windows, nudge)
         open_from = framed.open_from
     previous = None if before is None else before.commit.watermark
     _check_windows(step, rows, previous, commit.watermark)
@@ -126,7 +134,7 @@ def _late_after(before: Closed, now: Closed, late: int) -> tuple[GoldCommit, ...
     return tuple(one for one in commits if one.watermark > first)
 
 
-def _result(step: GoldStep, windows: DataFrame) -> Any:
+def _result(step: GoldStep, windows: DataFrame, nudge: float) -> Any:
     from pyspark.errors import (
         ArithmeticException,
         ArrayIndexOutOfBoundsException,
@@ -139,6 +147,8 @@ def _result(step: GoldStep, windows: DataFrame) -> Any:
     # PySpark prints what it raises, with the JVM's stack.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     frame = run_statement(windows, step.sql, step=step.name, line=step.line)
+    if nudge != 0:
+        frame = nudged(frame, nudge)
     try:
         return frame.toArrow()
     except (

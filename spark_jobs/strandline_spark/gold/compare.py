@@ -1,5 +1,6 @@
-"""Two results of one statement compared as multisets of rows, floats by a relative tolerance: a sum
-depends on the order in which Spark has added.
+"""Two results of one statement compared as multisets of rows, whose columns have no order.
+Floats are compared by a tolerance: a sum depends on the order in which Spark has added. It is a
+share of the value, or a margin that follows from the size of what was added (`rounding.py`).
 """
 
 from __future__ import annotations
@@ -9,22 +10,31 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 TOLERANCE: Final = 1e-9
+_MARGIN: Final = 4.0
+"""Times what a change of the terms does to a value."""
 Row = dict[str, Any]
 
 
-def difference(expected: Iterable[Row], held: Iterable[Row]) -> tuple[list[Row], list[Row]]:
-    """The rows that only the first has, and those that only the second has."""
+def difference(
+    expected: Iterable[Row], held: Iterable[Row], margins: Mapping[Any, list[float]] | None = None
+) -> tuple[list[Row], list[Row]]:
+    """The rows that only the first has, and those that only the second has. `margins`: of
+    `margins_of` the first.
+    """
     candidates: dict[Any, list[tuple[list[float], Row]]] = defaultdict(list)
     for row in held:
         candidates[_exact(row)].append((list(_floats(row)), row))
     missing = []
     for row in expected:
-        floats = list(_floats(row))
-        same = candidates.get(_exact(row), [])
-        found = next((n for n, (other, _) in enumerate(same) if _close(floats, other)), None)
+        floats, key = list(_floats(row)), _exact(row)
+        same = candidates.get(key, [])
+        margin = (margins or {}).get(key) or [0.0] * len(floats)
+        found = next(
+            (n for n, (other, _) in enumerate(same) if _close(floats, other, margin)), None
+        )
         if found is None:
             missing.append(row)
         else:
@@ -32,14 +42,42 @@ def difference(expected: Iterable[Row], held: Iterable[Row]) -> tuple[list[Row],
     return missing, [row for same in candidates.values() for _, row in same]
 
 
+def margins_of(rows: Iterable[Row], changed: Iterable[Iterable[Row]]) -> dict[Any, list[float]]:
+    """How far each float of a row may be off, by what the row has beside its floats: `changed` are
+    results of the same statement whose sums had slightly other terms. Rows that have the same
+    beside their floats are left out, as none can say which is which.
+    """
+    base = _by_exact(rows)
+    out = {key: [0.0] * len(floats) for key, floats in base.items()}
+    for result in changed:
+        for key, others in _by_exact(result).items():
+            if len(base.get(key, ())) == len(others):
+                for n, (a, b) in enumerate(zip(base[key], others, strict=True)):
+                    off = abs(a - b)
+                    if math.isfinite(off):
+                        out[key][n] = max(out[key][n], _MARGIN * off)
+    return out
+
+
+def _by_exact(rows: Iterable[Row]) -> dict[Any, list[float]]:
+    out: dict[Any, list[float]] = {}
+    several = set()
+    for row in rows:
+        key = _exact(row)
+        if key in out:
+            several.add(key)
+        out[key] = list(_floats(row))
+    return {key: floats for key, floats in out.items() if key not in several}
+
+
 def _exact(value: Any) -> Any:
     """What two equal values have in common whatever their floats are."""
     if isinstance(value, float):
         return float
     if isinstance(value, dict):
-        return tuple((name, _exact(one)) for name, one in value.items())
+        return tuple((name, _exact(one)) for name, one in sorted(value.items()))
     if isinstance(value, list | tuple):
-        return tuple(_exact(one) for one in value)
+        return tuple(_exact(one) for one in _in_order(value))
     # True is 1 for a dictionary, and text and bytes may look the same.
     return type(value), value
 
@@ -48,15 +86,22 @@ def _floats(value: Any) -> Iterator[float]:
     if isinstance(value, float):
         yield value
     elif isinstance(value, dict):
-        for one in value.values():
+        for _, one in sorted(value.items()):
             yield from _floats(one)
     elif isinstance(value, list | tuple):
-        for one in value:
+        for one in _in_order(value):
             yield from _floats(one)
 
 
-def _close(some: list[float], others: list[float]) -> bool:
+def _in_order(value: list[Any] | tuple[Any, ...]) -> Iterable[Any]:
+    """A map comes as a list of pairs, which have no order; a list of anything else has one."""
+    if isinstance(value, list) and all(isinstance(one, tuple) for one in value):
+        return sorted(value, key=lambda pair: repr(_exact(pair[0])))
+    return value
+
+
+def _close(some: list[float], others: list[float], margins: list[float]) -> bool:
     return all(
-        math.isclose(a, b, rel_tol=TOLERANCE) or (math.isnan(a) and math.isnan(b))
-        for a, b in zip(some, others, strict=True)
+        math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=margin) or (math.isnan(a) and math.isnan(b))
+        for a, b, margin in zip(some, others, margins, strict=True)
     )

@@ -278,4 +278,12 @@ class Silver:
         # The schema is given, so a column that a file does not have is null and a topic named 7
         # is text; a folder may have signs in its name that stand for others in a pattern.
         reader = spark.read.schema(self.schema()).option("basePath", os.path.abspath(self.path))
-        return reader.option("__globPaths__", "false").parquet(*paths)
+        # Spark puts the columns of the paths last.
+        return (
+            reader.option("__globPaths__", "false").parquet(*paths).select(*_names(self.schema()))
+        )
+
+
+def _names(schema: StructType) -> list[str]:
+    """Each quoted: a dot in a name is no path into it."""
+    return [f"`{name.replace('`', '``')}`" for name in schema.names]

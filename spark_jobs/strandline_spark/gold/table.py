@@ -223,9 +223,8 @@ class GoldTable:
 
 def named_as(rows: Any, names: list[str]) -> Any:
     """The rows with a table's names, where a statement writes them with other capitals."""
-    lower = [name.lower() for name in names]
-    same = [name.lower() for name in rows.column_names] == lower
-    return rows.rename_columns(names) if same else rows
+    own = {name.lower(): name for name in names}
+    return rows.rename_columns([own.get(name.lower(), name) for name in rows.column_names])
 
 
 def _in_small(columns: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
