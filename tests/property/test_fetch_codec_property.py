@@ -11,6 +11,7 @@ from strandline_broker.hosts.fetch_messages import (
     FetchedPartition,
     FetchRequest,
     FetchResponse,
+    Offsets,
     Position,
     Replica,
 )
@@ -49,8 +50,7 @@ requests = st.builds(
 )
 of_a_replica = st.builds(
     FetchedPartition,
-    high_watermark=int64,
-    log_start_offset=int64,
+    offsets=st.builds(Offsets, int64, int64, int64),
     records=st.binary(max_size=64),
     diverging=st.none() | st.tuples(int32, int64),
     error=st.none() | errors,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.hosts.fetch_messages import FetchedPartition
+from strandline_broker.core.replication.isolation import Isolation
+from strandline_broker.hosts.fetch_messages import FetchedPartition, Offsets
+from strandline_broker.hosts.leading import Leading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,6 +15,15 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.fetch_messages import Key
     from strandline_broker.hosts.partition import Partition
     from strandline_proto.errors import WireError
+
+
+def offsets_of(partition: Partition) -> Offsets:
+    """Returns what an answer says of the partition's log, whatever this replica's role is."""
+    role, log = partition.role, partition.log
+    stable = partition.high_watermark
+    if isinstance(role, Leading):
+        stable = role.readable_end(Isolation.READ_COMMITTED)
+    return Offsets(partition.high_watermark, stable, log.log_start_offset)
 
 
 class Collected:
@@ -37,9 +48,7 @@ class Collected:
         return key in self.partitions
 
     def result(self, key: Key, partition: Partition) -> FetchedPartition:
-        result = self.partitions[key] = FetchedPartition(
-            partition.high_watermark, partition.log.log_start_offset
-        )
+        result = self.partitions[key] = FetchedPartition(offsets_of(partition))
         return result
 
     def refuse(

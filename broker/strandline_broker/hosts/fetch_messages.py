@@ -6,7 +6,9 @@ Leader and follower speak it alike; `rpc/fetch_codec.py` translates it to and fr
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strandline_broker.core.replication.isolation import Isolation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,10 +56,20 @@ class FetchRequest:
     forgotten: Sequence[Key] = ()
 
 
+class Offsets(NamedTuple):
+    """What an answer says of the leader's log beside its records."""
+
+    high_watermark: int
+    last_stable: int
+    log_start: int
+
+
+NO_OFFSETS: Final = Offsets(0, 0, 0)
+
+
 @dataclass(slots=True)
 class FetchedPartition:
-    high_watermark: int = 0
-    log_start_offset: int = 0
+    offsets: Offsets = NO_OFFSETS
     records: Buffer = b""
     diverging: tuple[int, int] | None = None
     """(epoch, its end in the leader's log), where the reader's history is not the leader's."""
@@ -66,6 +78,19 @@ class FetchedPartition:
     """Who leads now, where this broker refuses."""
     holds_replica: bool = True
     """False: this broker knows no offsets of the partition."""
+
+    @property
+    def high_watermark(self) -> int:
+        return self.offsets.high_watermark
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.offsets.log_start
+
+    def end_for(self, isolation: Isolation) -> int:
+        """Where a consumer's reading ends."""
+        committed = isolation is Isolation.READ_COMMITTED
+        return self.offsets.last_stable if committed else self.offsets.high_watermark
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.core.replication.isolation import isolation
 from strandline_broker.hosts.fetch_messages import FetchResponse
 from strandline_broker.hosts.long_poll import LongPoll
 from strandline_broker.hosts.session_partitions import SessionPartitions, Turn
@@ -21,7 +22,6 @@ from strandline_proto.errors import (
     InconsistentClusterId,
     InvalidFetchSessionEpoch,
     StaleBrokerEpoch,
-    UnsupportedVersion,
     WireError,
 )
 from strandline_proto.ids import BrokerId
@@ -198,8 +198,7 @@ class FetchSession:
             raise InvalidFetchSessionEpoch(
                 f"request {request.session_epoch} came where {self._epoch} was due"
             )
-        if request.isolation_level not in (0, 1):
-            raise UnsupportedVersion(f"isolation level {request.isolation_level} is not known")
+        self._partitions.isolation = isolation(request.isolation_level)
         self._epoch += 1
         if request.replica is not None:
             replica_id, epoch = self._partitions.replica = request.replica

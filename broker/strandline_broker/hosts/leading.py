@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.replication.fencing import check_leader_epoch
+from strandline_broker.core.replication.isolation import Isolation
 from strandline_broker.core.replication.leader import HighWatermarkRaised, ProposeIsr
 from strandline_broker.hosts.appends import Appends
 from strandline_broker.hosts.deletions import Deletions
@@ -124,8 +125,15 @@ class Leading:
     def is_over(self) -> bool:
         return self._partition.role is not self
 
-    def committed_end(self) -> int:
-        """The end offset for clients: not before it reaches the epoch's start (I-11)."""
+    def readable_end(self, isolation: Isolation) -> Offset:
+        """The only limit of what clients read: the offset behind the last record they may have.
+
+        There are no transactions yet, so the last stable offset is the high watermark.
+        """
+        return self.machine.high_watermark
+
+    def committed_end(self, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> int:
+        """The end offset that clients learn: not before it reaches the epoch's start (I-11)."""
         machine = self.machine
         if not machine.end_offset_known:
             raise OffsetNotAvailable(
@@ -133,7 +141,7 @@ class Leading:
                 f" start {machine.epoch_start} of leader epoch {machine.leader_epoch};"
                 " try again soon"
             )
-        return machine.high_watermark
+        return self.readable_end(isolation)
 
     def describe_isr(self) -> str:
         state, isr = self._partition.state, sorted(m.broker_id for m in self.machine.isr)

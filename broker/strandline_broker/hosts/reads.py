@@ -16,6 +16,7 @@ from strandline_proto.errors import NotLeaderOrFollower, OffsetOutOfRange
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strandline_broker.core.replication.isolation import Isolation
     from strandline_broker.hosts.fetch_messages import Position
     from strandline_broker.hosts.leading import Leading
     from strandline_broker.hosts.partition import Partition
@@ -59,7 +60,12 @@ def read_for_follower(
 
 
 def read_for_consumer(
-    partition: Partition, at: Position, *, max_bytes: int, is_sure: Callable[[], bool]
+    partition: Partition,
+    at: Position,
+    *,
+    max_bytes: int,
+    isolation: Isolation,
+    is_sure: Callable[[], bool],
 ) -> LogRead | Divergence | None:
     """Committed batches from the position on; None if there are none yet (I-95).
 
@@ -76,7 +82,7 @@ def read_for_consumer(
         raise NotLeaderOrFollower(f"{error}, but another broker may lead by now") from None
     if diverging is not None:
         return diverging
-    limit = leading.machine.high_watermark  # read once (P-33)
+    limit = leading.readable_end(isolation)  # read once (P-33)
     if at.fetch_offset >= limit:
         return None
     return partition.read_log(at.fetch_offset, max_bytes=max_bytes, limit=limit)

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from strandline_broker.hosts.fetch_answer import Collected
+from strandline_broker.core.replication.isolation import Isolation
+from strandline_broker.hosts.fetch_answer import Collected, offsets_of
 from strandline_broker.hosts.fetch_messages import Replica
 from strandline_broker.hosts.leading import Leading, check_leader
 from strandline_broker.hosts.observers import FetchListener
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.copy_throttle import LeaderThrottle
-    from strandline_broker.hosts.fetch_messages import FetchRequest, Key, Position
+    from strandline_broker.hosts.fetch_messages import FetchRequest, Key, Offsets, Position
     from strandline_broker.hosts.partition import Partition
     from strandline_broker.hosts.replica_manager import ReplicaManager
     from strandline_broker.storage.log.reader import LogRead
@@ -57,8 +58,8 @@ class _Kept:
     """What a session keeps of one partition."""
 
     position: Position
-    told: tuple[int, int] | None = None
-    """High watermark and log start as the reader knows them."""
+    told: Offsets | None = None
+    """What the reader knows of the leader's log."""
     noted: Leading | None = None
     """The leadership that knows of this position."""
     level_ms: int | None = None
@@ -96,6 +97,8 @@ class SessionPartitions(FetchListener):
         self._wake = on_news
         self.replica = _NO_REPLICA
         """Who reads; a consumer has no id."""
+        self.isolation = Isolation.READ_UNCOMMITTED
+        """How far a consumer reads, by its last request."""
         self.held_until_s = math.inf
         """By the loop's clock: when to look at what is held."""
         self._heard_ms = 0
@@ -302,10 +305,10 @@ class SessionPartitions(FetchListener):
             result.records = found.records
             collected.size += len(found.records)
             is_consumer = self.replica.broker_id < 0
-            end = result.high_watermark if is_consumer else partition.log.log_end_offset
+            end = result.end_for(self.isolation) if is_consumer else partition.log.log_end_offset
             if found.next_offset < end:
                 collected.urgent = True  # the segment ends here, and to wait brings nothing more
-            kept.told = (result.high_watermark, result.log_start_offset)
+            kept.told = result.offsets
             return len(found.records)
         else:
             self._on_nothing_to_read(key, kept, partition, collected)
@@ -332,7 +335,7 @@ class SessionPartitions(FetchListener):
         else:
             self._news[key] = None  # it lacks what cannot be read now
         # Whether it does not know yet that our log begins later: DeleteRecords waits.
-        told = -1 if kept.told is None else kept.told[1]
+        told = -1 if kept.told is None else kept.told.log_start
         if max(position.log_start_offset, told) < log.log_start_offset:
             collected.urgent = True
 
@@ -346,7 +349,13 @@ class SessionPartitions(FetchListener):
     ) -> LogRead | Divergence | None:
         if self.replica.broker_id < 0:
             is_sure = self._replicas.is_sure
-            return read_for_consumer(partition, kept.position, max_bytes=max_bytes, is_sure=is_sure)
+            return read_for_consumer(
+                partition,
+                kept.position,
+                max_bytes=max_bytes,
+                isolation=self.isolation,
+                is_sure=is_sure,
+            )
         found = read_for_follower(
             partition,
             kept.position,
@@ -377,7 +386,7 @@ class SessionPartitions(FetchListener):
                 continue
             if self.replica.broker_id >= 0 and kept.noted is not partition.role:
                 continue  # where it stands now its history may part from ours (P-14)
-            told = (partition.high_watermark, partition.log.log_start_offset)
+            told = offsets_of(partition)
             if told != kept.told and not collected.has(key):
                 collected.result(key, partition)
                 kept.told = told

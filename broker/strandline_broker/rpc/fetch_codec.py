@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from strandline_broker.core.metadata_cache import CurrentLeader
 from strandline_broker.hosts.fetch_messages import (
+    NO_OFFSETS,
     FetchedPartition,
     FetchRequest,
     FetchResponse,
+    Offsets,
     Position,
     Replica,
 )
@@ -133,12 +135,13 @@ def response_to_wire(response: FetchResponse) -> hot.FetchResponse:
 def _partition_to_wire(key: Key, fetched: FetchedPartition) -> hot.FetchResult:
     records, fetched.records = fetched.records, b""
     error, leader, holds = fetched.error, fetched.leader, fetched.holds_replica
+    offsets = fetched.offsets if holds else NO_OFFSETS
     return hot.FetchResult(
         *key,
         errors.NONE if error is None else error.code,
-        fetched.high_watermark if holds else 0,
-        fetched.high_watermark if holds else 0,
-        fetched.log_start_offset if holds else 0,
+        offsets.high_watermark,
+        offsets.last_stable,
+        offsets.log_start,
         None if fetched.diverging is None else hot.EpochEndOffset(*fetched.diverging),
         None if leader is None else hot.CurrentLeader(leader.broker_id, leader.leader_epoch),
         NO_PREFERRED_REPLICA if holds else 0,
@@ -160,8 +163,7 @@ def response_from_wire(wire: hot.FetchResponse) -> FetchResponse:
 
 def _partition_from_wire(result: hot.FetchResult) -> FetchedPartition:
     fetched = FetchedPartition(
-        high_watermark=result.high_watermark,
-        log_start_offset=result.log_start_offset,
+        Offsets(result.high_watermark, result.last_stable_offset, result.log_start_offset),
         records=result.records,
         diverging=result.diverging_epoch,
         holds_replica=result.preferred_read_replica == NO_PREFERRED_REPLICA,

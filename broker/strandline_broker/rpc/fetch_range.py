@@ -12,6 +12,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.core.replication.isolation import isolation
 from strandline_broker.hosts.leading import check_leader
 from strandline_broker.rpc.leader_hints import hot_leader
 from strandline_proto import hot_encode
@@ -21,7 +22,6 @@ from strandline_proto.errors import (
     OffsetNotAvailable,
     OffsetOutOfRange,
     UnknownTopicId,
-    UnsupportedVersion,
     WireError,
 )
 from strandline_proto.hot_messages import FetchRangeResponse
@@ -103,7 +103,7 @@ class FetchRangeRpc:
         if partition is None:
             raise UnknownTopicId("this broker holds no replica of that partition")
         leading = check_leader(partition, request.current_leader_epoch)
-        log, limit = partition.log, leading.machine.high_watermark
+        log, limit = partition.log, leading.readable_end(isolation(request.isolation_level))
         _check_start(partition, offset)
         if request.stop_offset > limit:
             raise OffsetNotAvailable(
@@ -158,8 +158,7 @@ def _check(request: FetchRangeRequest) -> None:
             f"start_offset {request.start_offset} and stop_offset {request.stop_offset}"
             " are no range"
         )
-    if request.isolation_level not in (0, 1):
-        raise UnsupportedVersion(f"isolation level {request.isolation_level} is not known")
+    isolation(request.isolation_level)
 
 
 def _cut(read: LogRead, stop_offset: int) -> tuple[bytes, int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.core.replication.isolation import isolation
 from strandline_broker.hosts.leading import check_leader
 from strandline_broker.rpc.leader_hints import leader_hint
 from strandline_broker.rpc.turns import Turns
@@ -45,9 +46,9 @@ class OffsetsRpc:
                 )
                 try:
                     if asked.timestamp in (LATEST, EARLIEST):
-                        self._end(topic.topic_id, asked, result)
+                        self._end(topic.topic_id, asked, result, request.isolation_level)
                     else:
-                        await self._look_up(topic.topic_id, asked, result)
+                        await self._look_up(topic.topic_id, asked, result, request.isolation_level)
                 except WireError as error:
                     result.error_code, result.error_message = error.code, str(error)
                     view = self._metadata.view
@@ -61,12 +62,13 @@ class OffsetsRpc:
         topic_id: bytes,
         asked: fetch_pb2.ListOffsetsPartition,
         result: fetch_pb2.ListOffsetsPartitionResult,
+        level: int,
     ) -> None:
         """One end of the log: nothing to wait for."""
         partition = self._find(topic_id, asked.partition)
         leading = check_leader(partition, asked.current_leader_epoch)
         if asked.timestamp == LATEST:
-            result.offset = leading.committed_end()
+            result.offset = leading.committed_end(isolation(level))
         else:
             result.offset = partition.log.log_start_offset
         result.leader_epoch = leading.machine.leader_epoch
@@ -76,6 +78,7 @@ class OffsetsRpc:
         topic_id: bytes,
         asked: fetch_pb2.ListOffsetsPartition,
         result: fetch_pb2.ListOffsetsPartitionResult,
+        level: int,
     ) -> None:
         """What is stored by time."""
         partition = self._find(topic_id, asked.partition)
@@ -86,7 +89,7 @@ class OffsetsRpc:
                 f"timestamp {asked.timestamp} is neither milliseconds nor -1 (latest),"
                 " -2 (earliest), -3 (largest timestamp)"
             )
-        end = leading.committed_end()
+        end = leading.committed_end(isolation(level))
         log = partition.log
         wanted = None if asked.timestamp == MAX_TIMESTAMP else asked.timestamp
         try:

@@ -295,7 +295,7 @@ LEADING: Final = (
         (
             Edit(
                 _READS,
-                "limit = leading.machine.high_watermark  # read once (P-33)",
+                "limit = leading.readable_end(isolation)  # read once (P-33)",
                 "limit = partition.log.log_end_offset if leading else 0",
             ),
         ),

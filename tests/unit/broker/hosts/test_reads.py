@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from strandline_broker.core.replication.isolation import Isolation
 from strandline_broker.hosts.fetch_messages import Position
 from strandline_broker.hosts.reads import read_for_consumer
 from strandline_proto.errors import NotLeaderOrFollower, OffsetOutOfRange
@@ -13,6 +15,8 @@ from support.replica_nodes import decide, run_node, state
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+read = partial(read_for_consumer, max_bytes=1 << 20, isolation=Isolation.READ_UNCOMMITTED)
 
 
 @pytest.mark.parametrize(("epoch", "offset"), [(-1, 9), (3, 0)])
@@ -24,6 +28,6 @@ async def test_who_may_have_been_deposed_calls_no_position_out_of_range(
     async with run_node(tmp_path, 1) as node:
         await decide(state(1, epoch=0, isr=(1, 2), replicas=(1, 2)), node)
         with pytest.raises(OffsetOutOfRange):
-            read_for_consumer(node.partition, position, max_bytes=1 << 20, is_sure=lambda: True)
+            read(node.partition, position, is_sure=lambda: True)
         with pytest.raises(NotLeaderOrFollower, match="another broker may lead by now"):
-            read_for_consumer(node.partition, position, max_bytes=1 << 20, is_sure=lambda: False)
+            read(node.partition, position, is_sure=lambda: False)
