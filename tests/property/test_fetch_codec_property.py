@@ -100,7 +100,7 @@ def test_an_answer_arrives_as_it_was_sent(response: FetchResponse) -> None:
 def told(response: FetchResponse) -> object:
     """As values that compare: two errors are equal by type and words."""
     partitions = {
-        key: (*astuple(fetched)[:4], repr(fetched.error), fetched.leader, fetched.holds_replica)
+        key: (*astuple(fetched)[:3], repr(fetched.error), fetched.leader, fetched.holds_replica)
         for key, fetched in response.partitions.items()
     }
     return response.correlation_id, response.session_id, repr(response.error), partitions
