@@ -49,8 +49,6 @@ SUBJECTLESS = {
     "broker/strandline_broker/storage/controller",
     "broker/strandline_broker/storage/directory",
     "broker/strandline_broker/storage/files",
-    "broker/strandline_broker/storage/log",
-    "broker/strandline_broker/storage/segment",
     "broker/strandline_broker/telemetry.py",
     "chaos",
     "cli",

@@ -1,4 +1,4 @@
-"""The topic keys that concern a log, each resolved; core.topic_config says what they mean."""
+"""The resolved topic keys of one log; core.topic_config describes each key."""
 
 from __future__ import annotations
 
@@ -37,13 +37,15 @@ class LogConfig:
 
     @property
     def bound(self) -> Bound:
-        """How far a batch may unpack, for whoever looks into its records."""
+        """The bound on the unpacked size of a batch, for code that reads its records."""
         return Bound(self.max_message_decompressed_bytes)
 
     def segment_ms_of(self, topic: str, partition: int, base_offset: int) -> int:
-        """`segment_ms` less one segment's share of the jitter. That is drawn from its name: the
-        same at every look, another for every segment. A compacted log's segment is closed within
-        `max_compaction_lag_ms`, so that its records can be cleaned in time.
+        """`segment_ms` minus this segment's share of the jitter.
+
+        The share is derived from the segment's name. It is the same at every call, and differs
+        between segments. A segment of a compacted log is closed within `max_compaction_lag_ms`, so
+        that its records can be cleaned in time.
         """
         segment_ms = self.segment_ms
         if "compact" in self.cleanup_policy:
@@ -61,4 +63,4 @@ class Appended(NamedTuple):
     position: int
     """Byte of the active segment at which the batch begins."""
     rolled: bool
-    """A new segment was begun, so the one before waits to be flushed."""
+    """A new segment was begun, so the previous one must be flushed."""

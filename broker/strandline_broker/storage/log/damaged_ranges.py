@@ -1,15 +1,19 @@
-"""Offsets of one log that its files do not hold as they were written, although they were durable
-once (I-7).
+"""Damaged ranges of one log: offsets that were durable once and that the files no longer hold as
+they were written (I-7).
 
-A damaged range is never served and never cut: reads stop before it, and one that begins in it is
-refused with the offsets and the remedy. It goes when the log is cut before it (healing: the replica
-then copies the offsets from its leader), when the log start passes it, or when a new look finds the
-bytes sound. `damaged-ranges` in the partition's directory remembers it over restarts, one line for
-each range: first offset, end offset, base offset of the segment, the byte where the bad bytes
-begin, the byte where sound ones go on (-1: not in this segment), and why.
+A damaged range is never served and never cut. Reads stop before it. A read that begins in it is
+refused; the error names the offsets and the remedy. A range is removed in three cases:
 
-Ranges are found by readers, by the scrub and by recovery, in any thread: the tuple is replaced
-whole, and a mark that two threads lose to each other is found again by the next look.
+- The log is cut before it. This is how a replica heals: it then copies the offsets from its leader.
+- The log start passes it.
+- A new check finds the bytes sound.
+
+The file `damaged-ranges` in the partition's directory keeps the ranges across restarts, one line
+each: first offset, end offset, base offset of the segment, the byte where the bad bytes begin, the
+byte where sound bytes continue (-1: not in this segment), and the reason.
+
+Readers, the scrub and recovery find ranges, in any thread. The tuple is replaced whole. If two
+threads mark at once, one mark may be lost; the next check finds it again.
 """
 
 from __future__ import annotations
@@ -39,9 +43,9 @@ class DamagedRange:
     segment: int
     """Base offset of the segment that holds the bad bytes, or ends before the missing ones."""
     position: int
-    """Byte of that segment where the bad bytes begin: what ends there, ends at `start`."""
+    """Byte of that segment where the bad bytes begin; the batch that ends there ends at `start`."""
     resume: int
-    """Byte where a sound batch begins at `end` or behind; -1: the segment holds none."""
+    """Byte at which a sound batch begins, at `end` or later; -1: the segment holds none."""
     why: str
 
     def __str__(self) -> str:
@@ -58,15 +62,19 @@ class DamagedRanges:
         self._fs = fs
         self.directory = directory
         self.entries: tuple[DamagedRange, ...] = ()
-        """In the order of offsets."""
+        """The ranges, in the order of offsets."""
         self._saved: tuple[DamagedRange, ...] = ()
         self._on_found: Callable[[], None] | None = None
         self.unsure: frozenset[int] = frozenset()
-        """Base offsets of segments of which a reader knows only where the damage begins."""
+        """Base offsets of segments for which only the beginning of the damage is known, from a
+        reader.
+        """
 
     @classmethod
     def load(cls, fs: FileSystem, directory: str, report: Report) -> DamagedRanges:
-        """A file that does not read says nothing: the scrub finds what it said."""
+        """Load the ranges. A file that does not parse is ignored: the scrub finds its
+        ranges again.
+        """
         ranges = cls(fs, directory)
         found = []
         try:
@@ -89,23 +97,23 @@ class DamagedRanges:
         return ranges
 
     def tell(self, on_found: Callable[[], None]) -> None:
-        """Call it whenever there are ranges that may be news, in whichever thread."""
+        """Register `on_found`; it is called, from any thread, when ranges may have been added."""
         self._on_found = on_found
 
     def above(self, log_start: int) -> tuple[DamagedRange, ...]:
-        """Those that matter to a log that begins at `log_start`."""
+        """The ranges that end above `log_start`."""
         return tuple(r for r in self.entries if r.end > log_start)
 
     def next_to(self, offset: int) -> DamagedRange | None:
-        """The first range that ends behind `offset`."""
+        """The first range that ends after `offset`."""
         return next((r for r in self.entries if r.end > offset), None)
 
     def covers(self, offset: int) -> bool:
         return any(r.start <= offset < r.end for r in self.entries)
 
     def resume_before(self, segment: int, offset: int) -> tuple[int, int]:
-        """(byte, offset) at which the segment goes on behind its last damage below `offset`; its
-        beginning without any.
+        """(byte, offset) at which the segment continues after its last damage below `offset`; the
+        segment's beginning if there is none.
         """
         before = [r for r in self.entries if r.segment == segment and r.end <= offset]
         if not before or before[-1].resume == NOWHERE:
@@ -119,19 +127,19 @@ class DamagedRanges:
             raise KafkaStorageError(refusal(partition, found))
 
     def replace(self, segment: int, found: Iterable[DamagedRange]) -> None:
-        """What a look at the whole segment has found takes the place of what was known of it."""
+        """Replace what was known of `segment` with the result of a check of the whole segment."""
         self.unsure -= {segment}
-        # What is missing before the segment's first offset is not for the segment to tell.
+        # A check of one segment cannot judge offsets that are missing before its first one.
         kept = [r for r in self.entries if r.segment != segment or r.end <= segment]
         self._keep([*kept, *found])
 
     def add(self, found: DamagedRange) -> None:
-        """A range that a reader met; one that is known already, in part, is known well enough."""
+        """Add a range that a reader met, unless it overlaps a known one: that one suffices."""
         if not any(r.start <= found.start < r.end for r in self.entries):
             later = [r.start for r in self.entries if r.start > found.start]
             end = min([found.end, *later])
             if end > found.start:
-                if end < found.end:  # where that leads is not where this shorter one ends
+                if end < found.end:  # its resume byte belongs to the longer range
                     found = replace(found, end=end, resume=NOWHERE)
                 self.unsure |= {found.segment}
                 self._keep([*self.entries, found])
@@ -140,7 +148,9 @@ class DamagedRanges:
         self._keep(entries)
 
     def drop_from(self, offset: int) -> None:
-        """The log was cut at `offset`: what is appended there is not damaged."""
+        """Drop the ranges from `offset` on: the log was cut there, and new batches are not
+        damaged.
+        """
         kept = [r for r in self.entries if r.start < offset]
         self.unsure |= {r.segment for r in kept if r.end > offset}
         self._keep(r if r.end <= offset else replace(r, end=offset, resume=NOWHERE) for r in kept)
@@ -151,8 +161,10 @@ class DamagedRanges:
             self._on_found()
 
     def save(self) -> None:
-        """Make the file say what memory says; blocking. Only in the thread that cuts the log: else
-        the last of two writes may be of the ranges that were there before a cut (I-7).
+        """Write the ranges to the file; blocking.
+
+        Only the thread that cuts the log may call it. Otherwise the later of two writes could
+        restore ranges from before a cut (I-7).
         """
         entries = self.entries
         if entries == self._saved:
@@ -170,7 +182,7 @@ class DamagedRanges:
 
 
 def refusal(partition: str, found: DamagedRange) -> str:
-    """What a reader is told."""
+    """The error text for a read at a damaged offset."""
     return (
         f"{partition}: {found} are damaged on this broker's disk and not served. They are copied "
         f"from another replica that is in sync; if there is none they are lost: read on from "

@@ -1,11 +1,13 @@
-"""Whether the epoch checkpoint contradicts the batches that were durable (I-5, I-7).
+"""A check of the epoch checkpoint against the durable batches (I-5, I-7).
 
-A file that Kafka or an earlier version wrote has no seal (`sealed_file`), so a digit that a disk
-has changed reads as another epoch or offset. Believed, it would make damage of sound batches, and a
-torn tail of what stands behind the recovery point. Nor does a batch's CRC cover its epoch: one
-batch against the file proves nothing, two in a row that agree with each other do. Above the
-recovery point nothing is asked, as an older tail that a loss of power brought back is just what the
-file is there to tell (P-23).
+A file written by Kafka or by an earlier version has no seal (`sealed_file`). If the disk changed a
+digit, it reads as another epoch or offset. Trusting it would mark sound batches as damaged, and
+would treat durable batches after the recovery point as a torn tail.
+
+A batch's CRC does not cover its epoch. One batch that contradicts the file therefore proves
+nothing; two successive batches that agree with each other do. Batches above the recovery point are
+not consulted: after a loss of power an older tail may be there, and the file exists to detect it
+(P-23).
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ if TYPE_CHECKING:
 
 WITNESSES: Final = 2
 TAIL: Final = 64
-"""Offsets at the end of a segment whose last batches are looked at."""
+"""Offsets at the end of a segment whose last batches are checked."""
 
 
 def is_contradicted(epochs: LeaderEpochs, segments: Sequence[Segment], *, below: int) -> bool:
-    """`below` is the recovery point. Looks where an epoch begins, at the first batches of each
-    segment and at the last ones.
+    """True if the batches below the recovery point `below` contradict `epochs`.
+
+    The check reads batches where an epoch begins, and the first and last batches of each segment.
     """
     for i, segment in enumerate(segments):
         if segment.base_offset >= below:

@@ -1,8 +1,8 @@
-"""The leader epochs as the batches of a log tell them, for one that has lost its checkpoint (I-5).
+"""The leader epochs of a log whose checkpoint is lost, read from its batches (I-5).
 
-Epochs never fall along a log (I-2), and no CRC covers a batch's epoch. Where they do fall a disk
-has changed some: believed are the most batches whose epochs rise together. The others read as
-damage, as they are of another epoch than the log says.
+Epochs never fall along a log (I-2), and no CRC covers a batch's epoch. If epochs fall, the disk has
+changed some of them. The longest series of batches whose epochs rise is accepted. The other batches
+count as damage, because their epoch differs from the log's.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class _Rise(NamedTuple):
     """Runs of batches of rising epochs."""
 
     epoch: int
-    """Of the last run, which begins at offset `start`."""
+    """Epoch of the last run, which begins at offset `start`."""
     start: int
     batches: int
-    """In all its runs."""
+    """Number of batches in all runs."""
     before: _Rise | None
 
 
@@ -34,8 +34,9 @@ _epoch_of = attrgetter("epoch")
 
 
 def read_epochs(segments: Sequence[Segment]) -> list[tuple[int, int]]:
-    """(epoch, start offset) of each epoch, oldest first, the first from the first batch on. Of the
-    segments only the last stays open.
+    """(epoch, start offset) of each epoch, oldest first; the first one starts at the first batch.
+
+    Only the last segment is left open.
     """
     rise, found = _longest_rise(_batches(segments)), []
     while rise is not None:
@@ -45,11 +46,13 @@ def read_epochs(segments: Sequence[Segment]) -> list[tuple[int, int]]:
 
 
 def _longest_rise(batches: Iterable[tuple[int, int]]) -> _Rise | None:
-    """Among equals the one that ends with the lowest epoch: nothing hinders the log from going on
-    in the next.
+    """The longest rise. Among equals, the one with the lowest last epoch: the log can continue in
+    the next epoch.
     """
     rises: list[_Rise] = []
-    """The longest one to each epoch, if none to a lower epoch is as long; so both rise."""
+    """The longest rise for each last epoch, unless a rise to a lower epoch is as long. Epochs and
+    lengths therefore both increase along the list.
+    """
     first = -1
     for epoch, offset in batches:
         if not rises:
@@ -69,7 +72,7 @@ def _longest_rise(batches: Iterable[tuple[int, int]]) -> _Rise | None:
 
 
 def _batches(segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:
-    """(epoch, base offset) of each batch that has the form of one."""
+    """(epoch, base offset) of each batch whose header is plausible."""
     for segment in segments:
         for _, header in walk_over_damage(
             segment.view().file,

@@ -1,4 +1,4 @@
-"""The batches of a leader's answer, each checked before any is appended (I-43, P-52)."""
+"""Checks of the batches in a leader's answer, all made before any is appended (I-43, P-52)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def check_run(
     partition: str,
     gaps_below: int = 0,
 ) -> list[BatchHeader]:
-    """The headers of `records`, which must go on at `log_end_offset` in epochs from `latest_epoch`
-    to `leader_epoch`.
+    """The headers of `records`, which must continue at `log_end_offset` with epochs from
+    `latest_epoch` to `leader_epoch`.
 
-    Below `gaps_below` offsets may be missing, where the leader has compacted its log. With
-    `begins_log` the log is empty, and the first batch may begin before its start, as long as it
-    reaches it (P-52). Raises CorruptMessage at the first batch that does not hold.
+    Offsets below `gaps_below` may be missing, where the leader has compacted its log. With
+    `begins_log` the log is empty. The first batch may then begin before the log's start if it
+    reaches it (P-52). Raises CorruptMessage at the first batch that fails a check.
     """
     found: list[BatchHeader] = []
     at, offset, epoch = 0, log_end_offset, max(latest_epoch, 0)
@@ -61,7 +61,7 @@ def check_run(
 
 
 def has_gap(found: list[BatchHeader], log_end_offset: int) -> bool:
-    """Whether offsets are missing before or between these batches."""
+    """True if offsets are missing before or between these batches."""
     offset = log_end_offset
     for header in found:
         if header.base_offset > offset:

@@ -1,9 +1,9 @@
-"""Which leader epoch begins at which offset, in memory and in `leader-epoch-checkpoint` (I-5, I-37,
+"""Leader epochs and their start offsets, in memory and in `leader-epoch-checkpoint` (I-5, I-37,
 I-46, I-47).
 
-Entries rise strictly in epoch and in start offset; the last may begin at the log's end, when a
-leader took its epoch and has appended nothing yet. Every change is durable before the method
-returns, so no batch stands in the log whose epoch is not here.
+Entries rise strictly in epoch and in start offset. The last one may begin at the log's end: a
+leader assigned its epoch and has appended nothing yet. Every change is durable before the method
+returns, so the log never holds a batch whose epoch is absent here.
 """
 
 from __future__ import annotations
@@ -40,15 +40,17 @@ class LeaderEpochs:
         self.directory = directory
         pairs = list(entries)
         self.unsettled = False
-        """The file may say more than memory of the log's end, or less; `write` settles it before
-        another batch is appended.
+        """True if file and memory may differ at the log's end; `write` reconciles them before the
+        next append.
         """
-        # One tuple: a reader on another thread never meets epochs and starts that do not match.
+        # One tuple, so that a reader on another thread always sees epochs and starts that match.
         self._entries = ([epoch for epoch, _ in pairs], [start for _, start in pairs])
 
     @classmethod
     def load(cls, fs: FileSystem, directory: str, report: Report) -> LeaderEpochs | None:
-        """None if the checkpoint is absent or does not read: then the log itself must tell."""
+        """The epochs of the checkpoint; None if it is absent or does not parse. The caller then
+        reads them from the log.
+        """
         epochs = cls(fs, directory)
         data = epochs._file.read(report)
         if data is None:
@@ -74,7 +76,7 @@ class LeaderEpochs:
         return epochs[-1] if epochs else -1
 
     def has_begun(self, epoch: int) -> bool:
-        """Whether it is the latest, durably."""
+        """True if `epoch` is the latest, durably."""
         return epoch == self.latest() and not self.unsettled
 
     def epoch_at(self, offset: int) -> int:
@@ -82,7 +84,7 @@ class LeaderEpochs:
         return self.reign_at(offset)[0]
 
     def reign_at(self, offset: int) -> tuple[int, int]:
-        """(`epoch_at(offset)`, where the epoch behind it begins)."""
+        """(`epoch_at(offset)`, start offset of the next epoch)."""
         epochs, starts = self._entries
         i = bisect_right(starts, offset)
         return epochs[i - 1] if i > 0 else -1, starts[i] if i < len(starts) else OFFSET_MAX
@@ -102,16 +104,20 @@ class LeaderEpochs:
         return epochs[i - 1], starts[i]
 
     def assign(self, epoch: int, start: int) -> None:
-        """Note that `epoch` begins at `start`; one that is the latest already keeps its start."""
+        """Record that `epoch` begins at `start`. If `epoch` is the latest already, its start is
+        kept.
+        """
         self.assign_all([(epoch, start)])
 
     def assign_all(self, entries: Iterable[tuple[int, int]]) -> None:
-        """As `assign` for each, with one write."""
+        """Assign every entry, with one write."""
         in_a_row(self.assigning(entries))
 
     def assigning(self, entries: Iterable[tuple[int, int]]) -> Steps[None]:
-        """As `assign_all`, in the steps of `replacing_files`. An older epoch in which nothing was
-        appended gives way. KafkaStorageError if one is older than the latest (I-2).
+        """Assign every entry, in the steps of `replacing_files`.
+
+        An older epoch without any batch is replaced. Raises KafkaStorageError if an epoch is older
+        than the latest (I-2).
         """
         epochs, starts = map(list, self._entries)
         for epoch, start in entries:
@@ -135,8 +141,8 @@ class LeaderEpochs:
         self._keep(epochs[:keep], starts[:keep])
 
     def drop_above(self, log_end_offset: int) -> None:
-        """Drop the epochs that begin beyond the log's end, as a crash between two writes leaves
-        them.
+        """Drop the epochs that begin beyond the log's end. A crash between two writes leaves such
+        epochs.
         """
         epochs, starts = self._entries
         keep = bisect_right(starts, log_end_offset)
@@ -150,8 +156,8 @@ class LeaderEpochs:
             self._keep(epochs[i:], [log_start_offset, *starts[i + 1 :]])
 
     def revert(self, entries: tuple[tuple[int, int], ...]) -> None:
-        """Go back to `entries`, as no batch followed; the file too, unless it cannot be written
-        now.
+        """Return to `entries`, because no batch followed. The file is written too, unless the write
+        fails now.
         """
         if entries == self.entries:
             return
@@ -164,7 +170,7 @@ class LeaderEpochs:
         self._keep([], [])
 
     def write(self) -> None:
-        """Make the checkpoint say what memory says."""
+        """Write the entries to the checkpoint."""
         self._file.replace(_content(*self._entries))
         self.unsettled = False
 
@@ -172,12 +178,12 @@ class LeaderEpochs:
         in_a_row(self._keeping(epochs, starts))
 
     def _keeping(self, epochs: list[int], starts: list[int]) -> Steps[None]:
-        """Durable first: memory follows only if the file was replaced (P-36)."""
+        """Write the file first; memory changes only if the file was replaced (P-36)."""
         if (epochs, starts) == self._entries:
             return
         try:
             yield from self._file.replacing(_content(epochs, starts))
-        except OSError:  # the old content is there, or the new
+        except OSError:  # the file has the old content or the new one
             self.unsettled |= epochs[-1:] != self._entries[0][-1:]
             raise
         self._entries = epochs, starts

@@ -1,11 +1,12 @@
-"""One replica's log: record batches in segments, appended at the end, read from anywhere.
+"""One replica's log: record batches in segments, appended at the end, readable anywhere.
 
-Appends and truncations happen one at a time, on the event loop or in the disk pool;
-`flush_snapshot` and `flushed` on the loop; reads anywhere meanwhile: they work on values that an
-append only extends, and ask again if its generation moved (P-34). Offsets are dense (I-1), epochs
-never fall (I-2), and the epoch checkpoint knows an epoch before the log holds a batch of it (I-47).
-An append is all or nothing: after a short write or on a full disk the file is cut back, and the
-error raised.
+Appends and truncations run one at a time, on the event loop or in the disk pool. `flush_snapshot`
+and `flushed` run on the loop. Reads run anywhere at the same time. They use values that an append
+only extends, and start over if the log's generation changed (P-34).
+
+Offsets are dense (I-1) and epochs never fall (I-2). The epoch checkpoint contains an epoch before
+the log holds a batch of it (I-47). An append is all or nothing: after a short write or on a full
+disk the file is cut back, and the error is raised.
 """
 
 from __future__ import annotations
@@ -72,8 +73,10 @@ class Log:
         on_bytes: Callable[[int], None] = lambda _: None,
         begun: Recovered | None = None,
     ) -> None:
-        """Open and recover the directory at `path`; DamagedLog where `expected` bears no damage.
-        One that was `begun` just now is not recovered.
+        """Open and recover the directory at `path`; a log that was `begun` just now needs no
+        recovery.
+
+        Raises DamagedLog if the log is damaged and `expected` does not allow damage.
         """
         interval = config.index_interval_bytes
         found = begun or Recovery(fs, path, expected, interval, report, on_bytes).run()
@@ -89,12 +92,14 @@ class Log:
         self.open_segments = open_segments if open_segments is not None else OpenSegments()
         self.snapshots = ProducerSnapshots(fs, path, report)
         self.producers: Callable[[], Iterable[Entry]] | None = None
-        """What the producers have appended up to the log's end; None while nobody knows."""
+        """The producers' state at the log's end; None while it is unknown."""
         self.gaps = Gaps(fs, path, expected.gaps_below)
         self.limits = limits
         self.checkpointed_high_watermark = expected.high_watermark
-        """Beyond the log's end if what lay before it has been lost; as it was when it was opened:
-        a log that begins anew here has its checkpoints limited, and its loss told (I-53).
+        """High watermark of the checkpoint when the log was opened.
+
+        Above the log's end if the data before it was lost. If the log is restarted here, its
+        checkpoints are limited and the loss is reported (I-53).
         """
         self._reader = LogReader(self)
         if found.log_start > found.log_end:
@@ -107,7 +112,7 @@ class Log:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """In the order of offsets; the last one is active, the others are sealed."""
+        """The segments, in the order of offsets; the last one is active, the others are sealed."""
         return self.state.tail.segments
 
     @property
@@ -120,7 +125,7 @@ class Log:
 
     @property
     def durable_offset(self) -> int:
-        """Everything below survives a loss of power."""
+        """End of the durable part: everything below survives a loss of power."""
         return self.state.durable_end
 
     @property
@@ -129,12 +134,12 @@ class Log:
 
     @property
     def cleaned_to(self) -> int:
-        """Where compaction goes on: what lies below was cleaned."""
+        """Offset at which compaction continues; everything below was cleaned."""
         return self.state.cleaned_to
 
     @property
     def damaged(self) -> str | None:
-        """Why the log is out of use."""
+        """The reason why the log is out of use; None if it is usable."""
         return self.state.unusable
 
     @property
@@ -147,15 +152,15 @@ class Log:
 
     @property
     def replay_lacks(self) -> bool:
-        """The last `replay` passed over damage, so that what it has given may not be all."""
+        """True if the last `replay` skipped damage, so that its result may be incomplete."""
         return self._reader.replay_lacks
 
     def append_as_leader(
         self, batch: Buffer, header: BatchHeader, *, leader_epoch: int, now_ms: int = 0
     ) -> Appended:
-        """Append one checked batch. KafkaStorageError or OSError: nothing was appended.
+        """Append one checked batch. On KafkaStorageError or OSError nothing was appended.
 
-        `now_ms` is the wall clock, for rolling by time where records have no timestamp.
+        `now_ms` is the wall clock, used to roll by time when records have no timestamp.
         """
         self._check_appendable()
         if leader_epoch != self.leader_epochs.latest():
@@ -178,11 +183,11 @@ class Log:
     def append_as_follower(
         self, records: Buffer, *, leader_epoch: int, gaps_below: int = 0, now_ms: int = 0
     ) -> list[BatchHeader]:
-        """Append the batches of a leader's answer as they are: all of them, or none and an error.
+        """Append the batches of a leader's answer unchanged: all of them, or none and an error.
 
-        Raises CorruptMessage if one is not whole and sound, does not follow the one before, or has
-        an epoch that falls or is above `leader_epoch` (I-43); FirstGap if offsets are missing, as
-        they may be below `gaps_below`, and `gaps` are not expected.
+        Raises CorruptMessage if a batch is incomplete or damaged, does not follow the previous one,
+        or has an epoch that falls or is above `leader_epoch` (I-43). Raises FirstGap if offsets are
+        missing while `gaps` are not expected; below `gaps_below` they may be missing.
         """
         self._check_appendable()
         end = self.state.end
@@ -225,8 +230,8 @@ class Log:
         return found
 
     def _roll_for(self, size: int, last_offset: int, *, timestamp: int, now_ms: int) -> bool:
-        """Begin a new segment if the active one has no room, or no time left, for a run of `size`
-        bytes.
+        """Begin a new segment if a run of `size` bytes exceeds the room or the time of the active
+        one.
         """
         config = self.config
         active = self.segments[-1]
@@ -247,7 +252,8 @@ class Log:
     def roll(self) -> None:
         """Seal the active segment, which is not empty, and begin a new one at the log's end.
 
-        Durable with the next flush. OSError: the log goes on in the segment it had.
+        The change is durable with the next flush. After an OSError the log continues in the old
+        segment.
         """
         active = self.segments[-1]
         assert active.size > 0, self.path
@@ -258,9 +264,9 @@ class Log:
         self.state.roll(Segment.create(self._fs, self.path, base, index_interval=interval))
 
     def _take_snapshot(self) -> tuple[File, ...]:
-        """Keep the producers' state at the log's end; the file is the caller's to sync.
+        """Write the producers' state at the log's end; the caller syncs the returned files.
 
-        Not one that lacks batches: the next replay would begin behind them.
+        A state that lacks batches is not written: the next replay would begin after those batches.
         """
         if self.producers is None or self.replay_lacks:
             return ()
@@ -283,37 +289,41 @@ class Log:
             self.leader_epochs.write()
 
     def assign_epoch(self, leader_epoch: int) -> None:
-        """Note durably that this leader's epoch begins at the log's end (I-46)."""
+        """Record durably that this leader's epoch begins at the log's end (I-46)."""
         in_a_row(self.assigning_epoch(leader_epoch))
 
     def assigning_epoch(self, leader_epoch: int) -> Steps[None]:
-        """As `assign_epoch`, in the steps of `replacing_files`."""
+        """Assign the epoch, in the steps of `replacing_files`."""
         self.state.check_usable()
         yield from self.leader_epochs.assigning([(leader_epoch, self.log_end_offset)])
 
     def is_hot(self, start: int) -> bool:
-        """Whether a read from `start` most likely finds its bytes in the page cache."""
+        """True if a read from `start` most likely finds its bytes in the page cache."""
         return self._reader.is_hot(start)
 
     def read(self, start: int, *, max_bytes: int, limit: int, checked: bool = False) -> LogRead:
-        """Whole batches that end below `limit`, from the one with `start`; at least one, if any.
+        """Whole batches that end below `limit`, beginning with the one that holds `start`; at least
+        one, if there is any.
 
-        The first may begin before `start`, and alone be larger than `max_bytes`. Empty if `start`
-        is at or above `limit` (I-95). OffsetOutOfRange below the log's start or above its end.
+        The first batch may begin before `start`, and may alone exceed `max_bytes`. The result is
+        empty if `start` is at or above `limit` (I-95). Raises OffsetOutOfRange below the log's
+        start or above its end.
         """
         return self._reader.read(start, max_bytes=max_bytes, limit=limit, checked=checked)
 
     def batch_headers(self, start: int) -> Iterator[BatchHeader]:
-        """The header of each batch from the one that holds `start` to the log's present end."""
+        """The header of each batch, from the one that holds `start` to the current end of
+        the log.
+        """
         return self._reader.batch_headers(start)
 
     def replay(self, start: int) -> Iterator[tuple[BatchHeader, int | None]]:
-        """As `batch_headers`, with the coordinator epoch of each transaction's end marker."""
+        """The `batch_headers`, each with the coordinator epoch of a transaction's end marker."""
         return self._reader.replay(start)
 
     def time_lookup(self, timestamp: int | None) -> Steps[Found | None]:
-        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`; None: of
-        the first one with the largest timestamp.
+        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`. With None:
+        of the first record that has the largest timestamp.
         """
         return self._reader.time_lookup(timestamp)
 
@@ -326,13 +336,13 @@ class Log:
     def truncate_to(self, offset: int) -> None:
         """Cut log, indexes and epochs before the batch with `offset`, durably (I-47, P-34).
 
-        At or beyond the end only an epoch goes in which nothing was appended.
+        At or beyond the log's end only an epoch without any batch is removed.
         """
         truncate_to(self._fs, self, offset)
         self.damaged_ranges.save()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything and begin anew at `offset`; durable on return."""
+        """Drop everything and restart the log at `offset`; durable on return."""
         begin_anew(self._fs, self, offset)
         self.damaged_ranges.save()
 
@@ -343,22 +353,22 @@ class Log:
         *,
         move_files: Callable[[], None] | None = None,
     ) -> bool:
-        """Let `new` stand where `old` stood, a run of sealed segments; one step on the event loop.
+        """Replace `old`, a run of sealed segments, with `new`, in one step on the event loop.
 
-        The caller holds the partition's gate: nothing else changes the log meanwhile. With no `new`
-        (retention) `old` are the log's first segments and the log start lies behind them. Otherwise
-        `new` are sealed, in order, begin at or after the first of `old` and end where the last
-        ends. False, and nothing done, if `old` is not in the log as it was: a truncation came
-        between.
+        The caller holds the partition's gate, so nothing else changes the log meanwhile. Without
+        `new` (retention), `old` are the log's first segments, and the log start lies after them.
+        Otherwise `new` are sealed and in order. They begin at or after the first of `old` and end
+        where the last one ends. Returns False, and does nothing, if `old` is no longer in the log
+        as it was: a truncation came between.
 
-        Then `move_files` gives files their new names, where old and new share one. It must be quick
-        and not sync: it is on the loop. If it raises OSError, the log is out of use.
+        Then `move_files` renames files where old and new segments share a name. It runs on the
+        loop, so it must be quick and must not sync. If it raises OSError, the log is out of use.
 
-        A reader that took the old segments goes on with the files it has open. If it then has to
-        open one that was renamed, it fails or finds another file; but it sees that the log's
-        generation has moved and starts over on the new segments. So memory changes first,
-        then the files, and those of `old` may be renamed any time later, in the disk pool, unless
-        `new` needs their names.
+        A reader that took the old segments continues with the files that it has open. If it must
+        then open a renamed file, it fails or finds another file. It also sees that the log's
+        generation has changed, and starts over on the new segments. Memory therefore changes first,
+        then the files. The files of `old` may be renamed later, in the disk pool, unless `new`
+        needs their names.
         """
         segments = self.segments
         first = next((i for i, segment in enumerate(segments) if segment is old[0]), len(segments))
@@ -382,14 +392,19 @@ class Log:
         return True
 
     def drop_segments(self, old: Sequence[Segment]) -> bool:
-        """Take the log's first segments out of it; their files are for `deleted_segments.add`."""
+        """Remove the log's first segments from the log; their files go to
+        `deleted_segments.add`.
+        """
         return self.replace_segments(old)
 
     def raise_log_start(self, offset: int) -> bool:
-        """Let the log begin at `offset`, in memory; False if it begins there or behind already.
+        """Set the log start to `offset`, in memory; False if it is there or higher already.
 
-        Then, in the disk pool: the log-start checkpoint, durably, `leader_epochs` truncated from
-        its start, and only then may files vanish (I-74).
+        Three steps follow in the disk pool, in this order (I-74):
+
+        1. Write the log-start checkpoint, durably.
+        2. Truncate `leader_epochs` from its start.
+        3. Delete files.
         """
         assert offset <= self.log_end_offset, (self.path, offset, self.log_end_offset)
         if offset <= self.log_start_offset:
@@ -398,31 +413,35 @@ class Log:
         return True
 
     def log_start_is_durable(self, offset: int, beginnings: int) -> None:
-        """The log-start checkpoint on disk says `offset`, where the log began after so many
-        beginnings (`LogState.beginnings`).
+        """Record that the log-start checkpoint on disk says `offset`, written after `beginnings`
+        restarts of the log (`LogState.beginnings`).
         """
         self.state.start_is_durable(offset, beginnings)
 
     def clean_to(self, offset: int) -> None:
-        """Let compaction go on at `offset`."""
+        """Set the offset at which compaction continues."""
         self.state.clean(offset)
 
     def configure(self, config: LogConfig) -> None:
-        """Go by this configuration from here on."""
+        """Use `config` from now on."""
         self.config = config
 
     def keep_producers(self, entries: Callable[[], Iterable[Entry]] | None) -> None:
-        """Write what `entries` gives, the producers' state at the log's end, beside segments from
-        here on; None: nobody knows it.
+        """Set the source of the producers' state at the log's end, which is written beside new
+        segments; None: the state is unknown.
         """
         self.producers = entries
 
     def flush_snapshot(self) -> FlushTicket:
-        """What must be synced so that all below the present end is durable; cheap, on the loop."""
+        """The files to sync so that everything below the current end is durable; cheap, on the
+        loop.
+        """
         return take_ticket(self)
 
     def flushed(self, ticket: FlushTicket) -> None:
-        """`ticket.run()` returned: what it covers is durable, unless a truncation came between."""
+        """Record that `ticket.run()` returned: its data is durable, unless a truncation came
+        between.
+        """
         if not self.state.flush(ticket.generation, ticket.end_offset, ticket.rolls):
             return
         for segment in ticket.sealed:
@@ -431,7 +450,9 @@ class Log:
             segment.release()
 
     def noting_failure(self) -> AbstractContextManager[None]:
-        """Around what syncs its batches: the next process has to know of a failure (P-24)."""
+        """A context for the code that syncs the log's batches; it notes a failure for the next
+        process (P-24).
+        """
         return noting_failure(self._fs, self.path)
 
     def sync_directory(self) -> None:
@@ -442,7 +463,7 @@ class Log:
                 raise
 
     def close(self) -> None:
-        """Make everything durable, indexes too. The log is not used afterwards."""
+        """Make everything durable, including the indexes. The log is not used afterwards."""
         self.state.check_usable()
         ticket = self.flush_snapshot()
         ticket.run()
@@ -454,7 +475,9 @@ class Log:
         self.open_segments.forget(self.segments)
 
     def retire(self) -> None:
-        """The directory is about to be given up: a reader that finds no file knows why."""
+        """Mark the log as deleted, before its directory is removed: a reader that misses a file
+        then knows the reason.
+        """
         self.state.delete(f"{self.topic}-{self.partition} was removed from this broker")
         self.open_segments.give_up(self.segments)
 
@@ -463,7 +486,7 @@ class Log:
 class FlushTicket:
     log: Log
     generation: int
-    """The state's `truncations` when the ticket was taken; another value makes the ticket void."""
+    """The state's `truncations` when the ticket was taken; another value invalidates the ticket."""
     rolls: int
     end_offset: int
     files: tuple[File, ...]
@@ -471,7 +494,9 @@ class FlushTicket:
     sync_directory: bool
 
     def run(self) -> None:
-        """Blocking. An OSError is final: the process must not go on with this directory (P-24)."""
+        """Sync the files; blocking. An OSError is final: the process must stop using this directory
+        (P-24).
+        """
         with self.log.noting_failure():
             for file in self.files:
                 file.sync()
@@ -480,11 +505,11 @@ class FlushTicket:
 
 
 def take_ticket(log: Log) -> FlushTicket:
-    """Covers the log up to its present end.
+    """A ticket that covers the log up to its current end.
 
-    The log may grow, roll and be cut in the disk pool between any two of these reads, so their
-    order is part of the promise: a cut after the generation makes the ticket void, and segments and
-    their count, which are read after the end, are those of all that lies below it.
+    The disk pool may extend, roll and cut the log between any two of these reads, so their order
+    matters. A cut after the generation was read invalidates the ticket. The segments and their
+    count are read after the end, so they include all segments below it.
     """
     state = log.state
     generation = state.truncations
@@ -499,7 +524,7 @@ def take_ticket(log: Log) -> FlushTicket:
     except FileNotFoundError:
         if state.truncations == generation and not state.is_deleted:
             raise
-        files = []  # cut away meanwhile, which was counted first: nobody goes by this ticket
+        files = []  # a cut came between and changed the generation first: the ticket is void
     return FlushTicket(
         log=log,
         generation=generation,
@@ -518,7 +543,7 @@ _base_of: Final = attrgetter("base_offset")
 def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
     """Cut log, indexes and epochs before the batch with `offset`.
 
-    At or beyond the end only an epoch goes in which nothing was appended.
+    At or beyond the log's end only an epoch without any batch is removed.
     """
     log.state.check_usable()
     if offset >= log.log_end_offset:
@@ -533,20 +558,20 @@ def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
     try:
         position, end_offset = _place_of(log, i, offset)
         if end_offset < log.log_start_offset:
-            # The first batch reaches back over the log's start, and all of it has to go.
+            # The first batch begins before the log's start, and all of it must be removed.
             begin_anew(fs, log, log.log_start_offset)
             return
-        # Readers still hold the old segment: what stays is described by a new one.
+        # Readers still hold the old segment, so a new one describes the part that stays.
         kept = _kept(log, segments[i], position, end_offset)
     except BadBatch as bad:
         if end_offset <= log.log_start_offset:
-            # Nothing has to stay, so what does not read lies below the log's start.
+            # No byte has to stay, so the unreadable part lies below the log's start.
             begin_anew(fs, log, log.log_start_offset)
             return
-        # What should stay does not read, and nothing has been cut: it is for a healing to cut
-        # more, once this replica does not count (I-15).
+        # The part that should stay is unreadable, and nothing was cut. Healing cuts more, once
+        # this replica is out of the ISR (I-15).
         raise damage_met(log, bad) from bad
-    # What fails up to here, for want of room, leaves the log as it was.
+    # A failure up to here, such as a full disk, leaves the log as it was.
     _limit_checkpoints(log, end_offset, log.log_end_offset)
     try:
         _cut(fs, log, i, end_offset, *kept)
@@ -558,8 +583,9 @@ def truncate_to(fs: FileSystem, log: Log, offset: int) -> None:
 def _kept(
     log: Log, segment: Segment, position: int, end_offset: int
 ) -> tuple[Segment, RecentBatches]:
-    """What stays of a segment. Only what lies above the log's start has to read: dead batches that
-    do not are nobody's to heal.
+    """The part of `segment` that stays.
+
+    Only batches above the log's start must be readable: dead batches need no healing.
     """
     gaps_below, start = log.gaps.below, log.log_start_offset
     try:
@@ -578,10 +604,10 @@ def _kept(
 
 
 def _place_of(log: Log, i: int, offset: int) -> Place:
-    """Where segment `i` is cut so that the log ends before the batch with `offset`.
+    """The place where segment `i` is cut so that the log ends before the batch with `offset`.
 
-    BadBatch where something before that does not read. What is damaged at the very place goes with
-    what is cut.
+    Raises BadBatch if a batch before that place is unreadable. Damage exactly at the place is
+    removed with the cut.
     """
     segments, recent = log.state.tail
     segment, gaps_below = segments[i], log.gaps.below
@@ -589,7 +615,7 @@ def _place_of(log: Log, i: int, offset: int) -> Place:
         return 0, offset
     if segment is segments[-1] and gaps_below < offset:
         known = recent.bound(offset)
-        if known is not None:  # no disk can say anything else
+        if known is not None:  # the position is known from memory, so the disk is not asked
             return known
     low = log.damaged_ranges.resume_before(segment.base_offset, offset)
     try:
@@ -609,7 +635,8 @@ def _cut(
     fs: FileSystem, log: Log, i: int, end_offset: int, kept: Segment, recent: RecentBatches
 ) -> None:
     segments = log.segments
-    # Before the new end shows: else the log could reach their offsets again with other batches.
+    # Before readers see the new end: otherwise the log could reach these offsets again with other
+    # batches.
     log.snapshots.remove_above(end_offset)
     log.state.cut(end_offset, Tail((*segments[:i], kept), recent))
     log.limits.count()
@@ -630,13 +657,14 @@ def _cut(
 def begin_anew(fs: FileSystem, log: Log, offset: int, *, is_deletion: bool = False) -> None:
     """Drop everything and begin an empty log at `offset`.
 
-    `is_deletion`: the log reached that far, and what lay below was deleted. The epoch in which it
-    did stays known, as after every deletion (I-5).
+    `is_deletion` means that the log reached `offset` and that everything below was deleted. Its
+    epoch at that offset stays known, as after every deletion (I-5).
     """
     log.state.check_usable()
     segments = log.segments
     interval = log.config.index_interval_bytes
-    # Of an empty log at 0 they promise too little: as if its first segment were missing (I-75).
+    # The checkpoints of an empty log at 0 promise too little, as if its first segment were
+    # missing (I-75).
     _limit_checkpoints(log, 0, max(log.log_end_offset, offset))
     try:
         log.snapshots.remove_above(NOTHING)
@@ -661,8 +689,11 @@ def begin_anew(fs: FileSystem, log: Log, offset: int, *, is_deletion: bool = Fal
 
 
 def _limit_checkpoints(log: Log, offset: int, highest: int) -> None:
-    """No checkpoint may come back above what stays: other records are appended there (I-7, I-13).
-    What they say by now is no measure: until the cut shows, a flush may be noted, and written.
+    """Limit the checkpoints so that none can reappear above `offset`, where other records will be
+    appended (I-7, I-13).
+
+    The current values of the checkpoints are no measure: until readers see the cut, a flush may
+    still be recorded and written.
     """
     if offset < highest:
         log.limits.prepare(offset)

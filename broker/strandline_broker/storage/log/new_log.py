@@ -1,9 +1,9 @@
-"""A log that is made: who it is for, and its directory, in the order that a crash can interrupt.
+"""Creation of a log: its owner and its directory, in an order that a crash can interrupt.
 
-First `partition.metadata`, durable, then the first segment, and where the leader's epoch begins
-(I-46): a directory that a crash leaves is of
-this replica, or says nothing and holds nothing (`partition_identity.is_stray`). The steps of many
-are taken side by side, so that the disk makes all of it durable together.
+The order is: `partition.metadata`, durable; then the first segment and the start of the leader's
+epoch (I-46). After a crash the directory therefore belongs to this replica, or it names no replica
+and holds no data (`partition_identity.is_stray`). The steps of many logs run side by side, so that
+the disk makes them durable together.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class NewLog(NamedTuple):
     partition: int
     config: LogConfig
     leader_epoch: int | None = None
-    """Which this broker leads with it from its start, so that its checkpoint is made with it."""
+    """Epoch in which this broker leads the new partition; it is written with the first
+    checkpoint.
+    """
 
     @property
     def name(self) -> str:
@@ -50,8 +52,11 @@ def replica_gone(path: str, new: NewLog) -> KafkaStorageError:
 
 
 def beginning(fs: FileSystem, path: str, new: NewLog, *, is_made: bool) -> Steps[Recovered | None]:
-    """Whose the directory at `path` is, and, if it `is_made` just now, an empty log in it. None if
-    it was there before, from a creation that broke off: then what it holds is recovered.
+    """Claim the directory at `path` for `new`, and begin an empty log in it if it `is_made` just
+    now.
+
+    None if the directory was there before, from an interrupted creation: its content is then
+    recovered.
     """
     yield from writing_partition_metadata(fs, path, new.topic_id)
     if not is_made:

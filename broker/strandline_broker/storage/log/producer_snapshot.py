@@ -1,16 +1,19 @@
-"""Producer state on disk: `<offset>.snapshot`, what idempotent producers had appended below that
+"""Producer state on disk: `<offset>.snapshot` holds the state of idempotent producers below that
 offset.
 
-Kafka's format, big-endian: version i16 = 1, CRC-32C u32 of all that follows, number of entries i32,
-and for each producer
+Kafka's format, big-endian: version i16 = 1, CRC-32C u32 of everything after it, number of entries
+i32, and for each producer
 
     producerId i64 | producerEpoch i16 | lastSequence i32 | lastOffset i64 | offsetDelta i32
     timestamp i64 | coordinatorEpoch i32 | currentTxnFirstOffset i64
 
-Only the last batch of a producer is kept (I-55). A file is taken when a segment begins, at its base
-offset, and when the log is closed, at its end; it is durable before the recovery point passes it.
-It is only ever a shortcut: where one is missing or does not read, an older one is taken and more
-batches replayed (I-58). Only for producers whose batches retention has removed it is all there is.
+Only the last batch of a producer is kept (I-55). A file is written when a segment begins, at its
+base offset, and when the log is closed, at its end. It is durable before the recovery point passes
+it.
+
+A snapshot only saves time. If one is missing or does not parse, an older one is used and more
+batches are replayed (I-58). For producers whose batches retention has removed, it is the only
+source.
 """
 
 from __future__ import annotations
@@ -38,14 +41,14 @@ _ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 class ProducerEntry(NamedTuple):
-    """-1 where there is no batch (delta 0), no coordinator, no open transaction."""
+    """One producer's entry; -1 means no batch (delta 0), no coordinator or no open transaction."""
 
     producer_id: int
     producer_epoch: int
     last_sequence: int
     last_offset: int
     offset_delta: int
-    """Of the last batch: its last offset less its first."""
+    """Last offset minus first offset of the last batch."""
     timestamp: int
     coordinator_epoch: int
     txn_first_offset: int
@@ -62,7 +65,7 @@ def serialize(entries: Iterable[Entry]) -> bytes:
 
 
 def parse(data: bytes) -> tuple[ProducerEntry, ...]:
-    """ValueError, saying why, if these are not the bytes of a whole snapshot."""
+    """The entries of a snapshot; ValueError, with the reason, if `data` is not a whole snapshot."""
     if len(data) < _VERSION_AND_CRC.size + _COUNT.size:
         raise ValueError(f"{len(data)} bytes are too few")
     version, crc = _VERSION_AND_CRC.unpack_from(data)
@@ -91,21 +94,23 @@ class ProducerSnapshots:
         return f"{self._directory}/{offset:020d}.snapshot"
 
     def offsets(self) -> list[int]:
-        """Of the files that are there, lowest first."""
+        """Offsets of the files that exist, lowest first."""
         names = map(SNAPSHOT_NAME.fullmatch, self._fs.listdir(self._directory))
         return sorted(int(match[1]) for match in names if match is not None)
 
     def write(self, offset: int, entries: Iterable[Entry]) -> File:
-        """Not yet durable: the caller syncs the file, and the directory."""
+        """Write a snapshot. It is not durable yet: the caller syncs the file and the directory."""
         return write_whole(self._fs, self.path(offset), serialize(entries))
 
     def newest(
         self, *, at_least: int, at_most: int
     ) -> tuple[int, tuple[ProducerEntry, ...]] | None:
-        """(offset, entries) of the newest sound snapshot between these offsets, both included.
+        """(offset, entries) of the newest sound snapshot from `at_least` to `at_most`, both
+        included.
 
-        One beyond `at_most`, of batches that are not there, and one that does not read are removed
-        on the way, durably: the log may reach their offset again with other batches.
+        Two kinds of snapshots are removed on the way, durably: those beyond `at_most`, whose
+        batches are gone, and those that do not parse. The log may reach their offsets again with
+        other batches.
         """
         self.remove_above(at_most, why=f"the log ends at {at_most}")
         for offset in reversed(self.offsets()):
@@ -128,7 +133,9 @@ class ProducerSnapshots:
         return None
 
     def remove_above(self, offset: int, *, why: str | None = None) -> None:
-        """Remove the snapshots of a log that ends at `offset`, durably. `why` is for the report."""
+        """Remove the snapshots above `offset`, where the log ends, durably. `why` is for the
+        report.
+        """
         above = [found for found in self.offsets() if found > offset]
         if above and why is not None:
             names = ", ".join(self.path(found) for found in above)
@@ -136,7 +143,7 @@ class ProducerSnapshots:
         self._remove(above)
 
     def remove_unneeded(self, base_offsets: Collection[int]) -> None:
-        """Keep those at these segments' base offsets and the newest one; not durably."""
+        """Remove all snapshots but the newest and those at these base offsets; not durable."""
         for offset in self.offsets()[:-1]:
             if offset not in base_offsets:
                 self._unlink(offset)

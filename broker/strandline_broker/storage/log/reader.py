@@ -1,8 +1,8 @@
-"""The reading side of a log, on the event loop or in the disk pool while the log goes on.
+"""The reading side of a log, on the event loop or in the disk pool while the log changes.
 
-A read takes segments and recent batches in one step, works on what an append can only extend, and
-starts over if a truncation came between (P-34). Near the log's end it costs one `pread`; elsewhere
-an index lookup and a short walk more.
+A read takes segments and recent batches in one step and uses values that an append only extends. It
+starts over if a truncation came between (P-34). Near the log's end a read costs one `pread`.
+Elsewhere it also costs an index lookup and a short walk.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ T = TypeVar("T")
 
 _BASE_OFFSET: Final = struct.Struct(">q")
 _HEAD: Final = struct.Struct(">qiib6xi")
-"""Of a batch: base offset, length, leader epoch, magic, last offset delta."""
+"""Fields of a batch's header: base offset, length, leader epoch, magic, last offset delta."""
 _base_of: Final = attrgetter("base_offset")
 
 
 class LogRead(NamedTuple):
-    """Whole batches; `next_offset` is where the next read goes on. No records: `next_offset` is the
-    start.
+    """Whole batches; the next read continues at `next_offset`, which is the start if there are no
+    records.
     """
 
     records: bytes
@@ -66,9 +66,11 @@ class LogReader:
         self._log = log
         self._times = TimeLookup(log)
         self.replay_lacks = False
-        """The last `replay` passed over damage."""
+        """True if the last `replay` skipped damage."""
         self._behind: tuple[Segment | None, int, int] = (None, 0, 0)
-        """(segment, offset, byte) behind the last read of a cold place: where a reader goes on."""
+        """(segment, offset, byte) after the last read of a cold place, where the next read
+        continues.
+        """
 
     def is_hot(self, start: int) -> bool:
         _, recent = self._log.state.tail
@@ -79,11 +81,12 @@ class LogReader:
         return self._steady(self._read, start, max_bytes, limit, checked)
 
     def _steady(self, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `look` finds in one state of the log.
+        """The result of `look` in one state of the log.
 
-        A truncation shows the log's new end, counts, and only then removes bytes; a replacement of
-        segments likewise, before it renames files. So whoever took the old log and sees the same
-        counts afterwards has read what was there.
+        A truncation first shows the log's new end, then changes the generation, and only then
+        removes bytes. A replacement of segments does the same before it renames files. A reader
+        that took the old log and sees the same generation afterwards has therefore read consistent
+        data.
         """
         while True:
             seen = self._see()
@@ -97,7 +100,7 @@ class LogReader:
                 return found
 
     def _steadily(self, look: Callable[[], Steps[T]]) -> Steps[T]:
-        """As `_steady`, in steps."""
+        """The result of `look` in one state of the log, in steps."""
         while True:
             seen = self._see()
             try:
@@ -110,14 +113,16 @@ class LogReader:
                 return found
 
     def _see(self) -> tuple[tuple[int, int], tuple[Segment, ...]]:
-        """What `_is_still` is asked about."""
+        """The generation and segments to pass to `_is_still`."""
         state = self._log.state
         state.check_usable()
         return state.generation, state.tail.segments
 
     def _is_still(self, generation: tuple[int, int], segments: tuple[Segment, ...]) -> bool:
-        """Whether the log is what was looked at. What has left it since may have been opened again
-        by that look, and nobody else closes it (I-182).
+        """True if the log is still the one that was read.
+
+        Otherwise the read may have reopened segments that have left the log; they are closed here,
+        as no other code closes them (I-182).
         """
         log = self._log
         is_still = log.state.is_still(generation)
@@ -127,7 +132,7 @@ class LogReader:
         return is_still
 
     def _complain(self, error: BadBatch | OSError) -> NoReturn:
-        # A log that was removed meanwhile has no files to complain of.
+        # A log that was removed meanwhile has no files, and this is no error.
         self._log.state.check_usable()
         if isinstance(error, BadBatch):
             raise damage_met(self._log, error) from error
@@ -154,7 +159,8 @@ class LogReader:
             return self._served(segments[-1], start, run, checked)
         first = bisect_right(segments, start, key=_base_of) - 1
         if first < 0:
-            # The log is just being begun anew below: its start is lowered before its segments go.
+            # The log is restarting at a lower offset: its start is lowered before its segments
+            # are removed.
             raise self._out_of_range(start)
         for i in range(first, len(segments)):
             segment, is_last = segments[i], i == len(segments) - 1
@@ -172,7 +178,8 @@ class LogReader:
                 known=behind[2] if behind[0] is segment and behind[1] == start else None,
                 gaps_below=log.gaps.below,
             )
-            # None: compaction left a gap at the end of this segment, the next one answers.
+            # None: compaction left a gap at the end of this segment, so the next segment has the
+            # batch.
             if run is not None:
                 read = self._served(segment, start, run, checked)
                 self._behind = segment, read.next_offset, run[0] + len(read.records)
@@ -187,7 +194,7 @@ class LogReader:
         )
 
     def _served(self, segment: Segment, start: int, run: Run, checked: bool) -> LogRead:
-        """The bytes of a run of whole batches, each of which stands where its offset must be."""
+        """The bytes of a run of whole batches, each checked to stand at its offset."""
         read = whole_chain(_read_run(segment, start, run), segment, run, start, self._log)
         if checked:
             _check(read.records, segment.path(), run[0])
@@ -197,21 +204,21 @@ class LogReader:
         return (header for _, _, header in self._walk(start, _no_matter, crc=False))
 
     def replay(self, start: int) -> Iterator[tuple[BatchHeader, int | None]]:
-        """For the producers' state: see `Log.replay`."""
+        """Batches for the producers' state: see `Log.replay`."""
         self.replay_lacks = False
 
         def lacks() -> None:
             self.replay_lacks = True
             self._log.state.found_wrong()
 
-        # A producer id or a sequence that a disk has changed would be remembered: new batches would
-        # be answered as duplicates of it, and so lost.
+        # A producer id or sequence that the disk has changed must not be remembered: new batches
+        # would be treated as its duplicates, and so lost.
         for view, at, header in self._walk(start, lacks, crc=True):
             marker = None
             if header.is_control:
                 data = view.file.read(header.size, at)
                 if len(data) < header.size or not crc_matches(data, 0, header):
-                    lacks()  # the walk has just read it otherwise
+                    lacks()  # the walk has just read other bytes here
                     continue
                 marker = end_marker_epoch(data, 0, header)
             yield header, marker
@@ -219,7 +226,9 @@ class LogReader:
     def _walk(
         self, start: int, lacks: Callable[[], None], *, crc: bool
     ) -> Iterator[tuple[View, int, BatchHeader]]:
-        """Damage is passed over, and `lacks` told: what it held is lost, the rest is known."""
+        """Walk over the batches, skip damage and call `lacks` for it. The damaged content is lost,
+        the rest is known.
+        """
         log = self._log
         log.state.check_usable()
         seen = log.state.generation
@@ -256,9 +265,10 @@ class LogReader:
         *,
         crc: bool,
     ) -> Iterator[tuple[View, int, BatchHeader]]:
-        """The batches from `start` to byte `end`, where the segment's offsets end at `below`.
+        """The batches from `start` to byte `end`, in a segment whose offsets end at `below`.
 
-        `seen` are the log's counts of before: where a cut came between, bad bytes say nothing.
+        `seen` is the log's generation before the walk. If a cut came between, bad bytes mean
+        nothing.
         """
         log, view, gaps_below = self._log, segment.view(), self._log.gaps.below
         ranges = log.damaged_ranges
@@ -299,7 +309,9 @@ class LogReader:
                 yield view, at, header
 
     def time_lookup(self, timestamp: int | None) -> Steps[Found | None]:
-        """Where the first record at or after `timestamp` is, or None: the largest timestamp."""
+        """The first record at or after `timestamp`; with None, the first one with the largest
+        timestamp.
+        """
         if timestamp is None:
             return self._steadily(self._times.latest)
         return self._steadily(partial(self._times.first_at, timestamp))
@@ -310,13 +322,13 @@ def _no_matter() -> None:
 
 
 def damage_met(log: Log, bad: BadBatch) -> KafkaStorageError:
-    """Mark what a read has met: bytes that are not what was written. All of the segment behind them
-    counts as damaged, until a look at the whole segment says more.
+    """Mark the damage that a read met. All of the segment after it counts as damaged, until a check
+    of the whole segment is more exact.
     """
     segments, recent = log.state.tail
     segment = next((s for s in segments if s.path() == bad.path), segments[-1])
     end = recent.end[1] if segment is segments[-1] else segment.end_offset
-    # An offset that the segment does not hold was read from it: then nothing of it is certain.
+    # An offset outside the segment was read from it, so nothing of the segment is certain.
     start = bad.offset if segment.base_offset < bad.offset < end else segment.base_offset
     position = bad.position if start > segment.base_offset else 0
     found = DamagedRange(
@@ -339,12 +351,12 @@ def _read_run(segment: Segment, start: int, run: Run) -> LogRead:
 
 
 def whole_chain(read: LogRead, segment: Segment, run: Run, start: int, log: Log) -> LogRead:
-    """As much of what was read as follows offset by offset, in the epochs of the checkpoint;
+    """The part of `read` whose batches follow each other by offset, in the checkpoint's epochs;
     BadBatch if the first batch does not.
 
-    No CRC covers a base offset or a leader epoch, and a disk may read from another place than it
-    was asked for, whose batches are sound (P-34, I-1, I-2): a batch at a wrong offset must not be
-    served there, nor one of a wrong epoch, by which readers would ask where histories part.
+    No CRC covers a base offset or a leader epoch. A disk may also return sound batches from another
+    place than requested (P-34, I-1, I-2). A batch must not be served at a wrong offset. Nor must a
+    batch with a wrong epoch: readers use epochs to find where histories diverge.
     """
     records, at, offset = read.records, 0, start
     unpack, size, end_offset = _HEAD.unpack_from, len(records), run[2]
@@ -362,7 +374,7 @@ def whole_chain(read: LogRead, segment: Segment, run: Run, start: int, log: Log)
             break
         if base >= until:
             named, until = epochs.reign_at(max(base, offset))
-        # Epochs that begin below the log's start may have been forgotten.
+        # Epochs that begin below the log's start may be unknown.
         if 0 <= named != epoch:
             why = f"leader epoch {epoch}, and the epoch checkpoint says {named}, at offset"
             break

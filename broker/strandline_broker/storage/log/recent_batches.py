@@ -1,9 +1,9 @@
-"""Where the newest batches of a log end, so that a read at the tail needs neither index nor header
-walk.
+"""End positions of a log's newest batches, so that a read at the tail needs neither an index nor a
+walk over headers.
 
-The arrays only grow; trimming and cutting put new ones in their place in one assignment. So a
-reader in another thread works on one consistent set, and because each batch's *end* is stored,
-never on a file size that an append has moved since (P-34).
+The arrays only grow. Trimming and cutting replace them in one assignment, so a reader in another
+thread works on one consistent set. Each batch's *end* is stored, so such a reader never depends on
+a file size that an append has changed since (P-34).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ KEPT: Final = 1024
 
 
 class RecentBatches:
-    """Batches from `first_offset` at `first_position` to the log's end: their last offsets and end
-    positions.
+    """Last offsets and end positions of the batches from `first_offset`, at `first_position`, to
+    the log's end.
     """
 
     __slots__ = ("_lasts", "_state")
@@ -33,7 +33,7 @@ class RecentBatches:
 
     @property
     def end(self) -> tuple[int, int]:
-        """(position, offset) behind the last of these batches: the log's end."""
+        """(position, offset) after the last of these batches: the log's end."""
         first_offset, first_position, lasts, ends = self._state
         n = len(lasts)
         return (ends[n - 1], lasts[n - 1] + 1) if n > 0 else (first_position, first_offset)
@@ -52,8 +52,8 @@ class RecentBatches:
         self._lasts = self._state[2]
 
     def position_of(self, start: int) -> int | None:
-        """Where the first batch begins that ends at or after `start`; None if it is not among
-        these.
+        """Position of the first batch that ends at or after `start`; None if it is not
+        among these.
         """
         first_offset, first_position, lasts, ends = self._state
         if start < first_offset:
@@ -62,7 +62,7 @@ class RecentBatches:
         return ends[i - 1] if i > 0 else first_position
 
     def bound(self, limit: int) -> tuple[int, int] | None:
-        """(position, offset) behind the last batch that ends below `limit`; None if it lies before
+        """(position, offset) after the last batch that ends below `limit`; None if it lies before
         these.
         """
         first_offset, first_position, lasts, ends = self._state
@@ -72,11 +72,11 @@ class RecentBatches:
         return (ends[i - 1], lasts[i - 1] + 1) if i > 0 else (first_position, first_offset)
 
     def run(self, start: int, *, limit: int, max_bytes: int) -> tuple[int, int, int] | None:
-        """(position, end, next offset) of the whole batches from `start` below `limit`, about
-        `max_bytes` of them.
+        """(position, end, next offset) of about `max_bytes` of whole batches from `start` below
+        `limit`.
 
-        At least one if one is there; position = end if none is; None if `start` is not among these
-        batches.
+        The run has at least one batch if one is there; otherwise position = end. None if `start` is
+        not among these batches.
         """
         first_offset, first_position, lasts, ends = self._state
         if start < first_offset:

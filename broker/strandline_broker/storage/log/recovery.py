@@ -1,20 +1,24 @@
-"""What a partition's directory holds when it is opened, made sound (I-7).
+"""Recovery of a partition's directory: its content is checked and made sound when it is opened
+(I-7).
 
-After a clean shutdown only the last segment's tail is walked. Otherwise every batch from the
-segment of the recovery point on is read and checked: format, size, CRC, an offset that follows
+After a clean shutdown only the last segment's tail is walked. Otherwise every batch is read, from
+the segment of the recovery point on. Each is checked for format, size, CRC, an offset that follows
 without a gap, and the leader epoch that the epoch checkpoint has for that offset (epochs are
-durable before data, I-47). What does not hold:
+durable before data, I-47). A batch that fails a check is handled by its place:
 
-- below the recovery point (with flush.policy=always also below the high-watermark checkpoint) was
-  durable once, so this is damage: it is marked (`damaged_ranges`), never served, never cut;
-- above it this is a torn tail: the log is cut there and the cut reported.
+- Below the recovery point (with flush.policy=always also below the high-watermark checkpoint) it
+  was durable once, so this is damage. The range is marked (`damaged_ranges`), never served and
+  never cut.
+- Above it this is a torn tail. The log is cut there, and the cut is reported.
 
-Of the other segments the last index entry and what stands behind it are looked at: that tells a
-missing segment file from none, and an index that contradicts its segment, which is rebuilt. The
-rest of them is the scrub's. The result is durable, as a log counts all that it has from its start
-on (its next recovery point, and what it names in a fetch with flush.policy=always, P-75); opening
-it again finds the same. So whatever was above the recovery point is synced. Where nothing was,
-nothing is: a log at rest costs a start no sync.
+In the other segments only the last index entry and the batches after it are checked. This detects a
+missing segment file, and an index that contradicts its segment; such an index is rebuilt. The scrub
+checks the rest of these segments.
+
+The result is durable, and a second recovery finds the same. The log relies on this: all its data
+counts from the start, in its next recovery point and in the offsets that it names in a fetch with
+flush.policy=always (P-75). Data above the recovery point is therefore synced. A log without such
+data is not synced, so an idle log costs no sync at start.
 """
 
 from __future__ import annotations
@@ -80,11 +84,11 @@ class Recovered:
     log_start: int
     log_end: int
     names_durable: bool = True
-    """Or else the next flush has to sync the directory."""
+    """False if the next flush must sync the directory."""
 
 
 class Recovery:
-    """One opening of one directory; `run` once."""
+    """One opening of one directory; call `run` once."""
 
     def __init__(
         self,
@@ -95,7 +99,9 @@ class Recovery:
         report: Report,
         on_bytes: Callable[[int], None] = _nothing,
     ) -> None:
-        """`on_bytes` hears how many more bytes of log were read and checked, now and then."""
+        """Prepare the recovery; `on_bytes` is called now and then with the number of further bytes
+        that were read and checked.
+        """
         self._fs = fs
         self._directory = directory
         if Gaps(fs, directory).expected:
@@ -214,7 +220,9 @@ class Recovery:
         return max(below - 1, 0)
 
     def _check_sealed(self, segment: Segment) -> None:
-        """A segment that lies below the recovery point: where its offsets end, and its indexes."""
+        """Find where the offsets of a segment below the recovery point end, and check its
+        indexes.
+        """
         end = end_by_index(self._fs, segment)
         known = [r for r in self._damaged.entries if r.segment == segment.base_offset]
         if end is None and not known:
@@ -222,7 +230,8 @@ class Recovery:
             end = self._rebuild_indexes(segment)
         if end is None or end >= segment.end_offset or known or segment.base_offset in self._marked:
             return
-        # The cleaner leaves an empty segment an empty index: any other has lost its batches.
+        # The cleaner gives an empty segment an empty index. Any other empty segment has lost its
+        # batches.
         lost = segment.size == 0 and read_whole(self._fs, segment.path("index")).strip(b"\0") != b""
         if lost or segment.end_offset > self._expected.gaps_below:
             if self._expected.one_batch_at_a_time:
@@ -236,7 +245,7 @@ class Recovery:
             )
 
     def _rebuild_indexes(self, segment: Segment) -> int:
-        """Where the segment's last sound batch ends."""
+        """Rebuild the segment's indexes; returns the end of its last sound batch."""
         size, below = segment.size, segment.end_offset
         file = segment.begin_scan()
 
@@ -275,7 +284,9 @@ class Recovery:
         return None
 
     def _open_clean_tail(self) -> RecentBatches | None:
-        """The tail after a clean shutdown; None if it is not as it was left: then it is scanned."""
+        """The tail after a clean shutdown; None if it is not as the shutdown left it, so that it
+        must be scanned.
+        """
         expected = self._expected
         if expected.recovery_point == 0:
             return None
@@ -304,15 +315,15 @@ class Recovery:
             self._sync_snapshots(touched)
         log_start = self._log_start()
         if not touched and log_start > last.end_offset:
-            # After a clean stop the log is whole, so it is the checkpoint that is wrong; believed,
-            # it would have every record removed.
+            # After a clean stop the log is whole, so the checkpoint is wrong. Trusting it would
+            # remove every record.
             self._report(
                 f"{self._directory}: the log start {log_start} of the checkpoint lies beyond the "
                 f"log's end {last.end_offset} and is not believed."
             )
             log_start = self._segments[0].base_offset
         epochs = self._settle_epochs(last.end_offset, log_start)
-        if to_sync or self._has_removed:  # or a segment that retention took comes back
+        if to_sync or self._has_removed:  # or else a segment that retention removed may reappear
             self._fs.fsync_dir(self._directory)
         self._keep_marks(first if touched else len(self._segments))
         return Recovered(
@@ -333,15 +344,17 @@ class Recovery:
             segment.view().file.sync()
 
     def _sync_snapshots(self, scanned: list[Segment]) -> None:
-        """Who was killed may have taken them and not flushed them yet; the recovery point passes
-        them with the next checkpoint.
+        """Sync the producer snapshots: a killed process may have written them without a sync, and
+        the next recovery point passes them.
         """
         for segment in scanned:
             with contextlib.suppress(FileNotFoundError):
                 File(self._fs, f"{self._directory}/{segment.base_offset:020d}.snapshot").sync()
 
     def _log_start(self) -> int:
-        """Where the log begins. Files below it go only after a checkpoint says so (I-74)."""
+        """The offset where the log begins. Files below it are removed only after a checkpoint
+        contains it (I-74).
+        """
         expected, base = self._expected, self._segments[0].base_offset
         if not expected.log_start_known:
             return max(base, expected.log_start, self._first_of_epochs(base))
@@ -355,15 +368,16 @@ class Recovery:
         return expected.log_start
 
     def _first_of_epochs(self, base: int) -> int:
-        """Where the epochs begin: with the log, so they still say where that was if the checkpoint
-        of log starts is lost (I-75). A log with gaps may begin before its first batch.
+        """The start of the first epoch, which is the log's start. The epochs therefore still give
+        the start if the checkpoint of log starts is lost (I-75). A log with gaps may begin before
+        its first batch.
         """
         if self._epochs_known is None or self._expected.gaps_below > base:
             return base
         return self._epochs_known.entries[0][1]
 
     def _keep_marks(self, first_scanned: int) -> None:
-        """What was found now and what is known from before of segments that were not read."""
+        """Keep the damage found now, and the damage known before of segments that were not read."""
         here = {segment.base_offset: segment for segment in self._segments}
         scanned = {segment.base_offset for segment in self._segments[first_scanned:]}
         kept = [
@@ -378,9 +392,9 @@ class Recovery:
         self._damaged.save()
 
     def _settle_epochs(self, log_end: int, log_start: int) -> LeaderEpochs:
-        """The epoch checkpoint as the log bears it out; read from the batches if it was lost.
+        """The epoch checkpoint, corrected by the log; read from the batches if it was lost.
 
-        Of a log that is to begin anew behind its end only the checkpoint says what was there.
+        If the log is to restart beyond its end, only the checkpoint knows the epochs there.
         """
         epochs = self._epochs_known
         if epochs is not None:

@@ -1,9 +1,9 @@
-"""Bytes that a recovery has read are written again before they are called durable (P-24, I-93).
+"""Rewriting of bytes that a recovery has read, before they count as durable (P-24, I-93).
 
-After a failed fsync the page cache may hold pages that the system calls clean although the disk
-never got them. The process that saw the error ends; the next one reads those pages without an
-error, and its own fsync finds nothing to do. Written again, the same bytes are dirty once more, and
-the fsync after that either brings them to the disk or fails.
+After a failed fsync the page cache may hold pages that the system treats as clean, although the
+disk never got them. The process that saw the error ends. The next process reads those pages without
+an error, and its own fsync has nothing to write. Rewriting the same bytes makes the pages dirty
+again. The next fsync then writes them to the disk, or fails.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ CHUNK: Final = 1 << 20
 
 
 def rewrite_from(segment: Segment, recovery_point: int) -> None:
-    """What `segment`, open for writing, holds from the batch with `recovery_point` on; an fsync
-    follows. OSError as of any write.
+    """Rewrite the content of `segment`, open for writing, from the batch with `recovery_point` on.
+    The caller syncs it. Raises OSError like any write.
     """
     file = segment.view().file
     end = file.size()

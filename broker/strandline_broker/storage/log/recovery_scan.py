@@ -1,10 +1,9 @@
-"""The part of a recovery that reads batches: every one from the segment of the recovery point on
-(I-7).
+"""The scan of a recovery: it reads every batch from the segment of the recovery point on (I-7).
 
-What does not hold above the recovery point (with flush.policy=always also below the high-watermark
-checkpoint) ends the log. What does not hold below was durable, so it is damage: it is marked, the
-scan goes on behind it, and nothing is cut. Where a damaged log has no sound batch behind the
-damage, the log goes on in a new segment at the first offset that was never promised.
+A batch that fails a check above the recovery point (with flush.policy=always also below the
+high-watermark checkpoint) ends the log. A bad batch below was durable, so it is damage: it is
+marked, the scan continues after it, and nothing is cut. If no sound batch follows the damage, the
+log continues in a new segment, at the first offset that was never promised.
 """
 
 from __future__ import annotations
@@ -34,54 +33,63 @@ PROGRESS_BYTES: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """What the checkpoints say of one partition, already within its checkpoint limits."""
+    """The checkpoints' values for one partition, already within its checkpoint limits."""
 
     recovery_point: int = 0
     recovery_point_lost: bool = False
-    """The checkpoint was there and is not to be believed, so any batch may have been durable: only
-    bad bytes with nothing sound behind them are a torn tail.
+    """True if the checkpoint exists but cannot be trusted. Any batch may then have been durable:
+    only bad bytes without a sound batch after them are a torn tail.
     """
     high_watermark: int = 0
     log_start: int = 0
     log_start_known: bool = False
-    """The log start is what a checkpoint says, not a guess."""
+    """True if the log start comes from a checkpoint and is no guess."""
     gaps_below: int = 0
-    """Compaction may have left gaps between batches that end at or below this offset."""
+    """Offset below which compaction may have left gaps between the batches that end at or
+    below it.
+    """
     cleaned_below: int = OFFSET_MAX
-    """The same of gaps between two segments. A segment begins where the log ended, and our cleaner
-    keeps the last batch of each, so that only a log that Kafka has cleaned has any.
+    """The same limit for gaps between two segments.
+
+    A segment begins where the log ended, and our cleaner keeps the last batch of each segment. Only
+    a log that Kafka has cleaned has such gaps.
     """
     cleaned_to: int = 0
-    """Where compaction goes on."""
+    """Offset at which compaction continues."""
     clean: bool = False
     always: bool = False
-    """flush.policy=always: what the high watermark covers was durable too."""
+    """True with flush.policy=always: batches below the high watermark were durable too."""
     flush_failed: bool = False
-    """What is above the recovery point may only look as if it were on the disk (P-24)."""
+    """True after a failed fsync: data above the recovery point may be in the page cache only
+    (P-24).
+    """
     one_batch_at_a_time: bool = False
-    """Each batch was durable before the next was written, so at most the last can be torn; and the
-    log is of no use with a hole, so damage refuses all of it."""
+    """True if each batch was durable before the next was written.
+
+    At most the last batch can then be torn. Such a log is useless with a hole, so damage refuses
+    all of it.
+    """
 
     @property
     def damage_below(self) -> int:
         return max(self.recovery_point, self.high_watermark if self.always else 0)
 
     def is_cleaned_to(self, base_offset: int) -> bool:
-        """Whether offsets may be missing before a segment that begins there, above the recovery
-        point. Otherwise a loss of power has taken the end of the segment before it.
+        """True if offsets may be missing before a segment that begins there, above the recovery
+        point. If not, a loss of power has removed the end of the previous segment.
         """
         below = OFFSET_MAX if self.recovery_point_lost else self.cleaned_below
         return base_offset <= min(self.gaps_below, below)
 
     def ends_in_gap(self, end_offset: int) -> bool:
-        """Whether a log whose last batch ends there was cut in what a compaction had removed: all
-        that was promised was cleaned, and cleaning never comes to the end of a log.
+        """True if a log whose last batch ends there was cut inside a gap of the compaction.
+        Everything promised was then cleaned, and cleaning never reaches the end of a log.
         """
         return end_offset < self.damage_below <= self.cleaned_to
 
 
 class Scan:
-    """Works on the segments of one directory, oldest first; `run` once."""
+    """The scan of one directory's segments, oldest first; call `run` once."""
 
     def __init__(
         self,
@@ -101,7 +109,7 @@ class Scan:
         self._expected = expected
         self._segments = segments
         self._epochs = epochs
-        # A log that is begun anew when power goes may have a checkpoint without entries.
+        # A log that is restarting when power fails may have a checkpoint without entries.
         known = epochs.entries if epochs is not None else ()
         self._first_epoch = known[0] if known else (-1, 0)
         self._index_interval = index_interval
@@ -109,15 +117,17 @@ class Scan:
         self._mark = mark
         self._on_bytes = on_bytes
         self.touched: list[Segment] = []
-        """Scanned segments: their data may not be durable yet, their indexes are new."""
+        """Scanned segments: their data may not be durable yet, and their indexes are new."""
         self.has_cut = False
         self._latest_epoch = -1
         self._recent = RecentBatches(0, 0)
 
     @property
     def to_sync(self) -> list[Segment]:
-        """Those of the scanned that the disk may not hold as they are. What ends at the recovery
-        point and was read to its end is there, but for the name of an empty segment, perhaps.
+        """The scanned segments that the disk may not hold as they are.
+
+        A segment that ends at the recovery point and was read to its end is durable. An empty one
+        may still lack its directory entry.
         """
         is_as_found = self.touched == self._segments[-1:] and not self.has_cut
         is_below = self._segments[-1].end_offset <= self._expected.recovery_point
@@ -126,7 +136,9 @@ class Scan:
         return self.touched
 
     def run(self, first: int) -> RecentBatches:
-        """Check every batch from segment number `first` on; what to append behind."""
+        """Check every batch from segment number `first` on; returns the recent batches, for
+        appending.
+        """
         end_offset = self._segments[first].base_offset
         for number in range(first, len(self._segments)):
             segment = self._segments[number]
@@ -151,7 +163,7 @@ class Scan:
         return self._recent
 
     def _follow(self, number: int, end_offset: int) -> None:
-        """A segment must begin where the one before ends."""
+        """Check that the segment begins where the previous one ends."""
         segment = self._segments[number]
         base = segment.base_offset
         if base == end_offset or self._expected.is_cleaned_to(base):
@@ -166,7 +178,7 @@ class Scan:
         self._mark(DamagedRange(end_offset, base, before.base_offset, before.size, NOWHERE, why))
 
     def _ends_log(self, offset: int) -> bool:
-        """Whether bad bytes at `offset` are a torn tail: nothing promised reaches so far."""
+        """True if bad bytes at `offset` are a torn tail: no promised offset reaches so far."""
         return offset >= self._expected.damage_below
 
     def _segment(self, number: int, size: int) -> None:
@@ -217,17 +229,21 @@ class Scan:
                 if behind is None:
                     segment.size, segment.end_offset = size, below
                     return
-                # The segment up to here, should what is there be torn off.
+                # The segment up to here, in case the rest is a torn tail.
                 position, offset = segment.size, segment.end_offset = behind
                 self._recent = RecentBatches(offset, position)
 
     def end_in_gap(self, last: Segment) -> RecentBatches:
-        """The log goes on where it was cut, not where its last batch ends: an offset comes once."""
+        """Continue the log where it was cut, not where its last batch ends: no offset is used
+        twice.
+        """
         last.end_offset = self._expected.damage_below
         return RecentBatches(last.end_offset, last.size)
 
     def begin_behind(self, bad: BadBatch, last: Segment) -> None:
-        """No sound batch is left up to what was promised: mark all of it, and go on behind."""
+        """Mark everything up to the promised end as damaged, because no sound batch is left there;
+        continue after it.
+        """
         if self._expected.one_batch_at_a_time:
             raise self.damage(bad)
         base = self._expected.damage_below
@@ -242,14 +258,16 @@ class Scan:
         self._recent = RecentBatches(base, 0)
 
     def _misplaced(self, header: BatchHeader, expected: int) -> str | None:
-        """Only a compaction leaves a gap."""
+        """The reason why the batch stands at a wrong offset; None if it is right. Only a compaction
+        leaves gaps.
+        """
         if header.base_offset > max(expected, self._expected.gaps_below):
             return f"base offset {header.base_offset} where {expected} must follow"
         return None
 
     def _is_before_epochs(self, offset: int, header: BatchHeader) -> bool:
-        """Whether the batch begins below the log's start, where the epoch checkpoint says nothing
-        any more but that its epoch is not above the first it has (I-5).
+        """True if the batch begins below the log's start. The epoch checkpoint then gives only one
+        bound: the batch's epoch is at most the first epoch listed (I-5).
         """
         epoch, start = self._first_epoch
         return offset < start and header.leader_epoch <= epoch
@@ -266,8 +284,8 @@ class Scan:
         return None
 
     def _cut(self, number: int, bad: BadBatch, size: int) -> None:
-        """End the log before `bad`, which stands in segment `number` of `size` bytes, unless the
-        log bears no damage and this is some.
+        """End the log before `bad`, in segment `number` of `size` bytes. Raises instead if this is
+        damage and the log does not allow damage.
         """
         segment = self._segments[number]
         end_offset = bad.offset

@@ -1,8 +1,8 @@
-"""Where a sealed segment's offsets end, found by the last entry of its index and the batches behind
-it, and its largest timestamp: what a start can afford to know of a segment that it need not read.
+"""The end offset and the largest timestamp of a sealed segment, found from its last index entry and
+the batches after it. A start can afford this for segments that it does not read.
 
-The last entry of the time index is held against the batch that it names (I-78), which is mostly one
-of those.
+The last entry of the time index is checked against the batch that it names (I-78), which is usually
+one of those batches.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _FIRST_BATCH: Final = (-1, 0)
 
 
 def end_by_index(fs: FileSystem, segment: Segment) -> int | None:
-    """One past the last offset that the files hold; None if the indexes are missing or contradict
-    the segment.
+    """One past the last offset in the files; None if the indexes are missing or contradict the
+    segment.
     """
     try:
         entry = _last_offset_entry(fs, segment)
@@ -38,7 +38,8 @@ def end_by_index(fs: FileSystem, segment: Segment) -> int | None:
     if entry is None:
         return None
     if latest is None:
-        # Only a segment without any record, of headers that compaction left, may have no time.
+        # Only a segment without records, with the headers that compaction left, may lack a
+        # timestamp.
         if File(fs, segment.path("timeindex")).size() > 0:
             return None
         entry = _FIRST_BATCH
@@ -56,8 +57,8 @@ def end_by_index(fs: FileSystem, segment: Segment) -> int | None:
 def _walk_from(
     file: File, segment: Segment, entry: tuple[int, int], latest: tuple[int, int] | None
 ) -> tuple[int | None, int]:
-    """(one past the last offset, the largest timestamp of the batch that the time index names, if
-    it is met); no end where a batch contradicts an index.
+    """(one past the last offset, largest timestamp of the batch that the time index names, if met).
+    The first is None if a batch contradicts an index.
     """
     last_offset, position = entry
     end, largest = None, NO_TIMESTAMP
@@ -73,8 +74,8 @@ def _walk_from(
 
 
 def _last_offset_entry(fs: FileSystem, segment: Segment) -> tuple[int, int] | None:
-    """(last offset, position) of the last indexed batch, (-1, 0) if there is none; None if that
-    cannot be.
+    """(last offset, position) of the last indexed batch; (-1, 0) if there is none; None if the
+    entry is impossible.
     """
     file = File(fs, segment.path("index"))
     size = file.size()
@@ -84,7 +85,7 @@ def _last_offset_entry(fs: FileSystem, segment: Segment) -> tuple[int, int] | No
         return _FIRST_BATCH
     relative, position = _OFFSET_ENTRY.unpack(file.read(ENTRY_SIZE, size - ENTRY_SIZE))
     if position == 0:
-        indexes = segment.read_indexes()  # zeros at its end, or no index at all
+        indexes = segment.read_indexes()  # zeros at the index's end, or no index at all
         if indexes is None:
             return None
         offsets = indexes[0]
@@ -97,8 +98,8 @@ def _last_offset_entry(fs: FileSystem, segment: Segment) -> tuple[int, int] | No
 
 
 def _last_time_entry(fs: FileSystem, segment: Segment) -> tuple[int, int] | None:
-    """(timestamp, offset) of the last entry of the time index, without a timestamp where zeros
-    follow it; None if there is none or that cannot be.
+    """(timestamp, offset) of the last entry of the time index, without a timestamp if zeros follow
+    it; None if there is no entry or it is impossible.
     """
     file = File(fs, segment.path("timeindex"))
     size = file.size()

@@ -1,9 +1,9 @@
-"""What one log is at this moment: its segments, its offsets, how much of it survives a loss of
-power, and what of it is damaged.
+"""The current state of one log: its segments and offsets, how much of it survives a loss of power,
+and its damage.
 
-Only a log changes its state, and only by these transitions, one at a time; readers take it as it is
-from any thread. So the order of the assignments within a transition is part of it: a reader that
-took the old segments, and may miss bytes of them, sees another count afterwards (P-34).
+Only the log changes its state, one transition of this class at a time. Readers use it from any
+thread as it is. The order of the assignments within a transition therefore matters: a reader that
+took the old segments, whose bytes may be gone, sees another generation afterwards (P-34).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Tail(NamedTuple):
-    """Segments and recent batches, taken by readers in one step so that they fit each other."""
+    """Segments and recent batches that fit each other; readers take both in one step."""
 
     segments: tuple[Segment, ...]
     recent: RecentBatches
@@ -55,12 +55,12 @@ class LogState:
         self.size_bytes = _size(found.segments)
         self.start = found.log_start
         self.durable_start = found.log_start
-        """What the log-start checkpoint says, or the first segment's name, as far as known."""
+        """The start in the log-start checkpoint or in the first segment's name, as far as known."""
         self.beginnings = 0
-        """How often the log has begun anew."""
+        """Number of restarts of the log at another offset."""
         self.end = end = found.log_end
         self.cleaned_to = min(cleaned_to, end)
-        """Where compaction goes on: what lies below was cleaned."""
+        """Offset at which compaction continues; everything below was cleaned."""
         self._flushed = (0, end)
         self._durable_at_cut = end
         self.truncations = 0
@@ -70,33 +70,33 @@ class LogState:
         self.rolls_synced = 0
         self.damaged_ranges = found.damaged
         self.unusable: str | None = None
-        """Why nothing may be done with the log any more."""
+        """The reason why the log must not be used any more."""
         self._on_wrong: Callable[[], None] | None = None
         self.is_deleted = False
 
     def tell(self, on_wrong: Callable[[], None]) -> None:
-        """Call it whenever something is found to be wrong with the log, in whichever thread."""
+        """Register `on_wrong`; it is called, from any thread, when a fault of the log is found."""
         self._on_wrong = on_wrong
         self.damaged_ranges.tell(on_wrong)
 
     def found_wrong(self) -> None:
-        """Something is."""
+        """Report that a fault of the log was found."""
         if self._on_wrong is not None:
             self._on_wrong()
 
     @property
     def durable_end(self) -> int:
-        """Everything below survives a loss of power."""
+        """End of the durable part: everything below survives a loss of power."""
         generation, offset = self._flushed
         return offset if generation == self.truncations else self._durable_at_cut
 
     @property
     def generation(self) -> tuple[int, int]:
-        """Moves with every cut and with every replacement of segments."""
+        """A value that changes with every cut and every replacement of segments."""
         return self.truncations, self.replacements
 
     def is_still(self, generation: tuple[int, int]) -> bool:
-        """Whether what was read since that generation was taken is what the log held."""
+        """True if the log has not been cut or replaced since `generation` was taken."""
         return generation == (self.truncations, self.replacements) and not self.is_replacing
 
     def check_usable(self) -> None:
@@ -106,29 +106,33 @@ class LogState:
     # Growing
 
     def append(self, end: int, size: int) -> None:
-        """Batches of `size` bytes, up to `end`, are in the last segment and the recent batches."""
+        """Record that batches of `size` bytes, up to `end`, are in the last segment and the recent
+        batches.
+        """
         self.size_bytes += size
         self.end = end
 
     def roll(self, segment: Segment) -> None:
-        """A new, empty segment begins at the log's end."""
+        """Add a new, empty segment at the log's end."""
         self.rolls += 1
         self.tail = Tail((*self.tail.segments, segment), RecentBatches(self.end, 0))
 
     # What is durable
 
     def flush(self, generation: int, end: int, rolls: int) -> bool:
-        """All below `end` is durable, unless a cut came since `generation` was taken (P-24)."""
+        """Record that everything below `end` is durable, unless a cut came since `generation` was
+        taken (P-24).
+        """
         if generation != self.truncations:
             return False
-        # A cut in the disk pool from here on makes this pair void, whatever it says.
+        # A cut in the disk pool after this line invalidates the pair, whatever its values.
         self._flushed = generation, max(self.durable_end, end)
         self.rolls_synced = max(self.rolls_synced, rolls)
         return True
 
     def start_is_durable(self, offset: int, beginnings: int) -> None:
-        """A checkpoint says that the log begins at `offset`, unless it began anew since that was
-        taken, after so many beginnings (I-74).
+        """Record that a checkpoint contains the log start `offset`. It is ignored if the log has
+        restarted since, so that `beginnings` differs (I-74).
         """
         if beginnings == self.beginnings:
             self.durable_start = max(self.durable_start, offset)
@@ -136,12 +140,12 @@ class LogState:
     # Shrinking
 
     def raise_start(self, offset: int) -> None:
-        """Records below `offset` count for nothing any more."""
+        """Set the log start to `offset`; records below it are dead."""
         self.start = offset
 
     def cut(self, offset: int, tail: Tail) -> None:
-        """The log ends at `offset`. Shown before any byte goes."""
-        # An empty log has nothing to lose: its end is durable wherever it is.
+        """End the log at `offset`. Readers see this before any byte is removed."""
+        # An empty log has nothing to lose: its end is durable at any offset.
         is_empty = offset == tail.segments[0].base_offset
         self._durable_at_cut = offset if is_empty else min(self.durable_end, offset)
         self.cleaned_to = min(self.cleaned_to, offset)
@@ -152,19 +156,21 @@ class LogState:
         self.truncations += 1
 
     def empty(self, segment: Segment) -> None:
-        """Nothing of the log stays, and it begins at `segment`. Shown before any byte goes."""
+        """Remove all segments and begin the log at `segment`. Readers see this before any byte is
+        removed.
+        """
         self.start = self.durable_start = segment.base_offset
         self.beginnings += 1
         self.cut(segment.base_offset, _only(segment))
-        self.damaged_ranges.set(())  # also of what lies below: no byte of it stays
+        self.damaged_ranges.set(())  # also ranges below the new start: no byte stays
 
     def begin(self, segment: Segment) -> None:
-        """The file of an empty log's segment was made."""
+        """Record that the file of an empty log's segment exists."""
         self.tail = _only(segment)
 
     @contextmanager
     def replaced(self, segments: Sequence[Segment]) -> Iterator[None]:
-        """Sealed segments have others in their place, whose files get their names within."""
+        """Replace sealed segments; their files get their names within this context."""
         self.is_replacing = True
         self.tail = Tail(tuple(segments), self.tail.recent)
         self.size_bytes = _size(segments)
@@ -175,18 +181,20 @@ class LogState:
             self.is_replacing = False
 
     def clean(self, to: int) -> None:
-        """Compaction goes on at `to`."""
+        """Set the offset at which compaction continues."""
         self.cleaned_to = to
 
     # Ending
 
     def fail(self, why: str) -> None:
-        """Memory and files may say different things from here on: the log is out of use."""
+        """Put the log out of use: from now on memory and files may differ."""
         self.unusable = why
         self.found_wrong()
 
     def delete(self, why: str) -> None:
-        """The directory is about to be given up: a reader that finds no file knows why."""
+        """Mark the log as deleted, before its directory is removed: a reader that misses a file
+        then knows the reason.
+        """
         self.is_deleted = True
         self.unusable = why
 

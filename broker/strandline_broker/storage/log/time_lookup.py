@@ -1,9 +1,9 @@
-"""Offsets by timestamp: which segment can have the first record at or after a time, then that
-record.
+"""Offsets by timestamp: first the segment that can hold the first record at or after a time, then
+that record.
 
-Timestamps are the producers' and may go back from one segment to the next. The running maximum over
-the segments does not: the first segment at which it reaches a time is the first with such a record,
-so a bisection finds it. The maxima are kept until segments come or go.
+Producers set the timestamps, so they may fall from one segment to the next. The running maximum
+over the segments does not. The first segment whose maximum reaches a time holds the first such
+record, so a bisection finds it. The maxima are kept until segments are added or removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _base_of: Final = attrgetter("base_offset")
 
 
 class TimeLookup:
-    """Of one log; its reader sees to it that the segments hold still (`LogReader`)."""
+    """The lookups of one log; its reader ensures that the segments do not change (`LogReader`)."""
 
     __slots__ = ("_log", "_maxima")
 
@@ -44,7 +44,7 @@ class TimeLookup:
         segments, recent = self._log.state.tail
         begin = self._first_live(segments)
         if self._holds_log_start_within(segments[begin]):
-            # Its largest timestamp may be of a record below the log's start.
+            # The segment's largest timestamp may belong to a record below the log's start.
             found = yield from self._in_segment(segments, begin, timestamp, recent)
             if found is not None:
                 return found
@@ -77,7 +77,8 @@ class TimeLookup:
             largest = max(largest, segments[-1].latest()[0], maxima[-1] if maxima else -1)
         found = (yield from self.first_at(largest)) if largest >= 0 else None
         if found is None and largest >= 0:
-            # Compaction keeps a producer's last batch, with its timestamp, when its records go.
+            # Compaction keeps a producer's last batch, with its timestamp, when its records are
+            # removed.
             exact = -1
             for h in paced(self._log.batch_headers(self._log.log_start_offset), HEADERS_A_STEP):
                 if h is None:
@@ -88,7 +89,9 @@ class TimeLookup:
         return found
 
     def _first_live(self, segments: tuple[Segment, ...]) -> int:
-        """Which segment holds the log's start; those before wait for their deletion."""
+        """Number of the segment that holds the log's start; earlier ones wait for their
+        deletion.
+        """
         return max(bisect_right(segments, self._log.log_start_offset, key=_base_of) - 1, 0)
 
     def _holds_log_start_within(self, segment: Segment) -> bool:

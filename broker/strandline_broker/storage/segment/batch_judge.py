@@ -1,8 +1,10 @@
-"""Whether a batch that was read is the one that must stand there, by all that is known without its
-CRC: the offset that must follow, where the segment's offsets end, and the epoch checkpoint (I-5).
+"""Judgement on a batch that was read: is it the batch that must stand there, by everything but its
+CRC?
 
-Neither base offset nor leader epoch has a checksum, and a disk may give back what stands elsewhere:
-what is decided or remembered on the strength of a header is held against these first.
+The judge knows the offset that must follow, the end of the segment's offsets, and the epoch
+checkpoint (I-5). Neither base offset nor leader epoch has a checksum, and a disk may return bytes
+from another place. Every decision and every stored value that relies on a header is therefore
+checked here first.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class BatchJudge:
-    """For the walks over one segment; `gaps_below` as of `walk`."""
+    """A judge for the walks over one segment; `gaps_below` is that of `walk`."""
 
     def __init__(
         self,
@@ -36,7 +38,7 @@ class BatchJudge:
         self._gaps_below = gaps_below
 
     def __call__(self, file: File, at: int, header: BatchHeader, expected: int) -> str | None:
-        """Why not; `expected` is the offset that must follow."""
+        """The reason why the batch is wrong, or None; `expected` is the offset that must follow."""
         if header.base_offset > max(expected, self._gaps_below):
             return f"base offset {header.base_offset} where {expected} must follow"
         base, size, below = self._base_offset, self._size, self._end_offset
@@ -46,7 +48,7 @@ class BatchJudge:
         if why is not None:
             return why
         named = self._epochs.epoch_at(max(header.base_offset, expected))
-        # Epochs that begin below the log's start may have been forgotten.
+        # Epochs that begin below the log's start may be unknown.
         if named >= 0 and header.leader_epoch != named:
             return f"leader epoch {header.leader_epoch}, the epoch checkpoint says {named}"
         return None

@@ -1,8 +1,7 @@
-"""Walks over the batches of a file, each header checked for what a header can tell: format, size,
-offsets.
+"""Walks over the batches of a file; each header is checked for format, size and offsets.
 
-The CRC does not cover base offset and leader epoch, so continuity of offsets is checked here, and
-the epoch against the epoch checkpoint by recovery (I-5, I-7).
+The CRC does not cover base offset and leader epoch. Continuity of offsets is therefore checked
+here, and recovery checks the epoch against the epoch checkpoint (I-5, I-7).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ BODIES_WINDOW: Final = 1 << 20
 
 
 class _Window:
-    """The stretch of the file that was read last, so that small batches do not cost a read each."""
+    """The part of the file that was read last, so that small batches do not need a read each."""
 
     __slots__ = ("_at", "_end", "_file", "_size", "data")
 
@@ -42,7 +41,7 @@ class _Window:
         self.data = b""
 
     def find(self, position: int, length: int) -> int:
-        """Where in `data` the `length` bytes at `position` begin; -1 if the file ends before."""
+        """Index in `data` of the `length` bytes at `position`; -1 if the file ends before."""
         if not self._at <= position <= position + length <= self._at + len(self.data):
             self._at = position
             self.data = self._file.read(
@@ -62,9 +61,9 @@ def walk(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each batch from `position` to `end`, the first at or after `offset`.
 
-    `crc` reads whole batches and checks their CRC. Offsets may be missing before a batch that
-    begins at or below `gaps_below`. Raises BadBatch at the first bytes that are no such batch: its
-    offset is the one that must follow what was walked over.
+    With `crc` whole batches are read and their CRC is checked. Offsets may be missing before a
+    batch that begins at or below `gaps_below`. Raises BadBatch at the first bytes that are no such
+    batch; its offset is the one that must follow the walked batches.
     """
     window = _Window(file, end, BODIES_WINDOW if crc else HEADERS_WINDOW)
     for at, header, _ in _walk(file, window, position, end, offset=offset, whole=crc):
@@ -95,7 +94,7 @@ def _walk(
         if at < 0:
             raise BadBatch(file.path, position, offset, "the file ends within a batch header")
         header = read_header(window.data, at)
-        # The first batch of a log that was begun anew may reach back over the log's start (P-52).
+        # The first batch of a restarted log may begin before the log's start (P-52).
         least = offset
         if position == 0 and header.base_offset < offset <= header.last_offset:
             least = header.base_offset
@@ -114,7 +113,7 @@ def _walk(
 
 
 def _implausible(header: BatchHeader, offset: int, room: int) -> str | None:
-    """Why the header cannot be that of the next batch; None if it can."""
+    """The reason why this cannot be the header of the next batch; None if it can."""
     if header.magic != MAGIC:
         return f"message format {header.magic} where {MAGIC} is expected"
     if header.batch_length < HEADER_SIZE - LENGTH_OVERHEAD:
@@ -129,17 +128,17 @@ def _implausible(header: BatchHeader, offset: int, room: int) -> str | None:
 
 
 def is_plausible(header: BatchHeader, offset: int, room: int) -> bool:
-    """Whether a header could be that of a batch at or after `offset`, with `room` bytes to its end
-    of file.
+    """True if this can be the header of a batch at or after `offset`, with `room` bytes to the end
+    of the file.
     """
     return _implausible(header, offset, room) is None
 
 
 def sound_batch_follows(file: File, position: int, end: int, *, offset: int) -> bool:
-    """Whether a whole, sound batch of an offset above `offset` begins anywhere behind `position`.
+    """True if a whole, sound batch with an offset above `offset` begins anywhere after `position`.
 
-    Where every batch is made durable before the next is written, only the last can be torn: a sound
-    one behind a bad one proves damage.
+    If every batch is durable before the next is written, only the last can be torn. A sound batch
+    after a bad one then proves damage.
     """
     data = file.read(end - position, position)
     magic = bytes([MAGIC])

@@ -1,5 +1,5 @@
-"""Reads one segment whole and says what of it is not what was written; blocking, for a thread of
-its own.
+"""A check of one whole segment, which reports what differs from what was written; blocking, for a
+thread of its own.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ STEP_BYTES: Final = 1 << 20
 
 
 class SegmentCheck:
-    """One look at a segment; `step` until it returns 0, then `settle`."""
+    """One check of a segment: call `step` until it returns 0, then `settle`."""
 
     def __init__(self, log: Log, segment: Segment) -> None:
         self._log = log
         self._segment = segment
-        # Before the segments: a cut in another thread that comes in between has moved it then.
+        # Read before the segments: a cut in another thread in between then shows as a changed
+        # generation.
         self._generation = log.state.generation
         segments, recent = log.state.tail
         is_last = segment is segments[-1]
-        # A segment of a list that was taken before a truncation says nothing of the log.
+        # A segment from a list that is older than a truncation proves nothing about the log.
         self._is_current = any(each is segment for each in segments)
         self._size, self._end_offset = recent.end if is_last else (segment.size, segment.end_offset)
         self._dense_from = log.gaps.below
@@ -62,7 +63,7 @@ class SegmentCheck:
         )
 
     def step(self, max_bytes: int = STEP_BYTES) -> int:
-        """Read about so many bytes more; how many it were, 0 at the end."""
+        """Read about `max_bytes` more; returns the number of bytes read, 0 at the end."""
         begun = self._at
         try:
             for at, header in self._walk:
@@ -70,7 +71,7 @@ class SegmentCheck:
                 if self._at - begun >= max_bytes:
                     break
         except OSError as error:
-            # What the disk does not give back is lost like what it gives back wrong.
+            # Bytes that the disk cannot read are lost, like bytes that it returns wrong.
             why = f"it cannot be read ({error.strerror or error})"
             self._found.append(
                 DamagedRange(
@@ -85,7 +86,9 @@ class SegmentCheck:
         return self._at - begun
 
     def settle(self) -> tuple[DamagedRange, ...]:
-        """Keep in mind what was found; empty also if the segment was cut or replaced meanwhile."""
+        """Record the damage found; nothing is recorded or returned if the segment was cut or
+        replaced meanwhile.
+        """
         log, segment = self._log, self._segment
         if self._generation != log.state.generation or log.deleted:
             return ()
@@ -103,7 +106,7 @@ class SegmentCheck:
 
 
 def check_segment(log: Log, base_offset: int) -> tuple[DamagedRange, ...]:
-    """All of it at once; nothing if the log holds no such segment any more."""
+    """Check a whole segment at once; the result is empty if the log no longer holds it."""
     segment = next((s for s in log.segments if s.base_offset == base_offset), None)
     if segment is None:
         return ()

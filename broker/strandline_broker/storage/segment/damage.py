@@ -1,4 +1,4 @@
-"""What storage says when bytes that were once flushed are no longer what was written (I-7)."""
+"""Errors for bytes that were flushed once and differ now from what was written (I-7)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BadBatch(Exception):
 class DamagedLog(Exception):
     """A replica's log cannot be trusted: it is refused, never cut.
 
-    The message names file, position and offset, says why this is no torn tail, and gives the
+    The message names file, position and offset, explains why this is no torn tail, and gives the
     remedy.
     """
 

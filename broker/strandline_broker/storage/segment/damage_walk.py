@@ -1,8 +1,8 @@
-"""Walks that go on behind damage, and what is bad between two sound batches.
+"""Walks that continue after damage and report the bad range between two sound batches.
 
-A look at every batch finds a wrong CRC, size or format, an offset that does not follow, and an
+A check of every batch finds a wrong CRC, size or format, an offset that does not follow, and an
 epoch that the epoch checkpoint does not have for that offset. Where compaction may have left gaps,
-a base offset that was flipped upwards into a gap cannot be told from one.
+a base offset that was raised into a gap cannot be told from a real one.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ WINDOW: Final = 1 << 20
 def sound_batch_behind(
     file: File, position: int, end: int, *, offset: int, below: int
 ) -> tuple[int, int] | None:
-    """(position, base offset) of the first whole, sound batch behind the bad one at `position`,
-    with an offset above `offset` and below `below`.
+    """(position, base offset) of the first whole, sound batch after the bad one at `position`, with
+    an offset above `offset` and below `below`.
 
-    Where the bad batch's length leads is looked at first: records may hold what looks like a batch.
+    The end that the bad batch's length gives is tried first, because records may contain bytes that
+    look like a batch.
     """
     head = file.read(min(HEADER_SIZE, end - position), position)
     if len(head) == HEADER_SIZE:
@@ -68,10 +69,11 @@ def _sound_at(file: File, position: int, end: int, *, offset: int, below: int) -
 def jumps(
     file: File, at: int, header: BatchHeader, expected: int, *, base: int, end: int, below: int
 ) -> str | None:
-    """A base offset that was changed looks like a gap, until the next batch stands before it.
+    """The reason why a base offset was changed rather than follows a gap: the next batch has a
+    lower one.
 
-    Believed, it would put all that follows beyond what was promised. `base` and `below` are where
-    the segment's offsets begin and end, `end` is its last byte.
+    Trusting the offset would put all later batches beyond the promised offsets. The segment's
+    offsets begin at `base` and end at `below`; `end` is its last byte.
     """
     if header.base_offset <= expected:
         return None
@@ -102,10 +104,10 @@ def walk_over_damage(
     found: Callable[[DamagedRange], None],
     judge: Callable[[File, int, BatchHeader, int], str | None] | None = None,
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """As `walk`, but a stretch that does not hold is told to `found`, and the walk goes on behind.
+    """The batches of `walk`; each bad range is passed to `found`, and the walk continues after it.
 
-    `below` is where the segment's offsets end. `judge` says of a batch (file, byte, header, offset
-    that must follow) why it is not the one that must stand there; None if it is.
+    The segment's offsets end at `below`. `judge` is called with (file, byte, header, offset that
+    must follow). It returns the reason why the batch is wrong, or None.
     """
     while True:
         try:

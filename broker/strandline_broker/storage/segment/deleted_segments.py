@@ -1,8 +1,8 @@
-"""Segments that have left their log: renamed to `.deleted` at once, removed after a while.
+"""Segments that have left their log: renamed to `.deleted` at once, removed after a delay.
 
-The delay (`file.delete.delay.ms`) is for whoever has the files in use by their names, such as an
-operator's copy; our own readers hold descriptors, which a removal leaves alone. What a process did
-not come to remove, recovery removes at the next start.
+The delay (`file.delete.delay.ms`) is for those who use the files by name, such as an operator's
+copy. Our own readers hold descriptors, which a removal does not affect. If a process ends before it
+has removed the files, recovery removes them at the next start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SNAPSHOT: Final = "snapshot"
 
 
 class DeletedSegments:
-    """Those of one log. Every method blocks, and belongs to the disk pool, one call at a time."""
+    """The deleted segments of one log. Every method blocks; the disk pool calls one at a time."""
 
     __slots__ = ("_fs", "_going", "_waiting", "directory")
 
@@ -32,33 +32,33 @@ class DeletedSegments:
         self._fs = fs
         self.directory = directory
         self._waiting: list[tuple[int, str]] = []
-        """(when, path) of each renamed file, in the order of renaming."""
+        """(time, path) of each renamed file, in the order of renaming."""
         self._going: list[tuple[int, str]] = []
-        """The same of files that still have their own names: an error left them behind."""
+        """(time, path) of files that still have their own names because of an error."""
 
     @property
     def next_ms(self) -> int | None:
-        """When `purge` has something to do next; None: never. From anywhere."""
+        """The time at which `purge` has work next; None: never. Callable from any thread."""
         return min((due_ms for due_ms, _ in self._waiting), default=None)
 
     @property
     def is_behind(self) -> bool:
-        """Whether files are left for another `add`, even of nothing."""
+        """True if another `add`, even without segments, has files to rename."""
         return bool(self._going)
 
     def add(
         self, segments: Iterable[Segment], *, now_ms: int, delay_ms: int, snapshots: bool = True
     ) -> None:
-        """Rename the files of `segments`, which the log holds no more, oldest first; durable on
-        return.
+        """Rename the files of `segments`, which have left the log, oldest first; durable on return.
 
-        `snapshots`: the producer snapshots at their base offsets go too. OSError: some are renamed.
-        The others go first the next time, as those behind them must not: a start would find a hole.
+        With `snapshots`, the producer snapshots at their base offsets are renamed too. After an
+        OSError only some are renamed. The next call renames the others first: a later segment must
+        not go before them, or a start would find a hole.
         """
         suffixes = (*_OF_A_SEGMENT, _SNAPSHOT) if snapshots else _OF_A_SEGMENT
         due_ms = now_ms + delay_ms
         self._going += [(due_ms, each.path(suffix)) for each in segments for suffix in suffixes]
-        # What takes the place of the segments has a name that lasts before theirs goes.
+        # The names of the replacing segments are durable before these names are removed.
         self._fs.fsync_dir(self.directory)
         while self._going:
             due_ms, path = self._going[0]
@@ -69,8 +69,8 @@ class DeletedSegments:
         self._fs.fsync_dir(self.directory)
 
     def remove_behind(self) -> None:
-        """Remove what was left behind, newest first: the log is begun anew, perhaps at an offset
-        that one of these files is named after. OSError as of any removal.
+        """Remove the files that were left, newest first. The log is restarting, perhaps at an
+        offset that names one of these files. Raises OSError like any removal.
         """
         while self._going:
             with contextlib.suppress(FileNotFoundError):
@@ -78,11 +78,11 @@ class DeletedSegments:
             del self._going[-1]
 
     def await_removal(self, paths: Iterable[str], *, now_ms: int, delay_ms: int) -> None:
-        """These files were renamed elsewhere, durably."""
+        """Schedule the removal of files that other code has renamed durably."""
         self._waiting.extend((now_ms + delay_ms, path) for path in paths)
 
     def purge(self, now_ms: int) -> None:
-        """Remove the files whose delay is over. OSError: what could not be removed stays until the
+        """Remove the files whose delay is over. After an OSError the remaining files stay until the
         next start.
         """
         due = [path for due_ms, path in self._waiting if due_ms <= now_ms]

@@ -1,10 +1,10 @@
 """The sparse offset index of one segment: Kafka's 8-byte entries, relative offset i32 and position
 i32, big-endian.
 
-An entry says where the batch begins whose *last* offset it names. It is kept in memory as two
-arrays that only grow, and written to the `.index` file when the segment is sealed or closed. A
-reader in another thread sees an entry whole or not at all: the position is there before the offset
-that leads to it.
+An entry gives the position of the batch whose *last* offset it names. In memory the index is two
+arrays that only grow. The `.index` file is written when the segment is sealed or closed. A reader
+in another thread sees an entry whole or not at all: the position is stored before the offset that
+leads to it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class OffsetIndex:
 
     @classmethod
     def parse(cls, base_offset: int, data: bytes) -> OffsetIndex | None:
-        """None if the bytes are no index. Zeros at the end, as a killed Kafka leaves them, are not
-        part of it.
+        """The index in `data`; None if the bytes are no index. Zeros at the end, which a killed
+        Kafka leaves, are ignored.
         """
         if len(data) % ENTRY_SIZE != 0:
             return None
@@ -71,7 +71,7 @@ class OffsetIndex:
 
     @property
     def last_position(self) -> int:
-        """Where the last indexed batch begins; 0 if there is none."""
+        """Position of the last indexed batch; 0 if there is none."""
         return self._positions[-1] if self._offsets else 0
 
     def append(self, last_offset: int, position: int) -> None:

@@ -1,9 +1,8 @@
-"""Which sealed segments keep their file and indexes open: those that were read last, over all logs
-of a broker.
+"""The sealed segments whose file and indexes stay open: those read last, over all logs of a broker.
 
-So descriptors and memory stay bounded however many segments there are. What is closed here is only
-let go: a reader in the middle holds a `View`. Active segments, and sealed ones that are not yet
-flushed, are open besides.
+Descriptors and memory therefore stay bounded, however many segments there are. Closing here only
+releases a segment: an active reader holds a `View`. Active segments, and sealed ones that are not
+yet flushed, are open in addition.
 """
 
 from __future__ import annotations
@@ -17,19 +16,23 @@ if TYPE_CHECKING:
 
 OPEN_MAX: Final = 256
 INDEX_BYTES_MAX: Final = 64 << 20
-"""Bytes of their indexes in memory; one segment may stay open whatever it takes."""
+"""Limit on the bytes of indexes in memory; one segment may always stay open."""
 
 OTHERS: Final = 1024
-"""Descriptors for what is no active segment: sealed ones, checkpoints, connections."""
+"""Descriptors for everything but active segments: sealed segments, checkpoints, connections."""
 
 
 def replicas_max(descriptors: int) -> int:
-    """How many replicas a process with so many descriptors can hold, each with a segment open."""
+    """Number of replicas, each with one open segment, that a process with `descriptors` can
+    hold.
+    """
     return descriptors - min(OTHERS, descriptors // 2)
 
 
 class OpenSegments:
-    """Used from the event loop and the disk pool at once: each step is one operation of a dict."""
+    """The open sealed segments, used from the event loop and the disk pool at once: each step is
+    one operation of a dict.
+    """
 
     __slots__ = ("_index_bytes_max", "_open", "_open_max")
 
@@ -37,10 +40,10 @@ class OpenSegments:
         self._open_max = open_max
         self._index_bytes_max = index_bytes_max
         self._open: dict[Segment, int] = {}
-        """Bytes of indexes by segment, the one that was read longest ago first."""
+        """Bytes of indexes by segment, the least recently read first."""
 
     def touch(self, segment: Segment) -> None:
-        """A sealed segment is about to be read: keep it open, let the oldest go."""
+        """Keep `segment` open, because it is about to be read; release the least recently read."""
         if not segment.flushed:
             return
         known = self._open.pop(segment, None)
@@ -58,14 +61,14 @@ class OpenSegments:
             index_bytes -= size
 
     def forget(self, segments: Iterable[Segment]) -> None:
-        """These are not read any more, or no longer part of a log."""
+        """Release segments that are not read any more or have left their log."""
         for segment in segments:
             self._open.pop(segment, None)
             segment.release()
 
     def give_up(self, segments: Sequence[Segment]) -> None:
-        """These have left their log, so nobody flushes them any more; some may refer to them for
-        long (I-182).
+        """Release segments that have left their log, so that no flush will sync them; some objects
+        may refer to them for long (I-182).
         """
         for segment in segments:
             segment.unsynced = ()

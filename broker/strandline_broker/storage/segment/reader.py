@@ -1,7 +1,8 @@
-"""Finding batches in a segment by its sparse indexes and a walk over at most one index interval.
+"""Search for batches in a segment, by its sparse indexes and a walk over at most one index
+interval.
 
-An index that lies costs time and never an answer: where it leads to no batch, or to one too late,
-the walk begins at the segment's first byte.
+A wrong index costs time, but never gives a wrong result. If it leads to no batch, or to one too
+late, the walk begins at the segment's first byte.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from strandline_proto.decompression import Bound
 
 SPAN: Final = struct.Struct(">qi4xb6xi")
-"""Base offset, length, magic, last offset delta: what a header says of where the next one is."""
+"""Base offset, length, magic, last offset delta: the header's fields that locate the next batch."""
 
 Run = tuple[int, int, int]
 """(position, end position, next offset)."""
@@ -53,9 +54,10 @@ def first_batch_to(
     gaps_below: int = OFFSET_MAX,
 ) -> tuple[int, BatchHeader] | None:
     """(position, header) of the first batch that ends at or after `offset`; None if there is none
-    before byte `end`. The walk begins nowhere before `low`, behind known damage.
+    before byte `end`. The walk begins at `low` or later, after known damage.
 
-    A BadBatch names the offset that must stand at its byte, as all before it follows from `low`.
+    A BadBatch names the offset that must stand at its byte, because all batches before it follow
+    from `low`.
     """
     first = low if low is not None else (0, segment.base_offset)
     indexed = _indexed(segment, view, offset, end)
@@ -75,7 +77,7 @@ def first_batch_to(
 
 
 def _indexed(segment: Segment, view: View, offset: int, end: int) -> Place | None:
-    """Where the index says that a batch at or before `offset` begins, if one seems to."""
+    """The place of a batch at or before `offset` by the index, if a batch seems to be there."""
     position = view.offsets.floor(offset)
     data = view.file.read(HEADER_SIZE, position) if 0 < position <= end - HEADER_SIZE else b""
     if len(data) < HEADER_SIZE:
@@ -100,9 +102,8 @@ def find_run(
     else an empty run.
 
     None if no batch of this segment ends at or after `start`. `recent` belongs to the active
-    segment. Damage of the segment: the walk begins at `low` at the earliest, and nothing is read
-    beyond `stop`. `known` is where the batch with `start` begins,
-    if a read before has found that out.
+    segment. If the segment is damaged, the walk begins at `low` at the earliest and reads nothing
+    beyond `stop`. `known` is the place of the batch with `start`, if an earlier read has found it.
     """
     view = segment.view()
     known_end, known_offset = (segment.size, segment.end_offset) if recent is None else recent.first
@@ -154,7 +155,9 @@ def _cut(segment: Segment, view: View, position: int, *, end: int, max_bytes: in
 def _cut_quickly(
     segment: Segment, view: View, position: int, *, target: int, end: int
 ) -> Run | None:
-    """As `_cut`, from length to length; None where something is odd, which a walk then names."""
+    """The run of `_cut`, found from length to length; None if a value is odd, which a walk then
+    names.
+    """
     read, at = view.file.read, max(view.offsets.floor_position(target), position)
     while at < end:
         data = read(SPAN.size, at)
@@ -177,8 +180,8 @@ def _cut_quickly(
 def first_record_at(
     segment: Segment, timestamp: int, *, end: int, log_start: int, gaps_below: int, bound: Bound
 ) -> Steps[tuple[int, int, int] | None]:
-    """(timestamp, offset, leader epoch) of the first record at or after `timestamp` that stands
-    before byte `end`.
+    """(timestamp, offset, leader epoch) of the first record at or after `timestamp` before byte
+    `end`.
     """
     view = segment.view()
     headers = _walk_from_time(segment, view, timestamp, end=end, gaps_below=gaps_below)
@@ -201,7 +204,9 @@ def latest_timestamp_from(
     segment: Segment, log_start: int, *, end: int, gaps_below: int, bound: Bound
 ) -> Steps[int]:
     """The largest timestamp of the records from `log_start` on, before byte `end`; -1 if there is
-    none. For the one segment that holds the log's start: it reads all its headers.
+    none.
+
+    All headers are read, so this is only for the one segment that holds the log's start.
     """
     view = segment.view()
     latest = -1
@@ -214,7 +219,7 @@ def latest_timestamp_from(
         if header.base_offset >= log_start:
             latest = max(latest, header.max_timestamp)
         elif header.last_offset >= log_start:
-            # Of a compacted batch none may be left.
+            # A compacted batch may have no records left.
             for record in paced(_records(view, at, header, bound), RECORDS_A_STEP):
                 if record is None:
                     yield
@@ -226,8 +231,8 @@ def latest_timestamp_from(
 def _walk_from_time(
     segment: Segment, view: View, timestamp: int, *, end: int, gaps_below: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each batch from the one that the time index names on; from the first,
-    if that one is not of the time that the index says (I-78).
+    """(position, header) of each batch from the one that the time index names. The walk begins at
+    the first batch if the named one has another timestamp than its entry (I-78).
     """
     said, offset = view.times.floor(timestamp)
     found = first_batch_to(segment, view, offset, end, gaps_below=gaps_below)
@@ -260,7 +265,7 @@ def _records(
 
 
 def is_contradicted(segment: Segment, view: View, timestamp: int, offset: int) -> bool:
-    """Whether `timestamp` is not the largest of the batch with `offset`."""
+    """True if `timestamp` is not the largest of the batch with `offset`."""
     if not segment.base_offset <= offset < segment.end_offset:
         return True
     try:

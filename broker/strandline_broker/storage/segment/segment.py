@@ -1,8 +1,8 @@
 """One segment of a log: `<base offset>.log` with its two sparse indexes.
 
-The active segment is written to and keeps its file and indexes open. A sealed one opens them when a
-reader first wants them and may drop them again; whoever uses them holds a `View`, so nothing is
-closed under a reader.
+The active segment is written to, and keeps its file and indexes open. A sealed segment opens them
+at the first read and may release them again. Each reader holds a `View`, so nothing is closed while
+it is read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ POSITION_MAX: Final = 2**31 - 1
 
 
 class View(NamedTuple):
-    """What a reader needs of a segment, alive as long as the reader holds it."""
+    """The file and indexes that a reader needs, alive as long as the reader holds them."""
 
     file: File
     offsets: OffsetIndex
@@ -83,25 +83,25 @@ class Segment:
         self.directory = directory
         self.base_offset = base_offset
         self.ending = ending
-        """What the files' names end with while a cleaning makes them (`.cleaned`, `.swap`)."""
+        """Suffix of the files' names while a cleaning creates them (`.cleaned`, `.swap`)."""
         self.size = size
         self.end_offset = end_offset
-        """One past the last offset; of a sealed segment, where the next begins."""
+        """One past the last offset; for a sealed segment, the start of the next."""
         self.latest_timestamp = -1
         self.latest_batch = base_offset
-        """Last offset of the first batch with the largest timestamp, as the time index wants it."""
+        """Last offset of the first batch with the largest timestamp, for the time index."""
         self.flushed = True
-        """Whether log and indexes of a sealed segment are durable."""
+        """True if log and indexes of a sealed segment are durable."""
         self.unsynced: tuple[File, ...] = ()
-        """Index files that were written when the segment was sealed and are not yet durable."""
+        """Index files that were written at sealing and are not yet durable."""
         self._index_interval = index_interval
         self._unindexed = 0
         self._view: View | None = None
         self._latest_is_known = False
         self._first_timestamp: int | None = None
-        """Of the first batch; None until it is asked for."""
+        """Timestamp of the first batch; None until it is read."""
         self._created_ms = -1
-        """When this process first appended to it, or began it."""
+        """Time of this process's first append to the segment, or of its creation."""
 
     @classmethod
     def create(
@@ -113,7 +113,7 @@ class Segment:
         index_interval: int,
         ending: str = "",
     ) -> Segment:
-        """A new, empty, active segment; its directory entry is durable once the directory is
+        """Create an empty, active segment; its directory entry is durable once the directory is
         synced.
         """
         segment = cls(
@@ -136,11 +136,11 @@ class Segment:
         return f"{self.directory}/{self.base_offset:020d}.{suffix}{self.ending}"
 
     def log_size(self) -> int:
-        """Bytes that the `.log` file has on disk."""
+        """Size of the `.log` file on disk, in bytes."""
         return File(self._fs, self.path()).size()
 
     def open_log(self) -> File:
-        """A descriptor of its own, for a reader that takes its time."""
+        """Open a separate descriptor, for a slow reader."""
         return File(self._fs, self.path(), READ)
 
     def view(self) -> View:
@@ -151,7 +151,9 @@ class Segment:
 
     def latest(self) -> tuple[int, int]:
         """(largest timestamp, last offset of the first batch with it); -1 if no batch has a
-        timestamp. Read once from the end of the time index, and held against that batch.
+        timestamp.
+
+        The value is read once from the end of the time index and checked against that batch.
         """
         if not self._latest_is_known:
             found = read_last(self._fs, self.path("timeindex"), self.base_offset)
@@ -161,12 +163,12 @@ class Segment:
         return self.latest_timestamp, self.latest_batch
 
     def know_latest(self, timestamp: int, batch: int) -> None:
-        """What `latest` is to answer, from whoever has read the end of the time index."""
+        """Set the value of `latest`; the caller has read the end of the time index."""
         self.latest_timestamp, self.latest_batch = timestamp, batch
         self._latest_is_known = True
 
     def _scan_latest(self) -> tuple[int, int]:
-        """As `latest`, from the batches: the index is lost, or has nothing to say."""
+        """The value of `latest`, from the batches: the index is lost or has no entry."""
         latest, batch = -1, self.base_offset
         for _, header in walk(self.view().file, 0, self.size, offset=self.base_offset):
             if header.max_timestamp > latest and header.record_count > 0:
@@ -174,20 +176,21 @@ class Segment:
         return latest, batch
 
     def is_contradicted(self, times: list[tuple[int, int]]) -> bool:
-        """Whether one of these entries of its time index is not what its batch says (I-78)."""
+        """True if one of these entries of the time index differs from its batch (I-78)."""
         view = self._view or self._open()
         return any(is_contradicted(self, view, *entry) for entry in times)
 
     def modified_ms(self) -> int:
-        """When the file was written to last, in milliseconds since the epoch."""
+        """Time of the last write to the file, in milliseconds since the epoch."""
         file = File(self._fs, self.path())
         return int(self._fs.fstat(file.fd).mtime * 1000)
 
     def is_too_old_for(self, timestamp: int, *, now_ms: int, segment_ms: int) -> bool:
-        """Whether a run whose largest timestamp is `timestamp` must go into a new segment, as it
-        comes more than `segment_ms` after this segment's first batch.
+        """True if a run whose largest timestamp is `timestamp` comes more than `segment_ms` after
+        this segment's first batch, so that it needs a new segment.
 
-        Where that has no timestamp, the wall clock counts since this process has known the segment.
+        If the first batch has no timestamp, the wall clock counts from when this process began to
+        use the segment.
         """
         if self.size == 0:
             self._created_ms = now_ms
@@ -208,14 +211,14 @@ class Segment:
         return self._first_timestamp
 
     def release(self) -> None:
-        """Forget the open file and the indexes of a sealed segment."""
+        """Release the open file and the indexes of a sealed segment."""
         self._view = None
 
     def _open(self) -> View:
         indexes = self.read_indexes()
         file = File(self._fs, self.path(), READ)
         if indexes is None:
-            # An index lost under a running broker costs time, not answers: without entries a walk
+            # An index that is lost under a running broker costs time only: without entries a walk
             # begins at byte 0.
             indexes = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
         return View(file, *indexes)
@@ -241,12 +244,10 @@ class Segment:
         return offsets, times
 
     def _seems_at(self, file: File, position: int) -> BatchHeader | None:
-        """What seems to be the header of a batch of this segment at `position`, which an index
-        names.
-        """
+        """The apparent header of a batch of this segment at `position`, which an index names."""
         data = file.read(HEADER_SIZE, position)
         if position + HEADER_SIZE > self.size or len(data) < HEADER_SIZE:
-            return None  # or a cut that came between; who reads on finds out
+            return None  # or a cut came between, which the reader notices later
         header = read_header(data)
         seems = (
             header.magic == MAGIC
@@ -259,8 +260,8 @@ class Segment:
     def is_full_for(
         self, size: int, last_offset: int, *, segment_bytes: int, index_bytes: int
     ) -> bool:
-        """Whether a run of `size` bytes must go into a new segment. An empty segment takes
-        anything.
+        """True if a run of `size` bytes must go into a new segment. An empty segment takes
+        any run.
         """
         if self.size == 0:
             return False
@@ -273,8 +274,8 @@ class Segment:
         )
 
     def note_batch(self, position: int, header: BatchHeader, last_offset: int) -> None:
-        """Take a batch that stands at `position` into size, end and indexes."""
-        # A batch of which compaction has left the header alone has no record of its timestamp.
+        """Record a batch at `position` in size, end and indexes."""
+        # A batch with no records left after compaction has no record with its timestamp.
         if header.max_timestamp > self.latest_timestamp and header.record_count > 0:
             self.latest_timestamp = header.max_timestamp
             self.latest_batch = last_offset
@@ -289,8 +290,8 @@ class Segment:
         self.end_offset = last_offset + 1
 
     def seal(self) -> None:
-        """Write the indexes; nothing is appended any more. They are durable once `unsynced` is
-        synced.
+        """Write the indexes of a segment that gets no more appends. They are durable once
+        `unsynced` is synced.
         """
         self.unsynced = self.write_indexes()
         self.flushed = False
@@ -305,7 +306,7 @@ class Segment:
         )
 
     def begin_scan(self) -> File:
-        """Forget what is known of the content; `note_batch` rebuilds it, batch by batch."""
+        """Reset what is known of the content; `note_batch` rebuilds it, batch by batch."""
         file = File(self._fs, self.path(), WRITE)
         self._view = View(file, OffsetIndex(self.base_offset), TimeIndex(self.base_offset))
         self.size, self.end_offset = 0, self.base_offset
@@ -317,12 +318,12 @@ class Segment:
     def cut(
         self, position: int, end_offset: int, *, gaps_below: int, low: tuple[int, int] | None = None
     ) -> tuple[Segment, RecentBatches]:
-        """Another, active view of this segment that ends at `position`; the file is not yet cut.
+        """A new, active view of this segment that ends at `position`; the file is not yet cut.
 
-        Raises BadBatch unless what stays is read batch after batch up to there, and up to
-        `end_offset`, but where offsets may be missing (`gaps_below` as of `walk`): a place that was
-        found by a wrong reading must not be cut at. The last batches' CRCs are looked at too: one
-        whose length was changed ends beside its true end.
+        Raises BadBatch unless the remaining batches can be read one by one up to `position` and up
+        to `end_offset`, except where offsets may be missing (`gaps_below` as in `walk`). A place
+        that a wrong reading found must not be cut. The CRCs of the last batches are checked too: a
+        batch whose length was changed ends at a wrong byte.
         """
         kept = Segment(
             self._fs,
@@ -352,8 +353,8 @@ class Segment:
         """Make this the segment that is appended to, with `position` bytes; they end at
         `end_offset` if that is known.
 
-        Walks from the last index entry below, but not from before `low`, a byte and the offset of
-        the batch there; raises BadBatch if what is there does not end at `position`.
+        The walk begins at the last index entry below, but not before `low`, a byte and the offset
+        of the batch there. Raises BadBatch if the batches do not end at `position`.
         """
         _, offsets, known = self.view()
         offsets, times = offsets.cut(position), known
@@ -398,9 +399,7 @@ class Segment:
         return recent
 
     def remove(self) -> None:
-        """Delete the files, the log first: what is left of a half-done removal are indexes without
-        a log.
-        """
+        """Delete the files, the log first: an interrupted removal leaves indexes without a log."""
         self._view = None
         for suffix in ("log", "index", "timeindex", "txnindex"):
             with contextlib.suppress(FileNotFoundError):

@@ -1,8 +1,8 @@
 """The sparse time index of one segment: Kafka's 12-byte entries, timestamp i64 and relative offset
 i32, big-endian.
 
-An entry (t, o) says that no record up to offset o, nor up to the next entry, is later than t, and
-that the first batch with a record at t ends at o. Timestamps rise strictly. As with the offset
+An entry (t, o) makes two statements. No record up to offset o, nor up to the next entry, is later
+than t. The first batch with a record at t ends at o. Timestamps rise strictly. Like the offset
 index, memory holds two arrays that only grow.
 """
 
@@ -27,8 +27,8 @@ NO_TIMESTAMP: Final = -1
 
 
 def read_last(fs: FileSystem, path: str, base_offset: int) -> tuple[int, int] | None:
-    """As `TimeIndex.last`, from the last bytes of an index file; None if it is lost, empty or does
-    not end with an entry.
+    """The value of `TimeIndex.last`, from the last bytes of an index file; None if the file is
+    lost, empty or does not end with an entry.
     """
     try:
         file = File(fs, path)
@@ -54,8 +54,8 @@ class TimeIndex:
 
     @classmethod
     def parse(cls, base_offset: int, data: bytes) -> TimeIndex | None:
-        """None if the bytes are no index. Zeros at the end, as a killed Kafka leaves them, are not
-        part of it.
+        """The index in `data`; None if the bytes are no index. Zeros at the end, which a killed
+        Kafka leaves, are ignored.
         """
         if len(data) % ENTRY.size != 0:
             return None
@@ -98,8 +98,8 @@ class TimeIndex:
             self._timestamps.append(timestamp)
 
     def floor(self, timestamp: int) -> tuple[int, int]:
-        """The last entry that is not later than `timestamp`: (its timestamp, an offset before which
-        no record is at or after `timestamp`, but within its own batch).
+        """The last entry that is not later than `timestamp`, as (its timestamp, offset). No record
+        before that offset is at or after `timestamp`, except within its own batch.
         """
         return self._entry(bisect_right(self._timestamps, timestamp) - 1)
 
@@ -109,7 +109,7 @@ class TimeIndex:
         return TimeIndex(self.base_offset, self._timestamps[:keep], self._offsets[:keep])
 
     def around(self, offset: int) -> list[tuple[int, int]]:
-        """The last entry below `offset` and the first of the others, as far as there are any."""
+        """The last entry below `offset` and the first one at or above it, as far as they exist."""
         keep = self._count_below(offset)
         return [self._entry(i) for i in (keep - 1, keep) if 0 <= i < len(self)]
 

@@ -1,8 +1,8 @@
-"""`.txnindex`: the aborted transactions of one segment, as Kafka wrote them.
+"""The aborted transactions of one segment: `.txnindex`, as Kafka wrote it.
 
 Entries of 34 bytes, big-endian: version i16 = 0, producerId i64, firstOffset i64, lastOffset i64,
-lastStableOffset i64. Strandline serves no transactions and writes no such entry; it keeps the file
-with its segment, and cuts it with its segment, so that it says nothing of batches that are gone.
+lastStableOffset i64. Strandline serves no transactions and writes no such entry. It keeps and cuts
+the file with its segment, so that no entry names removed batches.
 """
 
 from __future__ import annotations
