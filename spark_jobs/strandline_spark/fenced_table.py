@@ -38,7 +38,7 @@ from strandline_spark.errors import FenceError, TableError, first_line
 from strandline_spark.local_files import check_path, files_under
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from strandline_spark.commits import Commit, CommittedRange
     from strandline_spark.offsets import TopicPartition
@@ -133,7 +133,14 @@ class FencedTable:
 
     @classmethod
     def _open_or_create(
-        cls, path: str, schema: Any, *, name: str, description: str, owner: str | None
+        cls,
+        path: str,
+        schema: Any,
+        *,
+        name: str,
+        description: str,
+        owner: str | None,
+        settings: Mapping[str, str] | None = None,
     ) -> Self:
         """As `find`, and makes it. Raises TableError if it cannot be made."""
         if (there := cls.find(path, owner)) is not None:
@@ -144,7 +151,9 @@ class FencedTable:
             partition_by=PARTITION_COLUMNS,
             name=name,
             description=description,
-            configuration=CONFIGURATION | ({} if owner is None else {OWNER_KEY: owner}),
+            configuration=CONFIGURATION
+            | ({} if owner is None else {OWNER_KEY: owner})
+            | dict(settings or {}),
         )
         table = cls.open(path)
         table.check_owner(owner)
@@ -154,6 +163,10 @@ class FencedTable:
     def owner(self) -> str | None:
         """The pipeline that made it; None if none did."""
         return self._handle.metadata().configuration.get(OWNER_KEY)
+
+    def setting(self, key: str) -> str | None:
+        """Of the table's configuration."""
+        return self._handle.metadata().configuration.get(key)
 
     def check_owner(self, pipeline: str | None) -> None:
         """Raises TableError unless the table is the pipeline's, or nobody's."""

@@ -1,5 +1,6 @@
 """The `strandline-spark` command: a pipeline or its parts (`run`, `ingest`, `gold`, `latest`), and
-the care for tables (`verify`, `compact`, `vacuum`, `lag`, `replay`, `report`, `prepare`).
+the care for tables (`verify`, `compact`, `vacuum`, `lag`, `replay`, `rebuild`, `report`,
+`prepare`).
 
 Exit status: 0 done, 1 an error or a table that is not sound, 2 wrong usage, 130 interrupted.
 Progress goes to standard error, the result to standard output.
@@ -25,6 +26,7 @@ from strandline_spark.find_cluster import add_cluster, find_bootstrap
 from strandline_spark.lag_command import add_lag
 from strandline_spark.pipeline_commands import add_gold, add_latest, add_run, add_silver
 from strandline_spark.prepare_command import add_prepare
+from strandline_spark.rebuild_command import add_rebuild
 from strandline_spark.replay_command import add_replay
 from strandline_spark.report_command import add_report
 from strandline_spark.spark_flags import add_spark
@@ -85,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     add_vacuum(commands)
     add_lag(commands)
     add_replay(commands)
+    add_rebuild(commands)
     add_prepare(commands)
     add_report(commands)
     return parser

@@ -127,10 +127,10 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
     totals, failed = run_pipeline(pipeline, run, _progress, _note)
     elapsed_s = time.monotonic() - began
     _print_totals(pipeline, totals, failed, elapsed_s, arguments.format, gold=arguments.gold)
-    return _told(failed)
+    return told(failed)
 
 
-def _told(failed: dict[str, str]) -> int:
+def told(failed: dict[str, str]) -> int:
     """The exit status of a run in which these steps stand still."""
     for step, said in failed.items():
         _note(f"error: {step} stands still: {said}")
@@ -204,7 +204,7 @@ def _run_gold(arguments: argparse.Namespace) -> int:
     failures = Failures(_note)
     with local_session(arguments, f"strandline gold {pipeline.name}") as spark:
         GoldSteps(spark, pipeline, _note, failures).run(spark, close=arguments.close)
-    return _told(failures.said())
+    return told(failures.said())
 
 
 def _reset(words: list[str]) -> int:

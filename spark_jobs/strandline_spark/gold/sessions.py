@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_spark.gold.framing import Framed
 from strandline_spark.gold.query import micros
-from strandline_spark.silver.names import WINDOW_COLUMNS
+from strandline_spark.silver.names import WINDOW_COLUMNS, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,11 +92,12 @@ class Sessions:
         rows = rows.where(time < micros(watermark))
         if before is not None:
             rows = rows.where(time >= micros(read_from(before)))
-        by_time = Window.partitionBy(*self.key).orderBy(_TIME)
+        key = [quoted(name) for name in self.key]
+        by_time = Window.partitionBy(*key).orderBy(_TIME)
         begins = F.coalesce(
             F.col(_TIME) - F.lag(_TIME).over(by_time) >= micros(self.gap), F.lit(True)
         )
-        of_session = Window.partitionBy(*self.key, _NUMBER)
+        of_session = Window.partitionBy(*key, _NUMBER)
         cut = (
             rows.withColumn(_TIME, time)
             .withColumn(_BEGINS, begins.cast("long"))

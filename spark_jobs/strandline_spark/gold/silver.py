@@ -40,6 +40,8 @@ _COLUMNS: Final = frozenset(
 )
 _FENCE: Final = "strandline/{topic}/{partition}"
 _METADATA_KEY: Final = "strandline"
+REBUILT: Final = "strandline.rebuild"
+"""In the configuration of a table that a rebuild made: the rebuild's number."""
 _NEWEST: Final = 50
 _MILLISECOND: Final = 1000
 
@@ -74,6 +76,7 @@ class Silver:
         self.path = path
         self.version: int = handle.version()
         self.id = str(handle.metadata().id)
+        self.is_rebuilt = REBUILT in handle.metadata().configuration
 
     @classmethod
     def open(cls, path: str) -> Silver:

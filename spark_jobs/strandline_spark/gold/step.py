@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from deltalake import DeltaTable
+
 from strandline_spark.durable import sync_log
 from strandline_spark.errors import TableError
 from strandline_spark.fenced_table import committing
@@ -19,7 +21,7 @@ from strandline_spark.gold.table import GoldTable
 from strandline_spark.gold.watermark import GoldCommit, next_watermark
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -50,6 +52,7 @@ def run_step(
     pipeline: str,
     close: bool = False,
     backlog: Mapping[TopicPartition, bool] | None = None,
+    note: Callable[[str], None] = lambda line: None,
 ) -> StepReport:
     """Closes what can be closed, with `close` all windows that have a row. `backlog` says for each
     partition whether records of it are still to come; None for what silver's own log says at the
@@ -58,6 +61,7 @@ def run_step(
     schema = Silver.open(silver_path).schema()
     columns = check_step(spark, step, schema)
     identity = identity_of(spark, step, schema)
+    begin_again(step, Silver.open(silver_path), pipeline, note)
     # Gold comes first: whatever is committed to it from here on makes this commit a conflict.
     gold = GoldTable.open_or_create(step, pipeline, columns, identity)
     silver = Silver.open(silver_path)
@@ -92,6 +96,20 @@ def run_step(
     )
     version = gold.commit(batch.rows, account)
     return StepReport(step.name, version, commit.watermark, account.rows, account.late, batch.files)
+
+
+def begin_again(step: GoldStep, silver: Silver, pipeline: str, note: Callable[[str], None]) -> None:
+    """Moves the step's table aside if silver was rebuilt since: it has other rows now."""
+    if not silver.is_rebuilt or not DeltaTable.is_deltatable(step.table):
+        return
+    gold = GoldTable.open(step, pipeline)
+    last = gold.last()
+    if last is not None and last.silver_id != silver.id:
+        aside = gold.set_aside()
+        note(
+            f"gold {step.name}: silver was rebuilt, so it begins again over all of silver; the"
+            f" table as it was: {aside}"
+        )
 
 
 def _watermark(

@@ -54,7 +54,9 @@ class GoldSteps:
 
     def _run(self, spark: SparkSession, step: GoldStep, *, close: bool) -> None:
         pipeline = self._pipeline
-        report = run_step(spark, step, pipeline.silver, pipeline=pipeline.name, close=close)
+        report = run_step(
+            spark, step, pipeline.silver, pipeline=pipeline.name, close=close, note=self._note
+        )
         if report.version is None:
             return
         late = f"{report.late:,} rows came late, after their window was closed"

@@ -28,6 +28,7 @@ from strandline_spark.silver.batch import SILVER as SILVER_STEP
 from strandline_spark.silver.batch import SilverBatchWriter
 from strandline_spark.silver.catch_up import CatchUp
 from strandline_spark.silver.range_output import SilverPlan
+from strandline_spark.silver.rebuild import check_places, running
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
 from strandline_spark.table import BronzeTable
 from strandline_spark.workers import Workers
@@ -97,7 +98,7 @@ def run_pipeline(
     )
     spark.streams.addListener(LagListener(job.bootstrap, lambda lag: note(str(lag))))
     try:
-        with interrupts() as interrupted:
+        with running(pipeline), interrupts() as interrupted:
             stream = PipelineStream(spark, pipeline, run, on_batch, note)
             totals = stream.run(start, interrupted)
     finally:
@@ -112,6 +113,7 @@ def prepare_pipeline(pipeline: Pipeline, job: BronzeJob) -> str:
     new checkpoint starts, as the option startingOffsets.
     """
     name = pipeline.name
+    check_places(pipeline)
     try:
         SilverTable.find(pipeline.silver, name)
         QuarantineTable.find(pipeline.quarantine, name)

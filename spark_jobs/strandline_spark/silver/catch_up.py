@@ -63,8 +63,16 @@ class CatchUp:
         pipeline: Pipeline,
         settings: Callable[[SilverTable], ParseSettings],
         note: Callable[[str], None],
+        *,
+        kept: str | None = None,
+        all_partitions: bool = False,
     ) -> None:
-        """`settings` gives how values are parsed into the table as it is."""
+        """`settings` gives how values are parsed into the table as it is. `kept` is the folder of
+        an earlier silver table whose rows are taken as they are. `all_partitions` looks for those
+        without a row too, further back than the newest commits.
+        """
+        self._kept = kept
+        self._all_partitions = all_partitions
         self._spark = spark
         self._pipeline = pipeline
         self._settings = settings
@@ -79,7 +87,7 @@ class CatchUp:
         """
         bronze, silver, quarantine = self._open()
         behind = False
-        for tp in partitions_of(bronze, files_of(bronze)):
+        for tp in partitions_of(bronze, files_of(bronze), all_of_them=self._all_partitions):
             for table in (silver, quarantine):
                 behind |= _end(table, tp) < _end(bronze, tp)
                 if _end(table, tp) > _end(bronze, tp):
@@ -139,7 +147,7 @@ class CatchUp:
 
     def _missing(self, bronze: BronzeTable, *tables: FencedTable) -> list[Missing]:
         ends: dict[Any, int | None] = {}
-        for tp in partitions_of(bronze, files_of(bronze)):
+        for tp in partitions_of(bronze, files_of(bronze), all_of_them=self._all_partitions):
             found = [table.end(tp) for table in tables]
             known = [end for end in found if end is not None]
             ends[tp] = min(known) if len(known) == len(found) else None
@@ -156,6 +164,7 @@ class CatchUp:
         plan = SilverPlan(silver.path, quarantine.path, settings).to_json()
         raw = files_of(bronze)
         held = [(table, files_of(table)) for table in (silver, quarantine)]
+        old = None if self._kept is None else files_of(SilverTable.open(self._kept))
         tasks = []
         for one in (each.account for each in chunk):
             files = _overlapping(raw, one)
@@ -168,7 +177,17 @@ class CatchUp:
             paths = tuple(file.path for file in files)
             date = files[0].ingest_date if files else "1970-01-01"
             tasks.append(
-                RangeTask(one.topic, one.partition, one.start, one.end, paths, date, *beside)
+                RangeTask(
+                    topic=one.topic,
+                    partition=one.partition,
+                    start=one.start,
+                    end=one.end,
+                    bronze=paths,
+                    ingest_date=date,
+                    silver_held=beside[0],
+                    quarantine_held=beside[1],
+                    kept=None if old is None else tuple(f.path for f in _overlapping(old, one)),
+                )
             )
         out = []
         for each, task, (rows, text) in zip(chunk, tasks, self._run(plan, tasks), strict=True):

@@ -79,6 +79,8 @@ class RangeTask:
     silver_held: tuple[str, ...] | None = None
     """The files of silver that may hold its rows, if silver holds the range already."""
     quarantine_held: tuple[str, ...] | None = None
+    kept: tuple[str, ...] | None = None
+    """The files of an earlier silver table whose rows are taken as they are; None parses all."""
 
 
 def files_of(table: FencedTable) -> list[HeldFile]:
@@ -100,9 +102,15 @@ def _same(first: int | None, last: int | None) -> int | None:
     return first if first == last else None
 
 
-def partitions_of(bronze: BronzeTable, files: Iterable[HeldFile]) -> set[TopicPartition]:
-    """Those that bronze took from, as its files and its newest commits say."""
+def partitions_of(
+    bronze: BronzeTable, files: Iterable[HeldFile], *, all_of_them: bool = False
+) -> set[TopicPartition]:
+    """Those that bronze took from, as its files and its newest commits say, or all commits that it
+    knows of.
+    """
     found = {TopicPartition(f.topic, f.partition) for f in files if f.partition is not None}
+    if all_of_them:
+        return found | {one.tp for _, one in accounts(bronze)}
     for commit in bronze.commits(_COMMITS_LOOKED_AT):
         found.update(one.tp for one in commit.ranges)
     return found
@@ -179,7 +187,11 @@ def parse_range(plan: str, task: RangeTask) -> tuple[int, str]:
             rows += batch.num_rows
             if output is None:
                 output = SilverOutput(settings, path, batch.column("batch_id")[0].as_py() or 0)
-            output.add(batch if elsewhere is None else _without(batch, elsewhere))
+            if task.kept is not None and elsewhere is None:
+                kept = _kept(task, batch)
+                output.add(_without(batch, kept.column("offset").to_numpy()), kept)
+            else:
+                output.add(batch if elsewhere is None else _without(batch, elsewhere))
         output = output or SilverOutput(settings, path, 0)
         manifest = output.close()
         _check_complement(task, manifest, 0 if elsewhere is None else len(elsewhere), rows)
@@ -208,6 +220,16 @@ def _check_complement(task: RangeTask, found: SilverManifest, held: int, rows: i
         )
 
 
+def _kept(task: RangeTask, batch: Any) -> Any:
+    """The rows that the earlier table has of these records."""
+    offsets = batch.column("offset")
+    within = replace(task, start=offsets[0].as_py(), end=offsets[-1].as_py() + 1)
+    found = [pa.Table.from_batches([one]) for one in _rows(task.kept or (), within, None)]
+    if not found:
+        return pa.table({"offset": pa.array([], pa.int64())})
+    return pa.concat_tables(found, promote_options="permissive")
+
+
 def _offsets(files: Sequence[str], task: RangeTask) -> Any:
     found = [batch.column("offset").to_numpy() for batch in _rows(files, task, ("offset",))]
     return np.concatenate(found) if found else np.array([], dtype=np.int64)
@@ -217,22 +239,24 @@ def _without(batch: Any, offsets: Any) -> Any:
     return batch.filter(pa.array(~np.isin(batch.column("offset").to_numpy(), offsets)))
 
 
-def _rows(files: Sequence[str], task: RangeTask, columns: Sequence[str]) -> Iterator[Any]:
-    """Batches of the range's rows, by rising offsets in each file. TableError for a file that does
-    not read.
+def _rows(files: Sequence[str], task: RangeTask, columns: Sequence[str] | None) -> Iterator[Any]:
+    """Batches of the range's rows, by rising offsets in each file; without `columns` all of them,
+    as they are. TableError for a file that does not read.
     """
+    wanted_columns = None if columns is None else ["partition", *_but(columns)]
     for path in files:
         try:
             # Spark's files of earlier versions hold timestamps of another kind.
             with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as source:
                 for number in _groups_of(source, task):
-                    group = source.read_row_group(number, columns=["partition", *_but(columns)])
+                    group = source.read_row_group(number, columns=wanted_columns)
                     offsets = group.column("offset")
                     wanted = pc.and_(
                         pc.equal(group.column("partition"), task.partition),
                         pc.and_(pc.greater_equal(offsets, task.start), pc.less(offsets, task.end)),
                     )
-                    for batch in _cast(group.filter(wanted)).to_batches():
+                    rows = group.filter(wanted)
+                    for batch in (rows if columns is None else _cast(rows)).to_batches():
                         if batch.num_rows:
                             yield batch
         except (OSError, pa.ArrowInvalid) as why:

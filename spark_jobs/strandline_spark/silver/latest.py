@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_spark.gold.silver import Silver
+from strandline_spark.silver.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +20,7 @@ def latest(spark: SparkSession, path: str) -> DataFrame:
     silver = Silver.open(path)
     rows = silver.all_rows(spark, silver.files).where(F.col("key").isNotNull())
     newest = rows.groupBy("topic", "partition", "key").agg(
-        F.max_by(F.struct(*rows.columns), "offset").alias("row")
+        F.max_by(F.struct(*map(quoted, rows.columns)), "offset").alias("row")
     )
     found: DataFrame = newest.select("row.*").where(~F.col("tombstone"))
     return found

@@ -36,3 +36,9 @@ def objection(name: str, columns: Iterable[str]) -> str | None:
     if not name or not name.isprintable() or NOT_IN_NAMES & set(name):
         return f"a table cannot have a column named {name!r}"
     return None
+
+
+def quoted(name: str) -> str:
+    """The name of one column, whatever is in it, as SQL and Spark's functions take it."""
+    doubled = name.replace("`", "``")
+    return f"`{doubled}`"

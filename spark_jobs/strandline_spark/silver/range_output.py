@@ -142,6 +142,19 @@ class SilverRows:
         arrays = [own[name] if name in own else columns[name] for name in self.schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
+    def merged(self, rows: Any, kept: Any) -> Any:
+        """Both, by offset. A column that `kept` lacks is null there."""
+        columns = [
+            kept.column(field.name).cast(field.type)
+            if field.name in kept.column_names
+            else pa.nulls(kept.num_rows, field.type)
+            for field in self.schema
+        ]
+        both = pa.concat_tables(
+            [pa.Table.from_batches([rows]), pa.table(columns, schema=self.schema)]
+        )
+        return both.sort_by("offset").combine_chunks().to_batches()[0] if both.num_rows else rows
+
     def quarantine(self, batch: Any, parsed: Any) -> Any:
         names = ["partition", "offset", "timestamp", "key", "value"]
         rows = batch.select(names).take(parsed.bad_rows)
@@ -172,11 +185,14 @@ class SilverOutput:
         self._sample: str | None = None
         self._new_fields: dict[str, str] = {}
 
-    def add(self, batch: Any) -> None:
-        """Records as the source reads them."""
+    def add(self, batch: Any, kept: Any = None) -> None:
+        """Records as the source reads them. `kept` are rows of silver, an Arrow table, that lie
+        between them and are taken as they are.
+        """
         parsed = self._rows.parser.parse(batch)
         merge_fields(self._new_fields, parsed.new_fields)
-        self._silver.add(self._rows.silver(batch, parsed))
+        rows = self._rows.silver(batch, parsed)
+        self._silver.add(rows if kept is None else self._rows.merged(rows, kept))
         if len(parsed.bad_rows) > 0:
             self._quarantine.add(self._rows.quarantine(batch, parsed))
             self._reasons.update(parsed.reasons)

@@ -76,7 +76,11 @@ class SilverTable(FencedTable):
 
     @classmethod
     def open_or_create(
-        cls, path: str, columns: Mapping[str, ColumnType], owner: str
+        cls,
+        path: str,
+        columns: Mapping[str, ColumnType],
+        owner: str,
+        settings: Mapping[str, str] | None = None,
     ) -> SilverTable:
         schema = pa.schema([_TOPIC, *silver_file_schema(columns), _INGEST_DATE])
         return cls._open_or_create(
@@ -85,6 +89,7 @@ class SilverTable(FencedTable):
             name="silver",
             description="Records of Strandline topics, parsed, each offset once",
             owner=owner,
+            settings=settings,
         )
 
     def parsed_columns(self) -> dict[str, str]:
@@ -207,13 +212,16 @@ class QuarantineTable(FencedTable):
     COLUMNS = frozenset(_QUARANTINE_SCHEMA.names)
 
     @classmethod
-    def open_or_create(cls, path: str, owner: str) -> QuarantineTable:
+    def open_or_create(
+        cls, path: str, owner: str, settings: Mapping[str, str] | None = None
+    ) -> QuarantineTable:
         return cls._open_or_create(
             path,
             _QUARANTINE_SCHEMA,
             name="quarantine",
             description="Records of Strandline topics that did not parse, each offset once",
             owner=owner,
+            settings=settings,
         )
 
 
