@@ -53,6 +53,7 @@ from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
 from strandline_broker.rpc.truncations import TruncationsRpc
 from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory.directory import DirectoryError
+from strandline_broker.storage.segment.open_segments import connections_max, sealed_max
 from strandline_broker.telemetry import ServerMetrics, serve_metrics, watch_event_loop
 from strandline_proto.errors import WireError
 from strandline_proto.ids import NO_BROKER_EPOCH, BrokerId, ControllerEpoch, MetadataOffset
@@ -182,7 +183,8 @@ class Broker:
     async def _bind(self) -> None:
         """One server for each listener: clients are told addresses of the listener they use."""
         for listener in self._config.listeners:
-            server = self.servers[listener.name] = self._runtime.network.server()
+            bound = connections_max(self._runtime.descriptors) // len(self._config.listeners)
+            server = self.servers[listener.name] = self._runtime.network.server(bound)
             services = [BROKER_SERVICE]
             add_broker_service(server, self._broker_service(listener))
             if listener.name == self._config.inter_broker_listener_name:
@@ -316,6 +318,7 @@ def _open_directories(runtime: Runtime, config: BrokerConfig) -> BrokerDirectori
             node_id=config.node_id,
             cluster_id=None,
             new_id=runtime.random_id,
+            sealed_max=sealed_max(runtime.descriptors),
         )
     except DirectoryError as error:
         raise CannotStart(str(error)) from error

@@ -108,7 +108,7 @@ class ControllerProcess:
         )
         self.controller = Controller(runtime, identity, settings, self.state, self.log, dial)
         self.metrics = ServerMetrics(runtime.metrics, build)
-        self.server = runtime.network.server()
+        self.server = runtime.network.server(runtime.descriptors // 2)
         self.ports: dict[str, int] = {}
 
     async def run(self, stop: asyncio.Event) -> None:

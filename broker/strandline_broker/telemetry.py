@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LOOP_WINDOW_S: Final = 60.0
 SCRAPE_TIMEOUT_S: Final = 5.0
+SCRAPES_MAX: Final = 16
 DROPPED: Final = "log lines were dropped: their output, a full disk or an unread pipe, took no more"
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -191,7 +192,16 @@ async def serve_metrics(
     """Answers Prometheus over HTTP at each address, until cancelled."""
     from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+    scrapes = asyncio.BoundedSemaphore(SCRAPES_MAX)
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if scrapes.locked():
+            writer.close()  # more at a time would take descriptors from logs
+            return
+        async with scrapes:
+            await answer_one(reader, writer)
+
+    async def answer_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(SCRAPE_TIMEOUT_S):
                 # Whatever is asked for, metrics are all there is.

@@ -111,6 +111,7 @@ def broker_info(broker: metadata_pb2.BrokerDescription) -> BrokerInfo:
             for r in broker.refused_truncations
         ),
         full_log_dirs=tuple(broker.full_log_dirs),
+        lacks_descriptors=broker.lacks_descriptors,
         build=broker.version,
     )
 

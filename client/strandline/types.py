@@ -197,6 +197,8 @@ class BrokerInfo:
     refused_truncations: tuple[RefusedTruncation, ...] = ()
     full_log_dirs: tuple[str, ...] = ()
     """Data directories that refuse writes for want of room."""
+    lacks_descriptors: bool = False
+    """It has no file descriptors left, so that its replicas take no more records."""
     build: str = ""
     """Which build it runs, or ran last: version and commit, 0.1.0+7540e83e8f2c. A broker of before
     builds had a name gives its version alone.

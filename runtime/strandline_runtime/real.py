@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from strandline_runtime import byte_streams
 from strandline_runtime.log_output import end_process
-from strandline_runtime.runtime import FileStat, Probe, Runtime
+from strandline_runtime.runtime import CONNECTIONS_MAX, FileStat, Probe, Runtime
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -138,10 +138,11 @@ class RealNetwork:
 
         return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
 
-    def server(self) -> grpc.aio.Server:
+    def server(self, connections_max: int = CONNECTIONS_MAX) -> grpc.aio.Server:
         import grpc.aio
 
-        return grpc.aio.server(options=SERVER_OPTIONS)
+        bound = ("grpc.max_allowed_incoming_connections", connections_max)
+        return grpc.aio.server(options=[*SERVER_OPTIONS, bound])
 
 
 def _executor(name: str) -> ThreadPoolExecutor:

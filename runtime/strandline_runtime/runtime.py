@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 if TYPE_CHECKING:
     import random
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 
 Buffer = bytes | bytearray | memoryview
+
+
+CONNECTIONS_MAX: Final = 2**31 - 2
+"""As many as there are descriptors for; gRPC knows no greater bound."""
 
 
 class Clock(Protocol):
@@ -179,8 +183,10 @@ class Network(Protocol):
         """A channel to `host:port`, with our message limits, back-off and keepalive."""
         ...
 
-    def server(self) -> grpc.aio.Server:
-        """A server with our message limits and keepalive; nothing is bound yet."""
+    def server(self, connections_max: int = CONNECTIONS_MAX) -> grpc.aio.Server:
+        """A server with our message limits and keepalive; nothing is bound yet. A connection beyond
+        `connections_max` is closed at once.
+        """
         ...
 
 

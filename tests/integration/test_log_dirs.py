@@ -174,8 +174,15 @@ async def test_a_full_disk_refuses_writes_and_stays_in_service(
         await eventually(lambda: node.replicas.offline_replicas() == {}, "it counts again")
 
 
-async def test_too_many_open_files_are_no_fault_of_the_disk(tmp_path: Path) -> None:
-    fs = HalfFailing(tmp_path / "b")
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("by", ["read", "write"])
+async def test_without_descriptors_no_replica_takes_more_until_there_are_some_to_spare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str, error: int
+) -> None:
+    """I-99: it is no fault of the disk, and of no disk alone."""
+    monkeypatch.setattr("strandline_broker.hosts.descriptors.LOOK_S", 0.01)
+    monkeypatch.setattr("strandline_broker.hosts.full_dirs.HOLD_S_MIN", 0.0)
+    fs = HalfFailing(tmp_path)
     async with run_node(tmp_path, 1, fs, log_segment_bytes="100", **both(tmp_path)) as node:
         await push(node, *map(led, range(PARTITIONS)))
         bad = below(node, tmp_path / "b")[0]
@@ -184,13 +191,23 @@ async def test_too_many_open_files_are_no_fault_of_the_disk(tmp_path: Path) -> N
         for segment in bad.log.segments[:-1]:
             await node.replicas.dirs.flushed(bad.log)
             segment.release()
-        fs.error, fs.calls = errno.EMFILE, frozenset({"open"})
-        with pytest.raises(KafkaStorageError, match=r"Too many open files.*try again"):
-            bad.read_log(0, max_bytes=100, limit=4)
-        with pytest.raises(KafkaStorageError, match=r"Too many open files.*nothing was written"):
-            append(bad)
+        fs.error, fs.calls = error, frozenset({"open"})
+        if by == "read":
+            with pytest.raises(KafkaStorageError, match=r"Too many open files.*try again"):
+                bad.read_log(0, max_bytes=100, limit=4)
+        else:
+            with pytest.raises(KafkaStorageError, match=r"Too many open files.*was written"):
+                append(bad)
+        full = dict.fromkeys(node.replicas.partitions, ReplicaCondition.DISK_FULL)
+        assert len(full) == PARTITIONS
+        await eventually(lambda: node.replicas.offline_replicas() == full, "all are named")
+        assert node.directory.lacks_descriptors
+        assert (node.directory.failed, node.directory.full) == ({}, set())
+        await asyncio.sleep(0.1)
+        assert node.replicas.offline_replicas() == full, "not before there are some to spare"
         fs.error = None
-        assert node.replicas.offline_replicas() == {}
+        await eventually(lambda: node.replicas.offline_replicas() == {}, "they count again")
+        assert not node.directory.lacks_descriptors
         assert bad.read_log(0, max_bytes=100, limit=4).base_offset == 0
         assert append(bad)[0].base_offset == 4
 

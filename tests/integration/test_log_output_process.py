@@ -23,7 +23,13 @@ from strandline_proto.v1 import metadata_pb2
 from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 from support.cluster import MakeCluster, eventually
 from support.command import COMMAND, clean_environ, strandline
-from support.processes import broker_settings, command, free_ports, until_listening
+from support.processes import (
+    broker_settings,
+    command,
+    controller_settings,
+    free_ports,
+    until_listening,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,14 +166,6 @@ def full_pipe() -> Iterator[tuple[int, int]]:
         for end in (reading, writing):
             with suppress(OSError):
                 os.close(end)
-
-
-def controller_settings(path: Path, port: int) -> dict[str, str]:
-    return {
-        "node_id": "100",
-        "listeners": f"CONTROLLER://127.0.0.1:{port}",
-        "log_dirs": str(path),
-    }
 
 
 @pytest.mark.parametrize("pipe", ["unread", "closed"])

@@ -132,7 +132,7 @@ class _Network(GrpcOnly):
     def channel(self, target: str) -> Any:
         return _Channel(self.answers)
 
-    def server(self) -> Any:
+    def server(self, connections_max: int = 0) -> Any:
         raise AssertionError("calls come without a network")
 
 

@@ -40,6 +40,14 @@ def broker_settings(path: Path, port: int, controller: str = REFUSED_CONNECTION)
     }
 
 
+def controller_settings(path: Path, port: int) -> dict[str, str]:
+    return {
+        "node_id": "100",
+        "listeners": f"CONTROLLER://127.0.0.1:{port}",
+        "log_dirs": str(path),
+    }
+
+
 def until_listening(port: int) -> None:
     def listening() -> bool:
         with socket.socket() as probe:

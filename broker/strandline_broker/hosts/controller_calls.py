@@ -70,6 +70,7 @@ class Heartbeat:
     want_shut_down: bool
     offline_log_dirs: Sequence[str]
     full_log_dirs: Sequence[str]
+    lacks_descriptors: bool
     stray_dirs: Sequence[str]
     losses: Sequence[ReplicaLoss]
     refused_truncations: Sequence[RefusedTruncation]

@@ -24,7 +24,7 @@ from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
 from strandline_broker.core.replication.producer_state import ProducerStates
 from strandline_broker.hosts.dynamic_config import log_config
 from strandline_broker.hosts.late_roles import LateRoles
-from strandline_broker.hosts.log_dirs import is_full_disk
+from strandline_broker.hosts.log_dirs import passes_with_room
 from strandline_broker.hosts.replica_configs import configure_replicas
 from strandline_broker.hosts.usable import admit_epoch, unusable
 from strandline_broker.storage.log.log import Log
@@ -245,7 +245,7 @@ class Envelopes:
         )
 
     def _failed(self, state: PartitionState, error: WireError | OSError) -> FailedPartition:
-        passes = is_full_disk(error) or self._logs.waits_for_way(state)
+        passes = passes_with_room(error) or self._logs.waits_for_way(state)
         self.lacks_something |= passes
         if isinstance(error, OSError):
             error = KafkaStorageError(f"{state.where} on broker {self._replicas.me}: {error}")

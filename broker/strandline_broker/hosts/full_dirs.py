@@ -9,6 +9,7 @@ again soon: a quota refuses what the file system has room for.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -27,6 +28,27 @@ AGAIN_S: Final = 60.0
 """A directory that is full again so soon after it had room stays out for longer."""
 
 
+class Hold:
+    """How long what has run out stays out of use at least."""
+
+    def __init__(self) -> None:
+        self._since_s = 0.0
+        self._ended_s: float | None = None
+        self._hold_s = HOLD_S_MIN
+
+    def begin(self, now_s: float) -> None:
+        soon = self._ended_s is not None and now_s - self._ended_s < AGAIN_S
+        self._hold_s = min(2 * self._hold_s, HOLD_S_MAX) if soon else HOLD_S_MIN
+        self._since_s = now_s
+
+    def is_over(self, now_s: float) -> bool:
+        return now_s - self._since_s >= self._hold_s
+
+    def end(self, now_s: float) -> None:
+        """It is in use again."""
+        self._ended_s = now_s
+
+
 class FullDirs:
     """Of one broker. Which ones are full stands in its `BrokerDirectories`, with how long each is
     left out at least.
@@ -42,9 +64,7 @@ class FullDirs:
         self._log = runtime.log
         self._clock = runtime.clock
         self._full = directories.full
-        self._since_s: dict[str, float] = {}
-        self._had_room_s: dict[str, float] = {}
-        self._hold_s: dict[str, float] = {}
+        self._holds: defaultdict[str, Hold] = defaultdict(Hold)
         self._on_change = on_change
         self._gauge = Gauge(
             "strandline_full_log_dirs",
@@ -54,13 +74,10 @@ class FullDirs:
 
     def on_refused(self, each: LogDir) -> None:
         """It has refused a write for want of room."""
-        path, now_s = each.path, self._clock.monotonic()
+        path = each.path
         if path in self._full:
             return
-        hold_s = HOLD_S_MIN
-        if path in self._had_room_s and now_s - self._had_room_s[path] < AGAIN_S:
-            hold_s = min(2 * self._hold_s[path], HOLD_S_MAX)
-        self._hold_s[path], self._since_s[path] = hold_s, now_s
+        self._holds[path].begin(self._clock.monotonic())
         self._full.add(path)
         self._gauge.set(len(self._full))
         names = sorted(f"{log.topic}-{log.partition}" for log in each.directory.logs())
@@ -75,8 +92,8 @@ class FullDirs:
 
     def look(self, each: LogDir) -> None:
         """Let it count again if it may; blocking."""
-        path, now_s = each.path, self._clock.monotonic()
-        if path not in self._full or now_s - self._since_s[path] < self._hold_s[path]:
+        path = each.path
+        if path not in self._full or not self._holds[path].is_over(self._clock.monotonic()):
             return
         try:
             free = self._fs.free_space(path)
@@ -99,7 +116,7 @@ class FullDirs:
 
     def on_room(self, each: LogDir) -> None:
         """A look has found that it has room again."""
-        self._had_room_s[each.path] = self._clock.monotonic()
+        self._holds[each.path].end(self._clock.monotonic())
         self._gauge.set(len(self._full))
         self._log.warning("data directory has room again", path=each.path)
         self._on_change()

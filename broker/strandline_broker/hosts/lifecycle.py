@@ -347,6 +347,7 @@ class BrokerLifecycle:
             want_shut_down=self._shutting_down,
             offline_log_dirs=list(self._directory.failed),
             full_log_dirs=sorted(self._directory.full),
+            lacks_descriptors=self._directory.lacks_descriptors,
             losses=lost,
             stray_dirs=replicas.strays()[:STRAYS_TOLD_MAX],
             refused_truncations=replicas.refused_truncations(),

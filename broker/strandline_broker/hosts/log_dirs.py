@@ -13,10 +13,11 @@ import os.path
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from strandline_broker.hosts.descriptors import Descriptors
 from strandline_broker.hosts.disk_lanes import DiskLanes
 from strandline_broker.hosts.full_dirs import FullDirs
 from strandline_broker.hosts.threads import to_the_end
-from strandline_broker.storage.files.file import NO_SPACE, PASSING
+from strandline_broker.storage.files.file import NO_DESCRIPTORS, NO_SPACE, PASSING
 from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:
@@ -37,10 +38,12 @@ FULL_DISK_RETRY_S: Final = 5.0
 """How long after a disk was too full for something it is tried again."""
 
 
-def is_full_disk(error: BaseException | None) -> bool:
-    """Whether a full disk is why: the failure passes by itself once there is room."""
+def passes_with_room(error: BaseException | None) -> bool:
+    """Whether a full disk is why, or that no more files can be opened: the failure passes by itself
+    once there is room.
+    """
     while error is not None:
-        if isinstance(error, OSError) and error.errno in NO_SPACE:
+        if isinstance(error, OSError) and error.errno in NO_SPACE | NO_DESCRIPTORS:
             return True
         error = error.__cause__
     return False
@@ -81,20 +84,26 @@ class LogDirs:
         self.all = [LogDir(runtime, d, number) for number, d in enumerate(directories.online)]
         self._by_path = {each.path: each for each in self.all}
         self.full = FullDirs(runtime, directories, on_full)
+        self.descriptors = Descriptors(runtime, directories, on_full)
         self._registry = runtime.serial_executor("directories")
         self._on_failed = on_failed
 
     def of(self, log: Log) -> LogDir:
         return self._by_path[os.path.dirname(log.path)]
 
-    def is_full(self, log: Log) -> bool:
-        """Whether the directory of `log` has refused a write, and has no room yet."""
-        return self.of(log).path in self.directories.full
+    def why_full(self, log: Log) -> str | None:
+        """Why `log` takes no more: its directory has refused a write and has no room yet, or there
+        are no descriptors.
+        """
+        if self.directories.lacks_descriptors:
+            return "no file descriptors are left"
+        return "its disk is full" if self.of(log).path in self.directories.full else None
 
     def logs_without_room(self) -> list[Log]:
-        """Those whose directory has refused a write, and has no room yet."""
+        """Those that take no more, as `why_full` says."""
         found: list[Log] = []
-        for path in sorted(self.directories.full):
+        everywhere = self.directories.lacks_descriptors
+        for path in sorted(self._by_path if everywhere else self.directories.full):
             found += self._by_path[path].directory.logs()
         return found
 
@@ -179,6 +188,7 @@ class LogDirs:
                     flushing = self._flush(each, lane, on_flushed)
                     group.create_task(flushing, name=f"flusher {each.path}")
                 group.create_task(self.full.watch(each), name=f"free space {each.path}")
+            group.create_task(self.descriptors.watch(), name="descriptors")
 
     async def _flush(self, each: LogDir, lane: DiskLane, on_flushed: OnFlushed) -> None:
         try:
@@ -227,9 +237,17 @@ class LogDirs:
         if error.errno in NO_SPACE:
             self.full.on_refused(self.of(log))
             return KafkaStorageError(f"{why}: free disk space in {log.path}")
+        if error.errno in NO_DESCRIPTORS:
+            self.descriptors.on_refused(error)
         if error.errno not in PASSING:
             self.fail(self.of(log), f"a write failed: {where}: {error}")
         return KafkaStorageError(why)
+
+    def passes(self, error: OSError) -> bool:
+        """Whether a failed read, in whichever thread, says nothing against the disk."""
+        if error.errno in NO_DESCRIPTORS:
+            self.descriptors.note(error)
+        return error.errno in PASSING
 
     def suffers(self, each: LogDir, error: OSError) -> bool:
         """An operation that can wait has failed there: take the directory out of service, unless

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.hosts.dynamic_config import keep_everything
-from strandline_broker.hosts.log_dirs import is_full_disk
+from strandline_broker.hosts.log_dirs import passes_with_room
 from strandline_broker.hosts.producer_loading import load_producers
 from strandline_broker.hosts.threads import to_the_end
 from strandline_broker.storage.segment.damage import BadBatch, DamagedLog
@@ -120,7 +120,7 @@ class LogLoader:
             )
         except (DamagedLog, BadBatch, OSError, WireError) as error:
             why = f"{found.topic}-{found.partition} is out of service: {error}"
-            full = is_full_disk(error)
+            full = passes_with_room(error)
             if full:
                 why += "; it is opened again by itself once there is room"
             self._runtime.log.error("replica refused", reason=why)

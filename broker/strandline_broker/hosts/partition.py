@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from strandline_broker.core.replication.producer_state import ProducerStates
 from strandline_broker.hosts.dynamic_config import log_config
 from strandline_broker.hosts.producer_loading import load_producers
-from strandline_broker.storage.files.file import PASSING
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
@@ -302,7 +301,7 @@ class Partition:
 
     def refuse_read(self, error: OSError) -> WireError:
         """What a failed read means: a disk that cannot be read takes the replica out of service."""
-        if error.errno in PASSING:
+        if self._dirs.passes(error):
             return KafkaStorageError(f"{self.name}: {error}; try again")
         self.put_out_of_service(str(error))
         self._runtime.log.error("replica out of service", reason=str(error))

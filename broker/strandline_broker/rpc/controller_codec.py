@@ -119,6 +119,7 @@ def heartbeat_to_wire(heartbeat: Heartbeat) -> controller_pb2.BrokerHeartbeatReq
         want_shut_down=heartbeat.want_shut_down,
         offline_log_dirs=heartbeat.offline_log_dirs,
         full_log_dirs=heartbeat.full_log_dirs,
+        lacks_descriptors=heartbeat.lacks_descriptors,
         losses=map(_loss_to_wire, heartbeat.losses),
         stray_dirs=heartbeat.stray_dirs,
         refused_truncations=map(refusal_to_wire, heartbeat.refused_truncations),

@@ -42,6 +42,7 @@ class BrokerState:
     stray_dirs: tuple[str, ...] = ()
     refused_truncations: "tuple[RefusedTruncation, ...]" = ()
     full_log_dirs: tuple[str, ...] = ()
+    lacks_descriptors: bool = False
     build: str = ""
     """Version and commit of the build that it runs, or ran last."""
 
@@ -151,6 +152,7 @@ def states_in(answer: "metadata_pb2.DescribeClusterResponse") -> list[BrokerStat
             stray_dirs=tuple(b.stray_dirs),
             refused_truncations=tuple(b.refused_truncations),
             full_log_dirs=tuple(b.full_log_dirs),
+            lacks_descriptors=b.lacks_descriptors,
             build=b.version,
         )
         for b in answer.brokers

@@ -173,6 +173,12 @@ def _full(states: list[probe.BrokerState], metadata: "MetadataResponse") -> list
             if (broker.id, REPLICA_CONDITION_DISK_FULL)
             in zip(partition.offline_replicas, partition.offline_conditions, strict=False)
         ]
+        if broker.lacks_descriptors:
+            problems.append(
+                f"broker {broker.id} has no file descriptors left: its replicas take no more"
+                f" records ({' '.join(stuck) or 'none'}); close connections, or raise its limit of"
+                " open files (ulimit -Hn, LimitNOFILE=) and restart it"
+            )
         if broker.full_log_dirs:
             problems.append(
                 f"broker {broker.id} has no room in {', '.join(broker.full_log_dirs)}: its"

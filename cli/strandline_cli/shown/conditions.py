@@ -13,7 +13,7 @@ _WORDS: Final = {
     "damaged": "lacks a damaged range of offsets",
     "damaged-identity": "is damaged: nothing says whose its directory is, so it was set aside",
     "truncation-refused": "is stopped: its leader would have it cut acknowledged records",
-    "disk-full": "takes no more records: its disk is full",
+    "disk-full": "takes no more records: its disk is full, or its broker can open no more files",
 }
 """By the names that `PartitionInfo.offline_conditions` has."""
 

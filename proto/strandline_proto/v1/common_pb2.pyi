@@ -42,7 +42,7 @@ class _ReplicaConditionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Repl
     REPLICA_CONDITION_TRUNCATION_REFUSED: _ReplicaCondition.ValueType  # 4
     """It was to cut records that it knew to be committed, and has not; it fetches no more."""
     REPLICA_CONDITION_DISK_FULL: _ReplicaCondition.ValueType  # 5
-    """Its directory takes no more."""
+    """Its directory takes no more, or its broker has no file descriptors left."""
     REPLICA_CONDITION_DAMAGED_IDENTITY: _ReplicaCondition.ValueType  # 6
     """What says which replica it is was damaged, and its directory was set aside: it serves nothing."""
 
@@ -60,7 +60,7 @@ REPLICA_CONDITION_DAMAGED: ReplicaCondition.ValueType  # 3
 REPLICA_CONDITION_TRUNCATION_REFUSED: ReplicaCondition.ValueType  # 4
 """It was to cut records that it knew to be committed, and has not; it fetches no more."""
 REPLICA_CONDITION_DISK_FULL: ReplicaCondition.ValueType  # 5
-"""Its directory takes no more."""
+"""Its directory takes no more, or its broker has no file descriptors left."""
 REPLICA_CONDITION_DAMAGED_IDENTITY: ReplicaCondition.ValueType  # 6
 """What says which replica it is was damaged, and its directory was set aside: it serves nothing."""
 Global___ReplicaCondition: _TypeAlias = ReplicaCondition  # noqa: Y015

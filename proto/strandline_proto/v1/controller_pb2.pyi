@@ -165,6 +165,7 @@ class BrokerHeartbeatRequest(_message.Message):
     REFUSED_TRUNCATIONS_FIELD_NUMBER: _builtins.int
     FULL_LOG_DIRS_FIELD_NUMBER: _builtins.int
     APPLIED_PARTITIONS_FIELD_NUMBER: _builtins.int
+    LACKS_DESCRIPTORS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     current_metadata_offset: _builtins.int
@@ -177,6 +178,8 @@ class BrokerHeartbeatRequest(_message.Message):
     """How many times this incarnation has stopped, made or given a role to a replica as a push said. Rises while a large
     push is being applied, of which current_metadata_offset says nothing before its end.
     """
+    lacks_descriptors: _builtins.bool
+    """It has no file descriptors left for its logs, so that all its replicas take no more; they are named as DISK_FULL."""
     @_builtins.property
     def offline_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Directories of log.dirs that are out of service."""
@@ -217,10 +220,11 @@ class BrokerHeartbeatRequest(_message.Message):
         refused_truncations: _abc.Iterable[_truncations_pb2.RefusedTruncation] | None = ...,
         full_log_dirs: _abc.Iterable[_builtins.str] | None = ...,
         applied_partitions: _builtins.int = ...,
+        lacks_descriptors: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_partitions", b"applied_partitions", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "full_log_dirs", b"full_log_dirs", "losses", b"losses", "number", b"number", "offline_log_dirs", b"offline_log_dirs", "offline_replicas", b"offline_replicas", "refused_truncations", b"refused_truncations", "stray_dirs", b"stray_dirs", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_partitions", b"applied_partitions", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "full_log_dirs", b"full_log_dirs", "lacks_descriptors", b"lacks_descriptors", "losses", b"losses", "number", b"number", "offline_log_dirs", b"offline_log_dirs", "offline_replicas", b"offline_replicas", "refused_truncations", b"refused_truncations", "stray_dirs", b"stray_dirs", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -574,6 +574,7 @@ class BrokerDescription(_message.Message):
     STRAY_DIRS_FIELD_NUMBER: _builtins.int
     REFUSED_TRUNCATIONS_FIELD_NUMBER: _builtins.int
     FULL_LOG_DIRS_FIELD_NUMBER: _builtins.int
+    LACKS_DESCRIPTORS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     incarnation_id: _builtins.str
     broker_epoch: _builtins.int
@@ -587,6 +588,8 @@ class BrokerDescription(_message.Message):
     """Milliseconds since the controller last heard from it; -1 if it never did."""
     decommissioning: _builtins.bool
     """It is to leave the cluster, and takes no new replicas."""
+    lacks_descriptors: _builtins.bool
+    """It has no file descriptors left for its logs, as it has reported."""
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Endpoint]: ...
     @_builtins.property
@@ -622,10 +625,11 @@ class BrokerDescription(_message.Message):
         stray_dirs: _abc.Iterable[_builtins.str] | None = ...,
         refused_truncations: _abc.Iterable[_truncations_pb2.RefusedTruncation] | None = ...,
         full_log_dirs: _abc.Iterable[_builtins.str] | None = ...,
+        lacks_descriptors: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "decommissioning", b"decommissioning", "full_log_dirs", b"full_log_dirs", "id", b"id", "incarnation_id", b"incarnation_id", "last_heard_ms", b"last_heard_ms", "listeners", b"listeners", "offline_log_dirs", b"offline_log_dirs", "pid", b"pid", "rack", b"rack", "refused_truncations", b"refused_truncations", "state", b"state", "stray_dirs", b"stray_dirs", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "decommissioning", b"decommissioning", "full_log_dirs", b"full_log_dirs", "id", b"id", "incarnation_id", b"incarnation_id", "lacks_descriptors", b"lacks_descriptors", "last_heard_ms", b"last_heard_ms", "listeners", b"listeners", "offline_log_dirs", b"offline_log_dirs", "pid", b"pid", "rack", b"rack", "refused_truncations", b"refused_truncations", "state", b"state", "stray_dirs", b"stray_dirs", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

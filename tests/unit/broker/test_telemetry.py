@@ -11,7 +11,7 @@ import sys
 from prometheus_client import CollectorRegistry
 
 from strandline_broker.listeners import HostPort
-from strandline_broker.telemetry import ServerMetrics, serve_metrics, watch_event_loop
+from strandline_broker.telemetry import SCRAPES_MAX, ServerMetrics, serve_metrics, watch_event_loop
 from strandline_runtime.real import RealClock, real_runtime
 from support.scripted_controller import running
 
@@ -71,6 +71,28 @@ async def test_the_longest_block_of_the_event_loop_is_measured() -> None:
         async with asyncio.timeout(10):
             while longest() < 0.25:  # noqa: ASYNC110 - a gauge tells nobody that it changed
                 await asyncio.sleep(0)
+
+
+async def test_more_scrapers_at_a_time_than_are_bounded_are_let_go() -> None:
+    runtime = real_runtime("test")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    async with (
+        running(serve_metrics(runtime.metrics, [HostPort("127.0.0.1", port)], runtime.log)),
+        asyncio.timeout(10),
+    ):
+        held: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        while len(held) < SCRAPES_MAX:
+            try:
+                held.append(await asyncio.open_connection("127.0.0.1", port))
+            except ConnectionRefusedError:
+                await asyncio.sleep(0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await reader.read() == b"", "it is closed at once"
+        writer.close()
+        for _, one in held:
+            one.close()
 
 
 async def test_metrics_are_served_to_a_scraper_and_garbage_does_no_harm() -> None:

@@ -74,11 +74,11 @@ def test_a_line_that_is_too_large_for_the_queue_is_dropped_alone(tmp_path: Path)
     with (tmp_path / "log").open("wb", buffering=0) as file:
         output = output_to(file.fileno(), 100)
         output.put("first\n")
-        output.put("x" * 100 + "\n")
+        output.put("x" * 100 + "\ny\n")
         output.put("a traceback\nof two lines\n")
         assert output.flush(DEADLINE_S)
     said = (tmp_path / "log").read_text()
-    assert said == "first\n1 dropped\na traceback\nof two lines\n"
+    assert said == "first\n2 dropped\na traceback\nof two lines\n"
 
 
 @pytest.mark.parametrize("text", ["\ud800 half a character", "\udcff a byte of a file's name"])

@@ -22,7 +22,9 @@ class ReplicaCondition(enum.StrEnum):
     TRUNCATION_REFUSED = "truncation-refused"
     """It was to cut records below its high watermark and has not; it fetches no more."""
     DISK_FULL = "disk-full"
-    """It holds all that it held, and its directory takes no more."""
+    """It holds all that it held, and its directory takes no more, or its broker has no file
+    descriptors left.
+    """
 
     @property
     def can_lead(self) -> bool:

@@ -263,8 +263,8 @@ class ShardHost:
             return
         try:
             leading.machine.check_can_append_all()
-            if self.context.dirs.is_full(partition.log):
-                raise NotCoordinator(f"{self.name}: the disk of broker {self.context.me} is full")
+            if (why := self.context.dirs.why_full(partition.log)) is not None:
+                raise NotCoordinator(f"{self.name} on broker {self.context.me}: {why}")
         except WireError as error:
             if isinstance(command, ConsumerBeat):
                 self.heard(command.group_id, command.member_id)

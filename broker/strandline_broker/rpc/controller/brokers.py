@@ -139,6 +139,7 @@ async def _heartbeat(request: controller_pb2.BrokerHeartbeatRequest) -> Heartbea
         offline_log_dirs=tuple(request.offline_log_dirs),
         stray_dirs=tuple(request.stray_dirs),
         full_log_dirs=tuple(request.full_log_dirs),
+        lacks_descriptors=request.lacks_descriptors,
         applied_partitions=request.applied_partitions,
         refused=tuple([refusal_from_wire(r) async for r in in_turns(request.refused_truncations)]),
         offline_replicas=frozenset(

@@ -134,6 +134,7 @@ class ClusterRpc:
             decommissioning=broker.decommissioning,
             stray_dirs=() if told is None else _within(room, told.stray_dirs),
             full_log_dirs=() if told is None else _within(room, told.full_log_dirs),
+            lacks_descriptors=told is not None and told.lacks_descriptors,
             refused_truncations=(
                 ()
                 if told is None

@@ -24,7 +24,7 @@ from strandline_broker.storage.directory.directory import (
     DirectoryUnusable,
 )
 from strandline_broker.storage.directory.partition_identity import identify_by_seals
-from strandline_broker.storage.segment.open_segments import OpenSegments
+from strandline_broker.storage.segment.open_segments import OPEN_MAX, OpenSegments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence, Set
@@ -46,6 +46,10 @@ class BrokerDirectories:
         """Path of each that is not, and why."""
         self.full: set[str] = set()
         """Paths of those that have refused a write for want of room, and have none yet."""
+        self.lacks_descriptors = False
+        """Whether a log has refused something as no more files could be opened; see
+        `hosts.descriptors`.
+        """
         self.directory_id = _identity(self.online)
         self.hosted: set[Key] = set().union(*(d.state.hosted for d in self.online))
 
@@ -58,11 +62,12 @@ class BrokerDirectories:
         node_id: int,
         cluster_id: str | None,
         new_id: Callable[[], bytes],
+        sealed_max: int = OPEN_MAX,
     ) -> BrokerDirectories:
         """DirectoryError if one is not ours, if they contradict each other, if none is usable."""
         online: list[DataDirectory] = []
         failed: dict[str, str] = {}
-        open_segments = OpenSegments()
+        open_segments = OpenSegments(sealed_max)
         try:
             for path in paths:
                 try:

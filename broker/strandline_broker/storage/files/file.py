@@ -24,7 +24,9 @@ CREATE: Final = WRITE | os.O_CREAT
 CREATE_EMPTY: Final = CREATE | os.O_TRUNC
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of a full disk: they pass by themselves once there is room."""
-PASSING: Final = NO_SPACE | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+"""Errors of a process, or a machine, that may open no more files."""
+PASSING: Final = NO_SPACE | NO_DESCRIPTORS | {errno.ENOMEM}
 """Errors that say nothing against the disk: what asked for it is refused, and may ask again."""
 
 

@@ -15,18 +15,35 @@ if TYPE_CHECKING:
     from strandline_broker.storage.segment.segment import Segment
 
 OPEN_MAX: Final = 256
+"""Fewer where the process may have few files open."""
 INDEX_BYTES_MAX: Final = 64 << 20
 """Limit on the bytes of indexes in memory; one segment may always stay open."""
 
-OTHERS: Final = 1024
-"""Descriptors for everything but active segments: sealed segments, checkpoints, connections."""
+OTHER_FILES: Final = 512
+"""Descriptors for what is neither an active segment nor a client's connection: sealed segments,
+checkpoints, connections to other servers.
+"""
+
+
+def connections_max(descriptors: int) -> int:
+    """How many connections a process with so many descriptors may accept."""
+    return descriptors // 4
 
 
 def replicas_max(descriptors: int) -> int:
-    """Number of replicas, each with one open segment, that a process with `descriptors` can
-    hold.
+    """How many replicas it can hold, each with a segment open: what is left for logs, whatever
+    clients do.
     """
-    return descriptors - min(OTHERS, descriptors // 2)
+    return descriptors - connections_max(descriptors) - _other_files(descriptors)
+
+
+def sealed_max(descriptors: int) -> int:
+    """How many sealed segments it may keep open."""
+    return min(OPEN_MAX, _other_files(descriptors) // 2)
+
+
+def _other_files(descriptors: int) -> int:
+    return min(OTHER_FILES, descriptors // 4)
 
 
 class OpenSegments:

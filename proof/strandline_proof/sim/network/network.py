@@ -26,7 +26,7 @@ from strandline_proof.sim.network.channel import SimChannel
 from strandline_proof.sim.network.connection import Blocked, End, Link, Pipe, connect
 from strandline_proof.sim.network.duplicates import Echoer, Echoes
 from strandline_proof.sim.network.server import SimServer
-from strandline_runtime.runtime import Probe
+from strandline_runtime.runtime import CONNECTIONS_MAX, Probe
 
 if TYPE_CHECKING:
     import random
@@ -404,7 +404,7 @@ class NodeNetwork:
     def channel(self, target: str) -> grpc.aio.Channel:
         return cast("grpc.aio.Channel", SimChannel(self, target))
 
-    def server(self) -> grpc.aio.Server:
+    def server(self, connections_max: int = CONNECTIONS_MAX) -> grpc.aio.Server:
         return cast("grpc.aio.Server", SimServer(self))
 
     async def listen(

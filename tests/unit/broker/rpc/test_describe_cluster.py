@@ -64,9 +64,14 @@ async def test_a_description_fits_whatever_heartbeats_name(sign: str) -> None:
 async def test_all_of_what_brokers_usually_name_is_described() -> None:
     names = tuple(f"/data/{number}" for number in range(20))
     answer = await described(
-        offline_log_dirs=names, full_log_dirs=names, stray_dirs=names, refused=(REFUSAL,) * 1000
+        offline_log_dirs=names,
+        full_log_dirs=names,
+        lacks_descriptors=True,
+        stray_dirs=names,
+        refused=(REFUSAL,) * 1000,
     )
     for broker in answer.brokers:
+        assert broker.lacks_descriptors
         assert tuple(broker.offline_log_dirs) == names
         assert tuple(broker.full_log_dirs) == names
         assert tuple(broker.stray_dirs) == names

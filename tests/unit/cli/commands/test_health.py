@@ -59,7 +59,8 @@ def test_a_condition_of_a_newer_broker_is_named_all_the_same() -> None:
     assert condition_name(99) == "unknown"
     assert condition_text("unknown") == "does not count (unknown)"
     assert condition_texts([1, 2], ["fenced", "disk-full"]) == [
-        "the replica on broker 2 takes no more records: its disk is full"
+        "the replica on broker 2 takes no more records: its disk is full, or its broker can open no"
+        " more files"
     ]
 
 

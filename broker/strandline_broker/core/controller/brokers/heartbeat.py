@@ -47,6 +47,7 @@ class Heartbeat:
     stray_dirs: tuple[str, ...] = ()
     refused: tuple[RefusedTruncation, ...] = ()
     full_log_dirs: tuple[str, ...] = ()
+    lacks_descriptors: bool = False
     applied_partitions: int = 0
     """Rises while the broker applies what was pushed to it, partition by partition."""
 

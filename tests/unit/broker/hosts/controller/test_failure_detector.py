@@ -48,7 +48,7 @@ class Network(GrpcOnly):
     def channel(self, target: str) -> Any:
         raise AssertionError("nobody answered the probe")
 
-    def server(self) -> Any:
+    def server(self, connections_max: int = 0) -> Any:
         raise AssertionError("a detector serves nothing")
 
 

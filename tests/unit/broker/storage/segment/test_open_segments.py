@@ -9,10 +9,31 @@ import pytest
 
 from strandline_broker.storage.directory.directory import DataDirectory
 from strandline_broker.storage.log.log import Log, LogConfig
-from strandline_broker.storage.segment.open_segments import OpenSegments
+from strandline_broker.storage.segment.open_segments import (
+    OpenSegments,
+    connections_max,
+    replicas_max,
+    sealed_max,
+)
 from strandline_proto.batch import read_header
 from strandline_runtime.real import RealFileSystem
 from support.storage import SMALL, Store, batch_of, values_of
+
+
+@pytest.mark.parametrize(
+    ("limit", "shares"),
+    [
+        (64, (16, 32, 8)),
+        (1024, (256, 512, 128)),
+        (2048, (512, 1024, 256)),
+        (20_000, (5000, 14_488, 256)),
+        (1 << 20, (262_144, 785_920, 256)),
+    ],
+)
+def test_connections_leave_logs_their_descriptors(limit: int, shares: tuple[int, int, int]) -> None:
+    assert (connections_max(limit), replicas_max(limit), sealed_max(limit)) == shares
+    connections, replicas, sealed = shares
+    assert limit - connections - replicas >= 2 * sealed, "checkpoints and servers need some too"
 
 
 def descriptors() -> int:
