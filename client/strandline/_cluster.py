@@ -46,6 +46,9 @@ partitions of a topic.
 UNKNOWN_TOPIC_S: Final = 2.0
 """A topic nobody knows for so long does not exist: a broker learns of a new one in milliseconds."""
 
+UNKNOWN_PARTITION_S: Final = 1.0
+"""A partition that a topic does not have for so long has not been added just now."""
+
 
 class Cluster:
     """The view, and the task that refreshes it."""
@@ -148,8 +151,10 @@ class Cluster:
             self._last_error,
         )
 
-    async def topic(self, name: str, timeout_s: float) -> TopicView:
-        """The topic of this name, kept fresh from now on. Raises UnknownTopicOrPartition."""
+    async def topic(self, name: str, timeout_s: float, partition: int | None = None) -> TopicView:
+        """The topic of this name, kept fresh from now on, once it has the partition, which may have
+        been added just now. Raises UnknownTopicOrPartition.
+        """
         text("topic", name)
         clock = self._runtime.clock.monotonic
         started = clock()
@@ -159,7 +164,7 @@ class Cluster:
                 is_new = is_new or name not in self._names  # another may have struck it
                 self._names[name] = None
                 topic = self.view.topics.get(name)
-                if topic is not None and topic.partitions:
+                if topic is not None and topic.has(partition):
                     return topic
                 elapsed = clock() - started
                 changes = await self.refresh(max(0.0, timeout_s - elapsed))
@@ -169,6 +174,13 @@ class Cluster:
                 elapsed = clock() - started
                 if name in changes.unknown and elapsed >= min(UNKNOWN_TOPIC_S, timeout_s):
                     raise UnknownTopicOrPartition(f"topic {name!r} does not exist; create it first")
+                known = self.view.topics.get(name)
+                is_late = elapsed >= min(UNKNOWN_PARTITION_S, timeout_s)
+                if is_late and known is not None and known.has(None) and not known.has(partition):
+                    raise UnknownTopicOrPartition(
+                        f"topic {name!r} has {len(known.partitions)} partitions; "
+                        f"there is no {partition}"
+                    )
         except BaseException:
             if is_new:  # else it is asked for as long as the client lives
                 self._names.pop(name, None)

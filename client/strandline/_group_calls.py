@@ -10,7 +10,7 @@ from strandline._core.commit_state import CommitOffset
 from strandline._core.membership import Subscription
 from strandline._group import at_of
 from strandline._listeners import check_listener
-from strandline.errors import ClientClosed, ConfigurationError, UnknownTopicOrPartition
+from strandline.errors import ClientClosed, ConfigurationError
 from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 
 if TYPE_CHECKING:
@@ -200,12 +200,8 @@ class GroupCalls(ConsumerBase):
         """What the group has committed of a partition, whoever did; None if nothing."""
         group = self._grouped("committed")
         tp = given.one_partition("partition", partition)
-        view = await self._started().cluster.topic(tp.topic, self._request_timeout_s)
-        if tp.partition not in view.partitions:
-            raise UnknownTopicOrPartition(
-                f"topic {tp.topic!r} has {len(view.partitions)} partitions; there is no "
-                f"{tp.partition}"
-            )
+        cluster = self._started().cluster
+        view = await cluster.topic(tp.topic, self._request_timeout_s, tp.partition)
         key = (view.topic_id, tp.partition)
         found = (await group.commits.fetched([key], self._request_timeout_s))[key]
         if found.offset < 0:

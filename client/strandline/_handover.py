@@ -103,8 +103,8 @@ class HandOver:
         waited: bool = False,
     ) -> bool:
         """Append one record, and have `record` told what becomes of it. False if it has to wait,
-        for room or for its topic, unless it has done so. Every call and look-up here is paid for by
-        each record of `send`.
+        for its topic or partition, or for room, unless it has done so. Every call and look-up here
+        is paid for by each record of `send`.
         """
         size = RECORD_OVERHEAD
         if value is not None:
@@ -121,7 +121,7 @@ class HandOver:
         buffered = sender.buffered + size
         full = buffered > sender.buffer_memory and not waited
         view = self._topics.get(topic)
-        if full or view is None or not view.partitions:
+        if full or view is None or not view.has(partition):
             return False
         time_ms = int(self._time_s() * 1000) if timestamp_ms is None else timestamp(timestamp_ms)
         if key is None and partition is None:  # as `_queue` has it, without the call
@@ -155,10 +155,15 @@ class HandOver:
     ) -> None:
         """`one`, after a wait for the topic and for room, which is to be taken at once."""
         size = self.size_of(topic, value, key, headers)
-        await self.topic(topic)
-        if self.sender.buffered + size > self.sender.buffer_memory:
-            await self.room(size)
-        await self.topic(topic)  # it may have gone meanwhile, or the producer ended
+        while True:
+            await self.topic(topic)
+            if self.sender.buffered + size > self.sender.buffer_memory:
+                await self.room(size)
+            view = self._topics.get(topic)  # it may have gone meanwhile, or the producer ended
+            if view is not None and view.has(partition):
+                break
+            await self.topic(topic, partition)
+        self.require()
         self.one(record, topic, value, key, partition, timestamp_ms, headers, waited=True)
 
     async def room(self, size: int) -> None:
@@ -171,15 +176,18 @@ class HandOver:
                 "the record was not sent"
             )
 
-    async def topic(self, topic: str) -> TopicView:
-        """Wait for a topic that is used for the first time. Raises UnknownTopicOrPartition, and
-        ClientClosed if nothing is taken for it any more.
+    async def topic(self, topic: str, partition: int | None = None) -> TopicView:
+        """Wait for a topic that is used for the first time, and for a partition that may have been
+        added to it. Raises UnknownTopicOrPartition, and ClientClosed if nothing is taken for it any
+        more.
         """
+        if partition is not None:
+            whole("partition", partition, 0)
         view = self._topics.get(topic)
-        if view is None or not view.partitions:
+        if view is None or not view.has(partition):
             sender = self.sender
             timeout_ms = min(sender.options.delivery_timeout_ms, sender.request_timeout_ms)
-            view = await sender.cluster.topic(topic, timeout_ms / 1000)
+            view = await sender.cluster.topic(topic, timeout_ms / 1000, partition)
         self.require()
         return view
 
@@ -289,7 +297,6 @@ class HandOver:
             if type(partition) is not int:
                 partition = whole("partition", partition, 0)
             if partition not in view.partitions:
-                self.sender.cluster.request_refresh()  # it may have been added just now
                 raise UnknownTopicOrPartition(
                     f"topic {view.name!r} has {len(view.partitions)} partitions; "
                     f"there is no {partition}"

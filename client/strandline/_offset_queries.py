@@ -50,7 +50,8 @@ class OffsetQueries(ConsumerBase):
         fetcher = self._started()
         keys: dict[PartitionKey, TopicPartition] = {}
         for tp in wanted:
-            view = await fetcher.cluster.topic(tp.topic, self._request_timeout_s)
+            timeout_s = self._request_timeout_s
+            view = await fetcher.cluster.topic(tp.topic, timeout_s, tp.partition)
             keys[view.topic_id, tp.partition] = tp
         found = await fetcher.offsets.listed(
             {key: wanted[tp] for key, tp in keys.items()}, self._request_timeout_s

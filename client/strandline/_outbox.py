@@ -128,14 +128,15 @@ class Outbox:
     # On the threads of the application.
 
     def put(self, item: Item) -> bool:
-        """Queue a record. False if it has to wait, for room or for its topic. Raises ClientClosed,
-        RecordTooLarge.
+        """Queue a record. False if it has to wait, for room, its topic or its partition.
+
+        Raises ClientClosed, RecordTooLarge.
         """
-        _, topic, value, key, _, _, headers = item
+        _, topic, value, key, partition, _, headers = item
         size = self._hand_over.size_of(topic, value, key, headers)
         sender = self._sender
         view = sender.cluster.view.topics.get(topic)
-        if view is None or not view.partitions:
+        if view is None or not view.has(partition):
             return False
         with self._lock:
             if self._is_closed:

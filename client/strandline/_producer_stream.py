@@ -195,7 +195,8 @@ class ProducerStream:
         view = self._sender.cluster.view
         for node in response.node_endpoints:
             view.add_broker(Broker(node.node_id, node.host, node.port, node.rack))
-        by_key = {(q.topic_id, q.partition): (q, b, a) for q, b, a in request.batches}
+        sent = zip(request.message.partitions, request.batches, strict=True)
+        by_key = {(data.topic_id, data.partition): found for data, found in sent}
         for result in response.partitions:
             found = by_key.pop((result.topic_id, result.partition), None)
             if found is None:

@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline._acknowledgement import Unheard
+from strandline._cluster import UNKNOWN_TOPIC_S
 from strandline._core.backoff import Backoff
 from strandline._core.delivery_terms import Answer, Identity
 from strandline._core.partition_queue import PartitionQueue
@@ -73,6 +74,8 @@ class Sender:
         self._identity: Identity | None = None
         self._identity_wanted = asyncio.Event()
         self._progress: asyncio.Future[None] | None = None
+        self._homeless: dict[PartitionKey, float] = {}
+        """Queues of topics that were deleted, and until when these may be created again."""
         self.cluster.watchers.append(self._on_metadata)
         session.on_broken.append(self._on_broken)
 
@@ -139,15 +142,42 @@ class Sender:
     def _on_metadata(self, changes: Changes) -> None:
         for topic_id in changes.gone:
             for key in [key for key in self.queues if key[0] == topic_id]:
-                queue = self.queues.pop(key)
-                if (timer := self._timers.pop(queue, None)) is not None:
-                    timer.cancel()
-                self._settle(queue.on_hopeless(self.why_gone(queue.topic)), queue)
+                self._on_topic_gone(key)
+        for key in list(self._homeless):
+            if self.queues[key].topic in self.cluster.view.topics:
+                self._move(key)
         for key, queue in self.queues.items():
             if (view := self.cluster.view.partition(*key)) is not None:
                 queue.on_leader_moved(view.leader_epoch)  # a refusal may have told it before
             if not queue.idle:
                 self.dispatch(queue)
+
+    def _on_topic_gone(self, key: PartitionKey) -> None:
+        """The topic was deleted. If it is created again within the time for which a topic may be
+        unknown, what waits for it goes there.
+        """
+        queue = self.queues[key]
+        if (timer := self._timers.pop(queue, None)) is not None:
+            timer.cancel()
+        if queue.topic in self.cluster.view.topics or queue.idle or queue.is_bound_to_id:
+            self._move(key)
+        else:
+            self._homeless[key] = self.now_ms() + UNKNOWN_TOPIC_S * 1000
+            self.cluster.request_refresh()
+
+    def _move(self, key: PartitionKey) -> None:
+        """To the topic that has the name now, if it has the partition."""
+        self._homeless.pop(key, None)
+        queue = self.queues.pop(key)
+        view = self.cluster.view.topics.get(queue.topic)
+        error = self.why_gone(queue.topic)
+        if view is None or queue.idle or not view.has(queue.partition):
+            self._settle(queue.on_hopeless(error), queue)
+            return
+        settled = queue.on_recreated(view.topic_id, error)
+        if not queue.idle:
+            self.queues[view.topic_id, queue.partition] = queue
+        self._after(queue, settled)
 
     def why_gone(self, name: str) -> Exception:
         if name in self.cluster.view.topics:
@@ -338,8 +368,11 @@ class Sender:
                 if now_ms - queue.waiting_since_ms >= STALL_MS:
                     self.cluster.request_refresh()
                 due_ms = min(due_ms, queue.next_deadline_ms, queue.waiting_since_ms + STALL_MS)
+            for key in [key for key, end_ms in self._homeless.items() if end_ms <= now_ms]:
+                self._move(key)
             for stream in self._streams.values():
                 due_ms = min(due_ms, stream.check_silence(now_ms))
+            due_ms = min(due_ms, *self._homeless.values(), due_ms)
             if not pending:
                 self._busy.clear()
                 continue

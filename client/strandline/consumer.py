@@ -27,7 +27,6 @@ from strandline._session import Session
 from strandline.errors import (
     ClientClosed,
     ConfigurationError,
-    UnknownTopicOrPartition,
 )
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
@@ -224,11 +223,7 @@ class Consumer(GroupCalls, PositionCalls, OffsetQueries):
         wanted: dict[PartitionKey, TopicPartition] = {}
         for tp in given.several_partitions("partitions", partitions):
             topic, number = tp
-            view = await fetcher.cluster.topic(topic, self._request_timeout_s)
-            if number not in view.partitions:
-                raise UnknownTopicOrPartition(
-                    f"topic {topic!r} has {len(view.partitions)} partitions; there is no {number}"
-                )
+            view = await fetcher.cluster.topic(topic, self._request_timeout_s, number)
             wanted[view.topic_id, number] = tp
         find = self._assigned.find  # what others have assigned or dropped while this call asked
         begun: dict[PartitionKey, Position] = {}

@@ -261,7 +261,8 @@ class Producer:
             while held is not END:
                 if sender.buffered + batch_size > sender.buffer_memory:
                     await hand_over.room(batch_size)
-                view = await hand_over.topic(topic)
+                own = held.partition if isinstance(held, Record) else None
+                view = await hand_over.topic(topic, partition if own is None else own)
                 if type(held) is bytes:
                     held = hand_over.fill(view, held, items, partition, timestamp_ms, collector)
                     await asyncio.sleep(0)  # let the batch go out before the next is filled

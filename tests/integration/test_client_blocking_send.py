@@ -21,6 +21,7 @@ from strandline.errors import (
     RecordTooLarge,
     UnknownTopicOrPartition,
 )
+from support.scripted_admin import add_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -471,3 +472,17 @@ def test_a_call_that_waits_hears_that_another_thread_has_closed_the_client(
             waits.result(IN_TIME_S)
     with pytest.raises(ClientClosed, match="the consumer was closed"):
         loop.call(wait())
+
+
+def test_a_partition_that_was_added_just_now_is_waited_for(
+    threaded_cluster: ScriptedCluster,
+) -> None:
+    threaded_cluster.create("orders")
+    with sync.Producer(threaded_cluster.bootstrap) as producer:
+        producer.send("orders", b"0").result(20)
+        add_partitions(threaded_cluster, "orders", 2)
+        assert producer.send("orders", b"1", partition=1).result(20).offset == 0
+        with sync.Consumer(bootstrap_servers=threaded_cluster.bootstrap) as consumer:
+            consumer.assign([("orders", 1)])
+            add_partitions(threaded_cluster, "orders", 3)
+            consumer.assign([("orders", 2)])

@@ -17,6 +17,7 @@ from strandline._core.backoff import Backoff
 from strandline._core.chosen_queue import ChosenQueue
 from strandline._core.delivery_terms import Answer, Identity, QueueOptions
 from strandline._core.partition_queue import PartitionQueue, Settled
+from strandline.errors import TopicRecreated
 from strandline_proto import errors
 from strandline_proto.batch import add_sequence, check_batch, read_records
 
@@ -27,6 +28,7 @@ REFUSALS = [
     errors.KafkaStorageError.code,
     errors.RecordTooLarge.code,
     errors.InvalidRecord.code,
+    errors.UnknownTopicId.code,
 ]
 UNKNOWNS = [
     errors.RequestTimedOut.code,
@@ -43,6 +45,7 @@ class Sent:
     batch: ProducerBatch
     attempt: int
     data: bytes
+    log: Log
 
 
 class Log:
@@ -95,6 +98,8 @@ class QueueMachine(RuleBasedStateMachine):
         )
         self.queue = PartitionQueue("orders", b"o" * 16, 0, options, Backoff())
         self.log = Log()
+        self.logs = [self.log]
+        """Of the topic, and of those of its name before."""
         self.now = 0.0
         self.sent: list[Sent] = []
         """On the wire to the current leader, in order."""
@@ -122,7 +127,8 @@ class QueueMachine(RuleBasedStateMachine):
                     self.fate[value] = "failed"
                 if error is None and batch.base_offset >= 0:
                     index = next(i for i, _, v in batch.waiters if v == value)
-                    assert self.log.values[batch.base_offset + index] == value
+                    at = slice(batch.base_offset + index, batch.base_offset + index + 1)
+                    assert [value] in [log.values[at] for log in self.logs]
 
     @rule(count=st.integers(1, 9), size=st.sampled_from([0, 1, 30, 150]))
     def send(self, count: int, size: int) -> None:
@@ -148,7 +154,7 @@ class QueueMachine(RuleBasedStateMachine):
         batch = self.queue.take(self.now)
         if batch is not None:
             self.queue.sent_epoch = self.leader_epoch
-            self.sent.append(Sent(batch, batch.attempt, batch.data))
+            self.sent.append(Sent(batch, batch.attempt, batch.data, self.log))
 
     @precondition(lambda self: self.queue.wants_identity)
     @rule()
@@ -160,7 +166,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def leader_appends(self) -> None:
         sent = self.sent.pop(0)
-        code, base = self.log.append(sent.data)
+        code, base = sent.log.append(sent.data)
         self.answers.append((sent, Answer(code, "", code == 0, base, self.leader_epoch)))
 
     @precondition(lambda self: self.sent)
@@ -172,7 +178,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(code=st.sampled_from(UNKNOWNS))
     def leader_appends_and_answers_unknown(self, code: int) -> None:
         sent = self.sent.pop(0)
-        refused, _ = self.log.append(sent.data)
+        refused, _ = sent.log.append(sent.data)
         self.answers.append((sent, Answer(refused or code, "", refused == 0)))
 
     @precondition(lambda self: self.answers)
@@ -190,7 +196,7 @@ class QueueMachine(RuleBasedStateMachine):
         lost = [sent for sent, _ in self.answers]
         for sent in self.sent:
             if appended:
-                self.log.append(sent.data)
+                sent.log.append(sent.data)
             lost.append(sent)
         self.sent, self.answers = [], []
         for sent in lost:
@@ -206,6 +212,14 @@ class QueueMachine(RuleBasedStateMachine):
             )
 
     @rule()
+    def the_topic_is_created_again(self) -> None:
+        """What is on the wire still goes to the log that was deleted, or is refused there."""
+        self.log = Log()
+        self.logs.append(self.log)
+        self.note(self.queue.on_recreated(b"n" * 16, TopicRecreated("created again")))
+        self.queue.on_leader_moved(self.leader_epoch)
+
+    @rule()
     def leader_moves(self) -> None:
         """The old leader still has what was on the wire to it; only its answers may come, late."""
         self.leader_epoch += 1
@@ -219,7 +233,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def words_are_true(self) -> None:
-        written = self.log.values
+        written = [value for log in self.logs for value in log.values]
         for value, fate in self.fate.items():
             if fate == "acknowledged":
                 assert value in written
@@ -232,10 +246,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def each_is_there_once_and_in_order(self) -> None:
+        written = [value for log in self.logs for value in log.values]
+        assert len(written) == len(set(written))
         if self.idempotent:
-            assert self.log.values == sorted(set(self.log.values)), "I-59"
-        else:
-            assert len(self.log.values) == len(set(self.log.values))
+            assert all(log.values == sorted(log.values) for log in self.logs), "I-59"
 
     def teardown(self) -> None:
         """Once the network is well again, everything is settled before its deadline."""

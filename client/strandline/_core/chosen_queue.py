@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 class ChosenQueue(PartitionQueue):
     """Numbers from 0 under one identity for as long as it lives."""
 
+    is_bound_to_id = True
+
     def __init__(
         self,
         topic: str,
@@ -51,6 +53,10 @@ class ChosenQueue(PartitionQueue):
 
     def on_expiry(self, now_ms: float) -> list[Settled]:
         return self._with_the_rest(super().on_expiry(now_ms))
+
+    def on_recreated(self, topic_id: bytes, error: Exception) -> list[Settled]:
+        """Its numbers would begin in the middle of the work."""
+        return self.on_hopeless(error)
 
     def _out_of_sequence(self, batch: ProducerBatch, error: BrokerError) -> list[Settled]:
         ahead = self.in_flight[: self.in_flight.index(batch)]

@@ -40,6 +40,10 @@ class TopicView:
     metadata_offset: int
     partitions: dict[int, PartitionView] = field(default_factory=dict)
 
+    def has(self, partition: int | None) -> bool:
+        """Whether this partition is known; None, or what is no number at all, stands for any."""
+        return partition in self.partitions if type(partition) is int else bool(self.partitions)
+
 
 @dataclass(slots=True)
 class Changes:

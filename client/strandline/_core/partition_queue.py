@@ -45,6 +45,8 @@ Settled = tuple[ProducerBatch, Exception | None]
 class PartitionQueue:
     """Accumulates, numbers and retries the batches of one partition of one topic id."""
 
+    is_bound_to_id = False
+    """Whether it fails with its topic, even if that is created again."""
     first_sequence = 0  # of each identity; simulations begin near the end of the numbers
 
     def __init__(
@@ -74,6 +76,8 @@ class PartitionQueue:
         self._gap_at = NO_SEQUENCE
         self._size_max = options.batch_size
         self._small_until_ms = 0.0
+        self._recreated: Exception | None = None
+        """Why the topic of before is gone, until nothing is under way to it."""
 
     # Records come in.
 
@@ -195,7 +199,9 @@ class PartitionQueue:
             return []  # a later attempt of the same bytes is under way and decides
         batch.outstanding = False
         batch.last_error = error
-        if answer.code in LOST_IDENTITY and self.options.idempotent:
+        if settled := self._give_up_of_before(batch):
+            pass
+        elif answer.code in LOST_IDENTITY and self.options.idempotent:
             settled = self._out_of_sequence(batch, error)
         elif isinstance(error, wire.RecordTooLarge) and self._is_to_split(batch):
             self._split(batch)
@@ -291,14 +297,14 @@ class PartitionQueue:
         settled: list[Settled] = []
         if batch.may_be_written and not self.options.idempotent:
             settled = self._give_up(batch, failure(batch, str(self), error))
-        else:
+        elif not (settled := self._give_up_of_before(batch)):
             self._recover(now_ms, chance)
         self._repair()
         return settled
 
     def on_leader_moved(self, leader_epoch: int) -> None:
         """Metadata names a newer leader: what is under way goes to it at once."""
-        if leader_epoch <= self.sent_epoch:
+        if leader_epoch <= self.sent_epoch or self._recreated is not None:
             return
         self.retry_at_ms = 0.0
         if not self.options.idempotent:
@@ -310,6 +316,29 @@ class PartitionQueue:
                 self._recovering = True
                 self._resend.clear()
         self._repair()
+
+    def on_recreated(self, topic_id: bytes, error: Exception) -> list[Settled]:
+        """The topic was deleted and created again. What is certainly in no log goes to the new one,
+        under numbers from the first on, once the answers of the old one are in; what may have been
+        in the old log is settled with `error`.
+        """
+        self.topic_id, self.sent_epoch = topic_id, -1
+        self._recreated = error
+        self._small_until_ms = self.retry_at_ms = 0.0
+        self._recovering = True
+        self._resend.clear()
+        settled: list[Settled] = []
+        for batch in list(self.in_flight):
+            if not batch.outstanding:
+                settled += self._give_up_of_before(batch)
+        self._repair()
+        return settled
+
+    def _give_up_of_before(self, batch: ProducerBatch) -> list[Settled]:
+        """Give up a batch of which the log is gone that may have it."""
+        if self._recreated is None or not batch.may_be_written:
+            return []
+        return self._give_up(batch, failure(batch, str(self), self._recreated))
 
     def on_identity(self, identity: Identity) -> None:
         """A producer id and epoch for this partition; its sequence begins anew."""
@@ -370,9 +399,12 @@ class PartitionQueue:
 
     def _repair(self) -> None:
         """Close the hole that a batch given up left, once nothing is under way."""
-        if not self._renew and self._gap_at == NO_SEQUENCE:
+        if not self._renew and self._gap_at == NO_SEQUENCE and self._recreated is None:
             return
         if any(b.outstanding for b in self.in_flight):
+            return
+        if self._recreated is not None:
+            self._begin_again()
             return
         if any(b.may_be_written for b in self.in_flight):
             self._renew = True  # these are resolved first, under the numbers they have
@@ -392,6 +424,13 @@ class PartitionQueue:
         )
         gap_at, self._gap_at = self._gap_at, NO_SEQUENCE
         self._number_from(first, gap_at)
+
+    def _begin_again(self) -> None:
+        """In the log of a new topic no number of this producer is taken."""
+        self._recreated = None
+        self._renew, self._gap_at = False, NO_SEQUENCE
+        if self._identity is not None:
+            self._number_from(0, self.first_sequence)
 
     def _number_from(self, first: int, sequence: int) -> None:
         assert self._identity is not None
