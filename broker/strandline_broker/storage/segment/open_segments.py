@@ -26,19 +26,19 @@ checkpoints, connections to other servers.
 
 
 def connections_max(descriptors: int) -> int:
-    """How many connections a process with so many descriptors may accept."""
+    """The limit on the connections that a process with so many descriptors accepts."""
     return descriptors // 4
 
 
 def replicas_max(descriptors: int) -> int:
-    """How many replicas it can hold, each with a segment open: what is left for logs, whatever
-    clients do.
+    """The limit on its replicas, each of which has a segment open: connections take nothing of
+    this share.
     """
     return descriptors - connections_max(descriptors) - _other_files(descriptors)
 
 
 def sealed_max(descriptors: int) -> int:
-    """How many sealed segments it may keep open."""
+    """The limit on the sealed segments that it keeps open."""
     return min(OPEN_MAX, _other_files(descriptors) // 2)
 
 
