@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable
 
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, Producer
     from confluent_kafka.admin import PartitionMetadata
 
 WAIT_S: Final = 600.0
@@ -60,26 +60,69 @@ class KafkaPeer:
 
     def create(self, partitions: int, min_insync_replicas: int = 1) -> tuple[str, float]:
         """The new topic, and seconds until each partition is led with all its replicas in sync."""
+        began = time.monotonic()
+        name = self._create(partitions, min_insync_replicas)
+        self._until(lambda: self._serves(name, partitions))
+        return name, time.monotonic() - began
+
+    def first_acks(self, partitions: int, min_insync_replicas: int, acks: str) -> list[float]:
+        """Seconds from the request to create a topic to the first acknowledged record, for each
+        partition. The producer's connections are there before.
+        """
+        from confluent_kafka import Producer
+
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "acks": acks,
+                "linger.ms": 0,
+                "message.timeout.ms": int(WAIT_S * 1000),
+            }
+        )
+        producer.list_topics(timeout=ANSWER_S)
+        acks_s: list[float] = []
+        began = time.monotonic()
+        topic = self._create(partitions, min_insync_replicas)
+        self._write_each(producer, topic, partitions, lambda: acks_s.append(_since(began)))
+        return acks_s
+
+    def _create(self, partitions: int, min_insync_replicas: int) -> str:
         from confluent_kafka.admin import NewTopic
 
         name = f"bench-{secrets.token_hex(4)}"
         least = {"min.insync.replicas": str(min_insync_replicas)}
         topic = NewTopic(name, partitions, self._replication_factor, config=least)
-        began = time.monotonic()
         self._admin.create_topics([topic], request_timeout=WAIT_S)[name].result(WAIT_S)
         self._topics.append(name)
-        self._until(lambda: self._serves(name, partitions))
-        return name, time.monotonic() - began
+        return name
 
     def write_each(self, topic: str, partitions: int) -> None:
         """One record into each partition."""
         from confluent_kafka import Producer
 
         producer = Producer({"bootstrap.servers": self._bootstrap, "acks": "all"})
+        self._write_each(producer, topic, partitions, lambda: None)
+
+    def _write_each(
+        self, producer: Producer, topic: str, partitions: int, acknowledged: Callable[[], None]
+    ) -> None:
+        failed: list[object] = []
+
+        def told(error: object, message: object) -> None:
+            if error is None:
+                acknowledged()
+            else:
+                failed.append(error)
+
         for partition in range(partitions):
-            producer.produce(topic, b"first", partition=partition)
-        if producer.flush(WAIT_S):
-            raise TimeoutError(f"Kafka has not acknowledged a record of {topic} in {WAIT_S} s")
+            producer.produce(topic, b"first", partition=partition, on_delivery=told)
+            producer.poll(0)
+        left = producer.flush(WAIT_S)
+        if left or failed:
+            raise TimeoutError(
+                f"Kafka has not acknowledged {left + len(failed)} records of {topic} in"
+                f" {WAIT_S} s: {next(iter(failed), 'it gave no answer')}"
+            )
 
     def fill(self, topic: str, partition: int, values: Iterable[bytes], batch_size: int) -> None:
         """Every value is acknowledged by all replicas."""
@@ -175,6 +218,10 @@ class KafkaPeer:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"Kafka at {self._bootstrap} is not there after {WAIT_S} s")
             time.sleep(POLL_S)
+
+
+def _since(began: float) -> float:
+    return time.monotonic() - began
 
 
 def _poll(consumer: Consumer) -> None:

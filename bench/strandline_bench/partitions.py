@@ -25,6 +25,7 @@ CALM_S: Final = 3.0
 POLL_S: Final = 0.1
 TOPIC: Final = "bench-partitions"
 WRITTEN: Final = "bench-written"
+FIRST: Final = b"first"
 
 Condition = Callable[["PartitionInfo"], bool]
 
@@ -45,13 +46,16 @@ async def _measure(cluster: LocalCluster, options: Options, report: Report) -> N
     victim, *survivors = cluster.broker_ids
     async with (
         Admin(cluster.bootstrap, request_timeout_ms=int(WAIT_S * 1000)) as admin,
-        Producer(cluster.bootstrap, acks=options.acks) as producer,
+        Producer(
+            cluster.bootstrap, acks=options.acks, delivery_timeout_ms=WAIT_S * 1000
+        ) as producer,
         _fencings(admin) as fenced,
     ):
-        few_s = await _create(admin, "bench-few", FEW, options)
-        report.measured("few-partitions", {"partitions": FEW, "create_s": few_s})
-        create_s = await _create(admin, TOPIC, options.partitions, options)
-        report.measured("create", {"create_s": create_s, "fenced": len(fenced)})
+        few = await first_acks(admin, producer, "bench-few", FEW, options)
+        report.measured("few-partitions", _created(few))
+        many = await first_acks(admin, producer, TOPIC, options.partitions, options)
+        report.measured("create", {**_created(many), "fenced": len(fenced)})
+        await _until(lambda: _all(admin, lambda p: set(p.isr) == set(p.replicas)))
         report.measured("idle", await _idle(cluster))
         await _create_written(admin, survivors, options)
         acks = _Acks(producer)
@@ -74,8 +78,7 @@ async def _measure(cluster: LocalCluster, options: Options, report: Report) -> N
     report.measured(
         "partitions",
         {
-            "partitions": options.partitions,
-            "create_s": create_s,
+            **_created(many),
             "noticed_s": noticed - killed,
             "led_again_s": led - noticed,
             "ack_ms_p50_before": median(calm),
@@ -92,10 +95,10 @@ async def _measure(cluster: LocalCluster, options: Options, report: Report) -> N
 def _measure_kafka(bootstrap: str, options: Options, report: Report) -> None:
     kafka = KafkaPeer(bootstrap, replication_factor=options.replication_factor)
     try:
-        _, few_s = kafka.create(FEW, options.min_insync_replicas)
-        report.measured("kafka_few-partitions", {"partitions": FEW, "create_s": few_s})
-        _, create_s = kafka.create(options.partitions, options.min_insync_replicas)
-        figures: Figures = {"partitions": options.partitions, "create_s": create_s}
+        few = kafka.first_acks(FEW, options.min_insync_replicas, options.acks)
+        report.measured("kafka_few-partitions", _created(few))
+        many = kafka.first_acks(options.partitions, options.min_insync_replicas, options.acks)
+        figures = _created(many)
         if options.peer_kill is not None and options.peer_restart is not None:
             figures.update(kafka.led_again(options.peer_kill, options.peer_restart))
         report.measured("kafka_partitions", figures)
@@ -103,8 +106,21 @@ def _measure_kafka(bootstrap: str, options: Options, report: Report) -> None:
         kafka.close()
 
 
-async def _create(admin: "Admin", name: str, partitions: int, options: Options) -> float:
-    """Seconds until every partition is led, with all its replicas in sync."""
+def _created(acks_s: list[float]) -> Figures:
+    """Of a topic: when each of its partitions had acknowledged its first record."""
+    return {
+        "partitions": len(acks_s),
+        "create_s": max(acks_s),
+        "first_ack_s_p50": median(acks_s),
+    }
+
+
+async def first_acks(
+    admin: "Admin", producer: "Producer", name: str, partitions: int, options: Options
+) -> list[float]:
+    """Seconds from the request to create a topic to the first acknowledged record, for each
+    partition. Producer and connections are there before. `KafkaPeer.first_acks` does the same.
+    """
     from strandline import NewTopic
 
     least = {"min.insync.replicas": str(options.min_insync_replicas)}
@@ -112,16 +128,12 @@ async def _create(admin: "Admin", name: str, partitions: int, options: Options) 
     began = time.monotonic()
     await admin.create_topics([topic])
 
-    async def serves() -> bool:
-        found = (await admin.describe_topics()).get(name)
-        return (
-            found is not None
-            and len(found.partitions) == partitions
-            and all(p.leader >= 0 and len(p.isr) == len(p.replicas) for p in found.partitions)
-        )
+    async def first_ack_s(partition: int) -> float:
+        await producer.send_and_wait(name, FIRST, partition=partition)
+        return time.monotonic() - began
 
-    await _until(serves)
-    return time.monotonic() - began
+    async with asyncio.timeout(WAIT_S):
+        return await asyncio.gather(*map(first_ack_s, range(partitions)))
 
 
 async def _create_written(admin: "Admin", survivors: list[int], options: Options) -> None:
