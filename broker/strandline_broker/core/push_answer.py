@@ -7,11 +7,17 @@ of partitions without a leader.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from strandline_proto.errors import WireError
     from strandline_proto.ids import ControllerEpoch, LeaderEpoch, MetadataOffset, TopicId
+
+
+UNKNOWN: Final = -2
+"""No epoch, nor the -1 of a log that knows none."""
 
 
 class FailedPartition(NamedTuple):
@@ -31,6 +37,12 @@ class LogEnd:
     offset: int
     high_watermark: int = field(default=0, compare=False)
     """Everything below it was committed as the log has it."""
+    known_epoch: int = field(default=UNKNOWN, compare=False)
+    """The newest that the log has known, with what a loss of power has taken: in no later one has
+    it held a record. UNKNOWN: it does not say.
+    """
+    parts_at: int = field(default=0, compare=False)
+    """Where the first epoch began that is known and whose records are gone."""
 
     def shared_below(self, newest_epoch: int) -> int:
         """Where committed records may begin that the log lacks; `newest_epoch`: the last in which
@@ -38,6 +50,26 @@ class LogEnd:
         Behind another one's high watermark there may stand what no later leader has seen.
         """
         return self.offset if self.last_epoch >= newest_epoch else self.high_watermark
+
+    def shared_with(self, holders: Sequence[LogEnd | None], *, surely_led: int) -> int:
+        """The same by what disks tell: each committed record was held by one of `holders`, whose
+        epoch checkpoint says so even if the record is gone, because an epoch is durable before its
+        first record (I-46). 0: they do not say enough, or are older than the epoch `surely_led`.
+
+        Records of epochs up to this log's last one are in this log, to its end. Later ones begin
+        where a holder says.
+        """
+        if all(holder is None or holder.known_epoch < surely_led for holder in holders):
+            return 0
+        shared = self.offset
+        for holder in holders:
+            if holder is None or holder.known_epoch == UNKNOWN:
+                return 0
+            if holder.known_epoch > self.last_epoch:
+                if holder.last_epoch != self.last_epoch:
+                    return 0
+                shared = min(shared, holder.parts_at)
+        return shared
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,13 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.push_answer import FailedPartition, LogEnd, PushAnswer, ReplicaLogEnd
+from strandline_broker.core.push_answer import (
+    UNKNOWN,
+    FailedPartition,
+    LogEnd,
+    PushAnswer,
+    ReplicaLogEnd,
+)
 from strandline_broker.hosts.threads import StillAtWorkError
 from strandline_broker.hosts.usable import unusable
 from strandline_proto.errors import InvalidUpdateVersion, KafkaStorageError, WireError
@@ -180,11 +186,17 @@ def _ends_without_leader(replicas: ReplicaManager, envelope: Envelope) -> Iterat
         if state.leader != NO_LEADER or partition is None or unusable(partition) is not None:
             continue
         if partition.state is not None and partition.state.leader_epoch == state.leader_epoch:
-            log = partition.log
+            log, known = partition.log, partition.log.leader_epochs
             end, mark = log.log_end_offset, partition.high_watermark
             yield ReplicaLogEnd(
                 topic_id=state.topic_id,
                 partition=state.partition,
                 leader_epoch=state.leader_epoch,
-                end=LogEnd(log.leader_epochs.latest(), end, min(mark, end)),
+                end=LogEnd(
+                    known.latest(),
+                    end,
+                    min(mark, end),
+                    known_epoch=known.newest_known if known.is_whole else UNKNOWN,
+                    parts_at=known.parts_at(end),
+                ),
             )

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.addresses import Endpoint
-from strandline_broker.core.push_answer import FailedPartition, LogEnd, PushAnswer, ReplicaLogEnd
+from strandline_broker.core.push_answer import (
+    UNKNOWN,
+    FailedPartition,
+    LogEnd,
+    PushAnswer,
+    ReplicaLogEnd,
+)
 from strandline_broker.core.push_envelope import (
     TOPIC_DELETED,
     DynamicConfigs,
@@ -371,6 +377,8 @@ def answer_to_wire(answer: PushAnswer) -> push_pb2.LeaderAndIsrResponse:
             last_epoch=end.end.last_epoch,
             log_end_offset=end.end.offset,
             high_watermark=end.end.high_watermark,
+            known_epoch=None if end.end.known_epoch == UNKNOWN else end.end.known_epoch,
+            parts_at=end.end.parts_at,
         )
     return response
 
@@ -403,7 +411,13 @@ def answer_from_wire(answer: push_pb2.LeaderAndIsrResponse) -> PushAnswer:
                 TopicId(end.topic_id),
                 end.partition_index,
                 LeaderEpoch(end.leader_epoch),
-                LogEnd(end.last_epoch, end.log_end_offset, end.high_watermark),
+                LogEnd(
+                    end.last_epoch,
+                    end.log_end_offset,
+                    end.high_watermark,
+                    known_epoch=end.known_epoch if end.HasField("known_epoch") else UNKNOWN,
+                    parts_at=end.parts_at,
+                ),
             )
             for end in answer.log_ends
         ),

@@ -559,6 +559,8 @@ class LogEnd(_message.Message):
     LAST_EPOCH_FIELD_NUMBER: _builtins.int
     LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+    KNOWN_EPOCH_FIELD_NUMBER: _builtins.int
+    PARTS_AT_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     partition_index: _builtins.int
     leader_epoch: _builtins.int
@@ -570,6 +572,12 @@ class LogEnd(_message.Message):
     """What the replica takes for committed, of what it holds. Above it a leader of a later epoch than last_epoch may have
     committed other records.
     """
+    known_epoch: _builtins.int
+    """The newest leader epoch that the log has known, with what a loss of power has taken; absent: it cannot say, or is of
+    before this field. What was committed in a later one, this replica has never held.
+    """
+    parts_at: _builtins.int
+    """Where the first epoch began that is known and whose records are gone; without one, the log's end."""
     def __init__(
         self,
         *,
@@ -579,12 +587,16 @@ class LogEnd(_message.Message):
         last_epoch: _builtins.int = ...,
         log_end_offset: _builtins.int = ...,
         high_watermark: _builtins.int = ...,
+        known_epoch: _builtins.int | None = ...,
+        parts_at: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_known_epoch", b"_known_epoch", "known_epoch", b"known_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "last_epoch", b"last_epoch", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "partition_index", b"partition_index", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_known_epoch", b"_known_epoch", "high_watermark", b"high_watermark", "known_epoch", b"known_epoch", "last_epoch", b"last_epoch", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "partition_index", b"partition_index", "parts_at", b"parts_at", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__known_epoch: _TypeAlias = _typing.Literal["known_epoch"]  # noqa: Y015
+    _WhichOneofArgType__known_epoch: _TypeAlias = _typing.Literal["_known_epoch", b"_known_epoch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__known_epoch) -> _WhichOneofReturnType__known_epoch | None: ...
 
 Global___LogEnd: _TypeAlias = LogEnd  # noqa: Y015
 

@@ -152,6 +152,7 @@ class Controller:
             build=self.here.build,
         )
         await self._pipeline.commit(start.records)
+        self._recoveries.on_started()
         now_ms = self.now_ms()
         for broker in self.state.brokers.values():
             self.sessions.inherit(broker.broker_id, broker.epoch, now_ms)
@@ -379,6 +380,7 @@ class Controller:
             self._quiet.on_commit(record, now_ms)
             match record:
                 case PartitionRecord(leader=leader) | PartitionChangeRecord(leader=leader):
+                    self._recoveries.on_partition(record)
                     if leader is not None and leader != NO_LEADER:
                         self._recoveries.on_elected(record.topic_id, record.partition)
                         self.applied.on_elected(leader, envelope.metadata_offset, now_ms)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.core.controller.log.records import PartitionRecord
 from strandline_broker.core.controller.partitions.departures import (
     decide_departures,
     departures_applied,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.controller.brokers.applied_offsets import Applied
     from strandline_broker.core.controller.log.decision import Decision
-    from strandline_broker.core.controller.log.records import LossRecord
+    from strandline_broker.core.controller.log.records import LossRecord, PartitionChangeRecord
     from strandline_broker.core.controller.log.state import ControllerState
     from strandline_proto.ids import TopicId
     from strandline_runtime.runtime import Runtime
@@ -50,6 +51,20 @@ class Recoveries:
         self._state = state
         self._applied = applied
         self._submit = submit
+
+    def on_started(self) -> None:
+        for partition in self._state.partitions():
+            self.ends.led.on_found(partition)
+
+    def on_partition(self, record: PartitionRecord | PartitionChangeRecord) -> None:
+        """It was made, or may have another leader now; the state has it already."""
+        partition = self._state.partition(record.topic_id, record.partition)
+        if partition is None or record.leader is None:
+            return
+        if isinstance(record, PartitionRecord):
+            self.ends.led.on_created(partition)
+        else:
+            self.ends.led.on_leader(partition, self._applied)
 
     def on_elected(self, topic_id: TopicId, partition: int) -> None:
         self.ends.forget(topic_id, partition)

@@ -4,6 +4,9 @@ I-46, I-47).
 Entries rise strictly in epoch and in start offset. The last one may begin at the log's end: a
 leader assigned its epoch and has appended nothing yet. Every change is durable before the method
 returns, so the log never holds a batch whose epoch is absent here.
+
+A loss of power may take the batches of an epoch and leave its entry. The file keeps that entry
+until the next append: it shows how far the leaders had come that this log followed (I-53).
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ UNDEFINED: Final = (-1, -1)
 
 
 class LeaderEpochs:
-    __slots__ = ("_entries", "_file", "directory", "unsettled")
+    __slots__ = ("_entries", "_file", "beyond", "directory", "is_whole", "unsettled")
 
     def __init__(
         self, fs: FileSystem, directory: str, entries: Iterable[tuple[int, int]] = ()
@@ -43,6 +46,10 @@ class LeaderEpochs:
         """True if file and memory may differ at the log's end; `write` reconciles them before the
         next append.
         """
+        self.beyond: tuple[tuple[int, int], ...] = ()
+        """Entries of the file that begin beyond the log's end. Their batches are gone."""
+        self.is_whole = True
+        """Whether no entry can be missing. False: the file was lost, and batches told the rest."""
         # One tuple, so that a reader on another thread always sees epochs and starts that match.
         self._entries = ([epoch for epoch, _ in pairs], [start for _, start in pairs])
 
@@ -74,6 +81,17 @@ class LeaderEpochs:
     def latest(self) -> int:
         epochs = self._entries[0]
         return epochs[-1] if epochs else -1
+
+    @property
+    def newest_known(self) -> int:
+        """The latest epoch, also of batches that are gone."""
+        return self.beyond[-1][0] if self.beyond else self.latest()
+
+    def parts_at(self, log_end_offset: int) -> int:
+        """Returns the offset at which the first epoch began whose batches are gone. Without such an
+        epoch it is the log's end.
+        """
+        return self.beyond[0][1] if self.beyond else log_end_offset
 
     def has_begun(self, epoch: int) -> bool:
         """True if `epoch` is the latest, durably."""
@@ -141,19 +159,22 @@ class LeaderEpochs:
         self._keep(epochs[:keep], starts[:keep])
 
     def drop_above(self, log_end_offset: int) -> None:
-        """Drop the epochs that begin beyond the log's end. A crash between two writes leaves such
-        epochs.
+        """Drop the epochs that begin beyond the log's end. A crash between two writes or a loss of
+        power leaves such epochs. They stay in the file, and in `beyond`, until the next append.
         """
         epochs, starts = self._entries
         keep = bisect_right(starts, log_end_offset)
-        self._keep(epochs[:keep], starts[:keep])
+        if keep < len(starts):
+            self.beyond = self.entries[keep:]
+            self._entries = epochs[:keep], starts[:keep]
+            self.unsettled = True
 
     def truncate_from_start(self, log_start_offset: int) -> None:
         """Let the first remaining epoch begin at the log's start (I-5)."""
         epochs, starts = self._entries
         i = bisect_right(starts, log_start_offset) - 1
         if i >= 0:
-            self._keep(epochs[i:], [log_start_offset, *starts[i + 1 :]])
+            self._keep(epochs[i:], [log_start_offset, *starts[i + 1 :]], self.beyond)
 
     def revert(self, entries: tuple[tuple[int, int], ...]) -> None:
         """Return to `entries`, because no batch followed. The file is written too, unless the write
@@ -173,21 +194,31 @@ class LeaderEpochs:
         """Write the entries to the checkpoint."""
         self._file.replace(_content(*self._entries))
         self.unsettled = False
+        self.beyond = ()
 
-    def _keep(self, epochs: list[int], starts: list[int]) -> None:
-        in_a_row(self._keeping(epochs, starts))
+    def _keep(
+        self, epochs: list[int], starts: list[int], beyond: tuple[tuple[int, int], ...] = ()
+    ) -> None:
+        in_a_row(self._keeping(epochs, starts, beyond))
 
-    def _keeping(self, epochs: list[int], starts: list[int]) -> Steps[None]:
-        """Write the file first; memory changes only if the file was replaced (P-36)."""
+    def _keeping(
+        self, epochs: list[int], starts: list[int], beyond: tuple[tuple[int, int], ...] = ()
+    ) -> Steps[None]:
+        """Write the file first; memory changes only if the file was replaced (P-36). `beyond`: the
+        entries behind the log's end that the file keeps.
+        """
         if (epochs, starts) == self._entries:
             return
         try:
-            yield from self._file.replacing(_content(epochs, starts))
+            lost_epochs, lost_starts = zip(*beyond, strict=True) if beyond else ((), ())
+            content = _content((*epochs, *lost_epochs), (*starts, *lost_starts))
+            yield from self._file.replacing(content)
         except OSError:  # the file has the old content or the new one
             self.unsettled |= epochs[-1:] != self._entries[0][-1:]
             raise
         self._entries = epochs, starts
-        self.unsettled = False
+        self.unsettled = beyond != ()
+        self.beyond = beyond
 
 
 def _content(epochs: Sequence[int], starts: Sequence[int]) -> bytes:

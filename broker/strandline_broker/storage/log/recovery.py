@@ -208,7 +208,10 @@ class Recovery:
             self._fs, self._directory, base, index_interval=self._index_interval
         )
         self._fs.fsync_dir(self._directory)
-        epochs = self._epochs_known or LeaderEpochs(self._fs, self._directory)
+        epochs = self._epochs_known
+        if epochs is None:
+            epochs = LeaderEpochs(self._fs, self._directory)
+            epochs.is_whole = False
         epochs.drop_above(base)
         self._segments = [segment]
         self._keep_marks(0)
@@ -402,6 +405,7 @@ class Recovery:
             return epochs
         found = read_epochs(self._segments) if log_start <= log_end else []
         epochs = LeaderEpochs(self._fs, self._directory, found)
+        epochs.is_whole = False
         if found:
             self._report(f"{self._directory}: the leader epochs were read from the batches.")
             epochs.write()

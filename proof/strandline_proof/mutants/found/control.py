@@ -67,13 +67,28 @@ FOUND_IN_CONTROL: Final = (
         (
             Edit(
                 "strandline_broker.core.controller.partitions.recovery",
-                "    shared = None if end is None else end.shared_below(newest_led(partition))\n",
-                "    shared = None if end is None else end.offset\n",
+                "    below = end.shared_below(newest_led(partition))\n",
+                "    below = end.offset\n",
             ),
             Edit(
                 _LOSSES,
                 "        shared = last.shared_below(state.leader_epoch - 2)\n",
                 "        shared = last.offset\n",
+            ),
+        ),
+        Needs(corpus="a-loss-below-the-end-of-the-elected-log"),
+    ),
+    Mutant(
+        "loss-report-believes-an-older-copy",
+        "I-53",
+        "the report of an unclean election begins at the end of the elected log, though all disks"
+        " are older than a leader that has answered",
+        (
+            Edit(
+                "strandline_broker.core.push_answer",
+                "        if all(holder is None or holder.known_epoch < surely_led"
+                " for holder in holders):\n",
+                "        if all(holder is None for holder in holders):\n",
             ),
         ),
         Needs(corpus="a-loss-below-the-end-of-the-elected-log"),

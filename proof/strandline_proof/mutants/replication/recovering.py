@@ -245,8 +245,8 @@ RECOVERING: Final = (
         (
             Edit(
                 _RECOVERY,
-                "    shared = None if end is None else end.shared_below(newest_led(partition))\n",
-                "    shared = None if end is None else end.offset + 1\n",
+                "    below = end.shared_below(newest_led(partition))\n",
+                "    below = end.offset + 1\n",
             ),
         ),
         _ALL_LOSE_POWER,

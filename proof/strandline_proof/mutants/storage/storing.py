@@ -129,9 +129,9 @@ STORING: Final = (
         (
             Edit(
                 _EPOCHS,
-                "            yield from self._file.replacing(_content(epochs, starts))\n",
+                "            yield from self._file.replacing(content)\n",
                 "            if len(epochs) <= len(self._entries[0]):\n"
-                "                yield from self._file.replacing(_content(epochs, starts))\n",
+                "                yield from self._file.replacing(content)\n",
             ),
         ),
         Needs(kinds=_POWER),

@@ -170,7 +170,30 @@ def test_epochs_are_cut_at_either_end_and_kept(tmp_path: Path) -> None:
     epochs.truncate_from_start(12)
     assert kept() == ((4, 12),)
     epochs.drop_above(11)
+    assert (epochs.entries, epochs.unsettled) == ((), True)
+    epochs.write()
     assert kept() == ()
+
+
+def test_epochs_whose_batches_are_gone_stay_known_until_the_next_append(tmp_path: Path) -> None:
+    """I-53: however often the broker starts before, the file tells how far leaders have come."""
+
+    def loaded() -> LeaderEpochs:
+        found = LeaderEpochs.load(FS, str(tmp_path), pytest.fail)
+        assert found is not None
+        return found
+
+    LeaderEpochs(FS, str(tmp_path)).assign_all(EPOCHS)
+    for _ in range(2):
+        epochs = loaded()
+        assert (epochs.newest_known, epochs.parts_at(30)) == (7, 30)
+        epochs.drop_above(24)
+        epochs.truncate_from_start(3)
+        assert epochs.entries == ((2, 3), (4, 10))
+        assert (epochs.latest(), epochs.newest_known, epochs.parts_at(24)) == (4, 7, 25)
+    epochs.assign(9, 24)
+    assert (epochs.newest_known, epochs.parts_at(24), epochs.unsettled) == (9, 24, False)
+    assert loaded().entries == ((2, 3), (4, 10), (9, 24))
 
 
 def test_offsets_are_kept_in_kafkas_words(tmp_path: Path) -> None:

@@ -56,6 +56,13 @@ class Applied:
             return False
         return self._answered.get(leader, -1) >= partition.changed_at
 
+    def election_of(self, partition: PartitionRegistration) -> bool:
+        """Whether its leader has said that it has taken the role."""
+        leader = partition.leader
+        if (partition.topic_id, partition.index) in self._not_applied.get(leader, ()):
+            return False
+        return self._answered.get(leader, -1) >= partition.elected_at
+
     def on_answered(
         self,
         broker_id: BrokerId,

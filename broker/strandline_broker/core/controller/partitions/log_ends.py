@@ -9,6 +9,7 @@ incarnation that is registered is true until there is a leader again.
 from dataclasses import dataclass
 
 from strandline_broker.core.controller.log.state import Broker, PartitionRegistration
+from strandline_broker.core.controller.partitions.led_epochs import LedEpochs
 from strandline_broker.core.push_answer import LogEnd
 from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 
@@ -23,6 +24,7 @@ class _Answer:
 class LogEnds:
     def __init__(self) -> None:
         self._answers: dict[tuple[TopicId, int], dict[BrokerId, _Answer]] = {}
+        self.led = LedEpochs()
 
     def on_told(
         self,
@@ -50,5 +52,6 @@ class LogEnds:
         self._answers.pop((topic_id, partition), None)
 
     def forget_topic(self, topic_id: TopicId) -> None:
+        self.led.forget_topic(topic_id)
         for key in [key for key in self._answers if key[0] == topic_id]:
             del self._answers[key]

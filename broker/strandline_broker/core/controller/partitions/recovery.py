@@ -41,8 +41,7 @@ def begin_recovery(
     known: Sequence[BrokerId] = (),
 ) -> PartitionChangeRecord:
     """`leader` leads, whatever it may lack. Of the others `known` are remembered."""
-    end = ends.of(partition, state.brokers[leader])
-    shared = None if end is None else end.shared_below(newest_led(partition))
+    shared = _shared(state, partition, leader, ends, known)
     directories = tuple(
         state.brokers[b].directory_id if b == leader else directory
         for b, directory in zip(partition.replicas, partition.directories, strict=True)
@@ -58,6 +57,29 @@ def begin_recovery(
         directories=None if directories == partition.directories else directories,
         log_end=shared,
     )
+
+
+def _shared(
+    state: ControllerState,
+    partition: PartitionRegistration,
+    leader: BrokerId,
+    ends: LogEnds,
+    known: Sequence[BrokerId],
+) -> int | None:
+    """From where on the leader's log may lack what was committed; None: it has not said its end.
+
+    Whatever was committed was held by one of the `known`: they are all who were in sync last. But
+    their disks are believed only if they know the last leader that has answered.
+    """
+    end = ends.of(partition, state.brokers[leader])
+    if end is None:
+        return None
+    below = end.shared_below(newest_led(partition))
+    surely = ends.led.surely_led(partition)
+    if not known or surely is None:
+        return below
+    holders = [ends.of(partition, state.brokers[b]) for b in known]
+    return max(below, end.shared_with(holders, surely_led=surely))
 
 
 def newest_led(partition: PartitionRegistration) -> int:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from strandline_broker.core.controller.brokers.applied_offsets import Applied
 from strandline_broker.core.controller.brokers.heartbeat import Heartbeat
 from strandline_broker.core.controller.log.records import LossRecord
 from strandline_broker.core.controller.partitions.log_ends import LogEnds
@@ -13,6 +14,7 @@ from strandline_broker.core.controller.partitions.losses import (
     without_topic,
 )
 from strandline_broker.core.controller.partitions.recovery import decide_recoveries
+from strandline_broker.core.push_answer import UNKNOWN as UNKNOWN_EPOCH
 from strandline_broker.core.push_answer import LogEnd
 from strandline_broker.hosts.controller.settings import Identity
 from strandline_broker.rpc.push_codec import PushTranslator, envelope_from_wire
@@ -71,6 +73,86 @@ class Recovered:
         (report,) = self.cluster.state.losses
         assert self.cluster.replayed().losses == self.cluster.state.losses
         return report
+
+
+def possibly_from(*ends: LogEnd, answered: int | None = 0) -> int | None:
+    """What is reported once brokers 1, 2 and 3, which were in sync and have lost their power, are
+    back with these logs. Before, the controller took each for the leader: of epochs 0, 1 and 2. The
+    leaders up to epoch `answered` have said that they lead; None: to an earlier controller.
+    """
+    cluster = Cluster([B1, B2, B3])
+    topic = cluster.topic("t", (B1, B2, B3))
+    applied, told = Applied(), LogEnds()
+    for broker in cluster.state.brokers.values():
+        applied.on_registered(broker.broker_id, broker.epoch)
+    if answered is None:
+        told.led.on_found(cluster.partition(topic))
+    else:
+        told.led.on_created(cluster.partition(topic))
+    for epoch, broker_id in enumerate((B1, B2, B3)):
+        assert cluster.partition(topic).leader == broker_id
+        if answered is not None and epoch <= answered:
+            who = (broker_id, cluster.state.brokers[broker_id].epoch)
+            offset = cluster.state.last_offset
+            applied.on_answered(*who, offset, failed=frozenset(), full=True)
+        cluster.fence(broker_id)
+        told.led.on_leader(cluster.partition(topic), applied)
+    for broker_id in (B1, B2, B3):
+        cluster.up(broker_id)
+    partition = cluster.partition(topic)
+    assert (partition.led_epoch, partition.last_known_elr) == (2, (B1, B2, B3))
+    for broker_id, end in zip((B1, B2, B3), ends, strict=True):
+        told.on_told(
+            cluster.state.brokers[broker_id],
+            partition,
+            leader_epoch=partition.leader_epoch,
+            end=end,
+        )
+    cluster.commit(decide_recoveries(cluster.state, told))
+    (report,) = cluster.state.losses
+    return report.possibly_from
+
+
+def log(last: int, offset: int, known: int | None = None, parts_at: int | None = None) -> LogEnd:
+    """Of a disk whose checkpoint says that offsets below 30 were committed."""
+    known_epoch = last if known is None else known
+    parts = offset if parts_at is None else parts_at
+    return LogEnd(last, offset, min(30, offset), known_epoch=known_epoch, parts_at=parts)
+
+
+def test_what_the_longest_log_holds_is_not_lost_if_no_disk_knows_a_later_epoch() -> None:
+    """I-53: none of the leaders of epochs 1 and 2 has lived to lead."""
+    assert possibly_from(log(0, 60), log(0, 100), log(0, 40)) == 100
+    assert possibly_from(log(1, 60), log(0, 100), log(1, 90, known=1)) == 90
+    assert possibly_from(log(0, 0), log(0, 0), log(0, 5)) == 5
+
+
+def test_a_report_begins_where_a_disk_knows_that_a_later_leader_began() -> None:
+    assert possibly_from(log(0, 60, 1, 80), log(0, 100), log(0, 40)) == 80
+    assert possibly_from(log(0, 60, 1, 80), log(0, 100), log(0, 40, 2, 70)) == 70
+    assert possibly_from(log(0, 60), log(0, 100, 2, 110), log(0, 40)) == 100
+    assert possibly_from(log(0, 60, 1, 120), log(0, 100), log(0, 40)) == 100
+
+
+def test_a_report_begins_at_the_high_watermark_if_disks_do_not_tell_enough() -> None:
+    unknown = LogEnd(0, 60, 30, known_epoch=UNKNOWN_EPOCH)
+    assert possibly_from(unknown, log(0, 100), log(0, 40)) == 30
+    assert possibly_from(LogEnd(0, 60, 30), log(0, 100), log(0, 40)) == 30, "of an older build"
+    later = log(-1, 0, 1, 10)
+    assert possibly_from(later, log(0, 100), log(0, 40)) == 30, "an epoch between may be gone too"
+
+
+def test_disks_that_do_not_know_a_leader_that_has_answered_are_no_witnesses() -> None:
+    """An older copy of a directory says nothing of what was committed since (P-71)."""
+    logs = (log(0, 60), log(0, 100), log(0, 40))
+    assert possibly_from(*logs, answered=0) == 100
+    assert possibly_from(*logs, answered=1) == 30
+    assert possibly_from(log(0, 60, 1, 80), *logs[1:], answered=1) == 80
+    assert possibly_from(*logs, answered=None) == 30, "nobody knows who has led"
+
+
+def test_a_log_that_knows_the_last_leader_needs_no_other_witness() -> None:
+    assert possibly_from(LogEnd(2, 100, 30), LogEnd(0, 120, 30), LogEnd(0, 40, 30)) == 100
 
 
 def test_a_report_begins_with_the_election() -> None:
