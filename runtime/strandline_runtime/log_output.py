@@ -158,7 +158,16 @@ class LogStream(io.TextIOBase):
 
 
 def take_over_stderr() -> None:
-    """Let everything that this process says on standard error go through a `LogOutput`."""
+    """Let everything that this process says on standard error go through a `LogOutput`. First thing
+    in a program: what the shell has closed becomes /dev/null, as the next file to be opened would
+    take its number, and get what is said.
+    """
+    for descriptor in range(STDERR + 1):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            assert opened == descriptor, (opened, descriptor)
     _stop_blocking(STDERR)
     output = LogOutput()
     sys.stderr = LogStream(output)
@@ -187,8 +196,9 @@ def _stop_blocking(descriptor: int) -> None:
 
 def flush_stderr() -> None:
     """Write out what was said on standard error, within a bound."""
-    with contextlib.suppress(OSError):
-        sys.stderr.flush()
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
     output = output_of_stderr()
     if output is not None:
         output.flush()
@@ -199,6 +209,7 @@ def end_process(status: int) -> NoReturn:
     wait for a pipe or a disk for ever.
     """
     flush_stderr()
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
+    if sys.stdout is not None:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
     os._exit(status)

@@ -237,6 +237,40 @@ def test_a_reader_that_comes_late_finds_how_many_lines_are_missing(tmp_path: Pat
     assert any(re.search(r"log lines were dropped.* lines=[1-9]", line) for line in lines), lines
 
 
+def test_what_a_server_says_goes_into_none_of_its_files_if_stderr_is_closed(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    argv = command("controller", **controller_settings(tmp_path / "data", port))
+    closed = ["sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh", *argv]
+    with subprocess.Popen(closed) as running:
+        try:
+            until_listening(port)
+            for descriptor in range(3):
+                assert os.readlink(f"/proc/{running.pid}/fd/{descriptor}") == os.devnull
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(DEADLINE_S) == 0
+        finally:
+            running.kill()
+
+
+def test_up_whose_table_no_reader_takes_stays(tmp_path: Path) -> None:
+    cluster = LocalCluster.create(tmp_path / "c", brokers=1, port=0)
+    reading, writing = os.pipe()
+    os.close(reading)
+    argv, notes = [*COMMAND, "up", "--dir", str(tmp_path / "c")], tmp_path / "notes"
+    with notes.open("wb") as stderr:
+        up = subprocess.Popen(argv, stdout=writing, stderr=stderr, env=clean_environ())
+    os.close(writing)
+    try:
+        eventually(lambda: "Ctrl-C" in notes.read_text(), "it stays")
+        up.send_signal(signal.SIGTERM)
+        assert up.wait(DEADLINE_S) == 0
+        assert cluster.alive() == []
+    finally:
+        up.kill()
+        up.wait()
+        cluster.kill_all()
+
+
 @pytest.mark.parametrize("pipe", ["unread", "closed"])
 def test_up_whose_notes_no_reader_takes_stays_and_stops_its_cluster(
     tmp_path: Path, pipe: str

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from strandline_broker.listeners import HostPort
@@ -54,6 +55,49 @@ def test_a_json_line_is_one_object() -> None:
     assert first["event"] == "serving"
     assert (first["level"], first["server"], first["port"]) == ("info", "broker-1", 9)
     assert "ZeroDivisionError" in second["exception"]
+
+
+DROP_LINES = """
+import os, sys
+from strandline_runtime import log_output
+log_output.LogOutput.__init__.__kwdefaults__["queue_bytes"] = 10
+log_output.take_over_stderr()
+from strandline_broker.telemetry import configure_logging
+configure_logging(log_format=sys.argv[1], level="info", server="broker-1")
+import structlog, logging
+structlog.get_logger().info("too long for the queue")
+class Nameless:
+    def __str__(self): raise KeyError("no text")
+    __repr__ = __str__
+log_output.output_of_stderr()._room = 10_000
+structlog.get_logger().info("odd", value=Nameless())
+logging.getLogger("a.library").error("it complains")
+log_output.end_process(0)
+"""
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_dropped_lines_odd_values_and_libraries_are_told_in_the_servers_format(
+    log_format: str,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DROP_LINES, log_format], capture_output=True, text=True, check=True
+    )
+    dropped, odd, library = done.stderr.splitlines()
+    assert odd == "a log line could not be made (KeyError): 'odd'"
+    if log_format == "json":
+        said = json.loads(dropped)
+        assert (said["level"], said["server"], said["lines"]) == ("warning", "broker-1", 1)
+        told = json.loads(library)
+        assert (told["level"], told["event"], told["logger"]) == (
+            "error",
+            "it complains",
+            "a.library",
+        )
+    else:
+        assert "warning broker-1 log lines were dropped" in dropped
+        assert dropped.endswith(" lines=1")
+        assert library.split(" ", 1)[1] == "error   broker-1 it complains logger=a.library"
 
 
 async def test_the_longest_block_of_the_event_loop_is_measured() -> None:

@@ -8,7 +8,7 @@ import typer
 
 from strandline_cli.cluster.local_cluster import LocalCluster, ProcessId
 from strandline_cli.cluster.target import cluster_directory
-from strandline_cli.errors import CliError, OutputFailed
+from strandline_cli.errors import CliError, OutputFailed, ReaderLeft
 from strandline_cli.interrupts import signals_as_interrupt, uninterrupted
 from strandline_cli.options import DirOption, Format, FormatOption
 from strandline_cli.shown.output import emit_json, emit_table, note
@@ -59,7 +59,10 @@ def up(
         started, is_up = time.monotonic(), False
         try:
             cluster.up()
-            _announce(cluster, output, seconds=time.monotonic() - started)
+            try:
+                _announce(cluster, output, seconds=time.monotonic() - started)
+            except ReaderLeft:
+                let_go_of_stdout()  # the cluster is what was asked for
             if detach:
                 return 0
             is_up = True
