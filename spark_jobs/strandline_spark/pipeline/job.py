@@ -242,7 +242,8 @@ class PipelineStream:
 
     def _run_gold(self, spark: SparkSession, *, close: bool = False, again: bool = True) -> None:
         """Not while silver lacks rows: they would be late in windows that close without them."""
-        if self._gold is not None and not self._writer.is_behind:
+        stands = self._writer.is_behind or self.failures.has(SILVER_STEP)
+        if self._gold is not None and not stands:
             self._gold.run(spark, close=close, again=again)
 
     def _copy_audits(self) -> None:

@@ -110,7 +110,8 @@ class SilverTable(FencedTable):
                 raise TableError(
                     f"{self.path} has the column {name} of type {there[name]}, and [silver.columns]"
                     f" says {kind.name}: a type does not change; give the column another name, or"
-                    " the pipeline other tables"
+                    " make silver again with `strandline-spark rebuild silver` and the pipeline's"
+                    " file"
                 )
         self.add_columns({n: kind for n, kind in declared.items() if n not in there})
         return self.columns_beside(declared)
