@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
@@ -92,3 +93,11 @@ def test_an_installed_package_is_no_checkout_of_what_lies_around_it(checkout: Pa
 def test_a_package_that_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_installed_version", lambda: module.UNKNOWN)
     assert version_of(build_id("/nowhere/at/all")) == "unknown"
+
+
+@pytest.mark.parametrize("program", ["strandline_broker.__main__", "strandline_spark.main"])
+def test_each_program_names_its_build(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        import_module(program).main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"strandline {build_id()}\n"
