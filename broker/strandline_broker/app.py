@@ -27,6 +27,11 @@ from strandline_broker.hosts.push import PushReceiver
 from strandline_broker.hosts.push_streams import PushStreams
 from strandline_broker.hosts.record_check import RecordChecks, warn_of_slow_checks
 from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.hosts.serving.configs import ConfigsService
+from strandline_broker.hosts.serving.delete_records import DeleteRecordsService
+from strandline_broker.hosts.serving.fetch_range import FetchRangeService
+from strandline_broker.hosts.serving.offsets import OffsetsService
+from strandline_broker.hosts.serving.produce import ProduceService
 from strandline_broker.rpc.admin import AdminRpc
 from strandline_broker.rpc.broker_service import (
     BROKER_SERVICE,
@@ -206,16 +211,18 @@ class Broker:
         return Service(
             self._runtime,
             self.metrics,
-            ProduceRpc(replicas, metadata, self._record_checks, listener.name),
+            ProduceRpc(
+                ProduceService(replicas, metadata, self._record_checks), metadata, listener.name
+            ),
             FetchRpc(clock, metadata, replicas, self._copies_out),
-            FetchRangeRpc(replicas, metadata),
-            OffsetsRpc(replicas, metadata),
-            DeleteRecordsRpc(replicas, metadata),
+            FetchRangeRpc(FetchRangeService(replicas, metadata)),
+            OffsetsRpc(OffsetsService(replicas), metadata),
+            DeleteRecordsRpc(DeleteRecordsService(replicas), metadata),
             TruncationsRpc(replicas),
             MetadataRpc(metadata, listener.name),
             AdminRpc(self.link, group_settings(self._config)),
             ReplicasInfoRpc(clock, replicas, metadata),
-            ConfigsRpc(self._config, metadata),
+            ConfigsRpc(ConfigsService(self._config, metadata)),
             ProducerIdsRpc(self.producer_ids),
             GroupCalls(self.shards, self.metadata, listener.name),
         )

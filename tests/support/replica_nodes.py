@@ -22,6 +22,10 @@ from strandline_broker.core.replication.partition_state import IsrMember, Partit
 from strandline_broker.hosts.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.record_check import RecordChecks
 from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.hosts.serving.delete_records import DeleteRecordsService
+from strandline_broker.hosts.serving.fetch_range import FetchRangeService
+from strandline_broker.hosts.serving.offsets import OffsetsService
+from strandline_broker.hosts.serving.produce import ProduceService
 from strandline_broker.rpc.broker_service import Service, add_broker_service
 from strandline_broker.rpc.delete_records import DeleteRecordsRpc
 from strandline_broker.rpc.fetch import FetchRpc
@@ -165,12 +169,14 @@ def _data_plane(runtime: Runtime, metadata: MetadataCache, replicas: ReplicaMana
     clock, thread = runtime.clock, runtime.serial_executor("record-checks")
     parts = (
         ProduceRpc(
-            replicas, metadata, RecordChecks(clock, replicas.partitions, thread), "PLAINTEXT"
+            ProduceService(replicas, metadata, RecordChecks(clock, replicas.partitions, thread)),
+            metadata,
+            "PLAINTEXT",
         ),
         FetchRpc(clock, metadata, replicas, LeaderThrottle(clock, replicas.config)),
-        FetchRangeRpc(replicas, metadata),
-        OffsetsRpc(replicas, metadata),
-        DeleteRecordsRpc(replicas, metadata),
+        FetchRangeRpc(FetchRangeService(replicas, metadata)),
+        OffsetsRpc(OffsetsService(replicas), metadata),
+        DeleteRecordsRpc(DeleteRecordsService(replicas), metadata),
         ReplicasInfoRpc(clock, replicas, metadata),
         TruncationsRpc(replicas),
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import grpc
 
+from strandline_broker.hosts.serving.administration import timeout_s
 from strandline_broker.rpc.alter_configs import alter_configs
 from strandline_proto.v1 import elections_pb2, metadata_pb2, partitions_pb2, reassignment_pb2
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.settings import GroupSettings
     from strandline_broker.rpc.controller_link import ControllerLink
 
-TIMEOUT_S_MIN: Final = 0.1
-TIMEOUT_S_DEFAULT: Final = 30.0
-TIMEOUT_S_MAX: Final = 300.0
 DESCRIBE_TIMEOUT_S: Final = 5.0
 
 Response = TypeVar("Response")
@@ -129,10 +127,3 @@ class AdminRpc:
             metadata_pb2.DescribeClusterResponse,
             DESCRIBE_TIMEOUT_S,
         )
-
-
-def timeout_s(timeout_ms: int) -> float:
-    """The request's own limit within bounds; one that names none gets the default."""
-    if timeout_ms <= 0:
-        return TIMEOUT_S_DEFAULT
-    return min(max(timeout_ms / 1000, TIMEOUT_S_MIN), TIMEOUT_S_MAX)

@@ -7,16 +7,16 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.controller.topics.configs import GROUP, SET
-from strandline_broker.core.groups.group_config import check_group_configs
-from strandline_broker.rpc.turns import in_turns
-from strandline_proto.errors import WireError
+from strandline_broker.core.controller.topics.configs import SET
+from strandline_broker.hosts.serving.administration import refused_configs
+from strandline_broker.hosts.serving.turns import in_turns
 from strandline_proto.v1 import metadata_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from strandline_broker.core.groups.settings import GroupSettings
+    from strandline_proto.errors import WireError
 
 Request = metadata_pb2.IncrementalAlterConfigsRequest
 Response = metadata_pb2.IncrementalAlterConfigsResponse
@@ -28,10 +28,9 @@ async def alter_configs(
     """The controller's answer, and in between what was refused here, in the request's order."""
     refused: dict[int, WireError] = {}
     async for index, resource in in_turns(enumerate(request.resources)):
-        try:
-            if resource.type == GROUP:
-                _check_bounds(resource, settings)
-        except WireError as error:
+        entries = {c.name: c.value.strip() for c in resource.configs if c.operation == SET}
+        error = refused_configs(resource.type, entries, settings)
+        if error is not None:
             refused[index] = error
     if not refused:
         return await forward(request)
@@ -52,8 +51,3 @@ async def alter_configs(
         elif decided:
             response.results.append(decided.popleft())
     return response
-
-
-def _check_bounds(resource: metadata_pb2.AlterConfigResource, settings: GroupSettings) -> None:
-    entries = {c.name: c.value.strip() for c in resource.configs if c.operation == SET}
-    check_group_configs(entries, settings)

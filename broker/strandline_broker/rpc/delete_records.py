@@ -1,28 +1,26 @@
-"""DeleteRecords: the log start of partitions led here rises, on every replica in sync."""
+"""DeleteRecords on the wire."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.hosts.leading import check_leader
+from strandline_broker.hosts.serving.turns import Turns
 from strandline_broker.rpc.leader_hints import leader_hint
-from strandline_broker.rpc.turns import Turns
-from strandline_proto.errors import RequestTimedOut, UnknownTopicId, WireError
+from strandline_proto.errors import WireError
 from strandline_proto.v1 import delete_records_pb2
 
 if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.hosts.replica_manager import ReplicaManager
+    from strandline_broker.hosts.serving.delete_records import DeleteRecordsService
 
-TIMEOUT_MS_MAX: Final = 300_000
 AT_ONCE: Final = 100
 """Partitions whose deletion begins between two turns of other calls."""
 
 
 class DeleteRecordsRpc:
-    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
-        self._replicas = replicas
+    def __init__(self, records: DeleteRecordsService, metadata: MetadataCache) -> None:
+        self._records = records
         self._metadata = metadata
 
     async def DeleteRecords(
@@ -30,7 +28,6 @@ class DeleteRecordsRpc:
     ) -> delete_records_pb2.DeleteRecordsResponse:
         """Each partition has its own answer, and its own wait within the limit."""
         response = delete_records_pb2.DeleteRecordsResponse()
-        timeout_ms = min(max(request.timeout_ms, 0), TIMEOUT_MS_MAX)
         turns = Turns(AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for topic in request.topics:
@@ -39,7 +36,9 @@ class DeleteRecordsRpc:
                 for asked in topic.partitions:
                     await turns.took()
                     result = results.partitions.add(partition=asked.partition, low_watermark=-1)
-                    group.create_task(self._delete(topic.topic_id, asked, result, timeout_ms))
+                    group.create_task(
+                        self._delete(topic.topic_id, asked, result, request.timeout_ms)
+                    )
         return response
 
     async def _delete(
@@ -49,22 +48,11 @@ class DeleteRecordsRpc:
         result: delete_records_pb2.DeleteRecordsPartitionResult,
         timeout_ms: int,
     ) -> None:
+        key = (topic_id, asked.partition)
         try:
-            partition = self._replicas.find(topic_id, asked.partition)
-            if partition is None:
-                raise UnknownTopicId(f"broker {self._replicas.me} holds no such replica")
-            leading = check_leader(partition, None)
-            try:
-                async with asyncio.timeout(timeout_ms / 1000):
-                    result.low_watermark = await leading.deletions.delete_before(asked.offset)
-            except TimeoutError:
-                raise RequestTimedOut(
-                    f"{partition.name}: not every replica in sync had deleted the records within"
-                    f" {timeout_ms} ms; they are deleted at the leader and follow elsewhere:"
-                    f" {leading.describe_isr()}"
-                ) from None
+            result.low_watermark = await self._records.delete_before(key, asked.offset, timeout_ms)
         except WireError as error:
             result.error_code, result.error_message = error.code, str(error)
-            leader = leader_hint(self._metadata.view, (topic_id, asked.partition))
+            leader = leader_hint(self._metadata.view, key)
             if leader is not None:
                 result.current_leader.CopyFrom(leader)

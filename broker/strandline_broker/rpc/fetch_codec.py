@@ -14,7 +14,7 @@ from strandline_broker.hosts.fetch_messages import (
     Position,
     Replica,
 )
-from strandline_broker.rpc.turns import Turns
+from strandline_broker.hosts.serving.turns import Turns
 from strandline_proto import errors, hot_decode
 from strandline_proto import hot_messages as hot
 from strandline_proto.ids import BrokerId, LeaderEpoch

@@ -42,18 +42,20 @@ class GroupCalls:
 
     def calls(self) -> dict[str, Call]:
         if not self._calls:
+            from strandline_broker.hosts.serving.groups import GroupsService
             from strandline_broker.rpc.find_coordinator import FindCoordinatorRpc
             from strandline_broker.rpc.group_admin import GroupAdminRpc
             from strandline_broker.rpc.group_session import GroupSessionRpc
             from strandline_broker.rpc.groups import GroupsRpc
             from strandline_broker.rpc.offset_commits import OffsetCommitsRpc
 
+            groups = GroupsService(self._shards)
             for part in (
                 FindCoordinatorRpc(self._metadata, self._listener),
-                GroupsRpc(self._shards),
+                GroupsRpc(groups),
                 GroupSessionRpc(self._shards),
-                OffsetCommitsRpc(self._shards),
-                GroupAdminRpc(self._shards, self._metadata),
+                OffsetCommitsRpc(groups),
+                GroupAdminRpc(groups, self._metadata),
             ):
                 names = (name for name in vars(type(part)) if name[0].isupper())
                 self._calls.update((name, getattr(part, name)) for name in names)

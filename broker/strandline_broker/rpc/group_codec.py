@@ -15,7 +15,8 @@ from strandline_broker.core.groups.commands import (
     TopicPartitionsRef,
     TopicRef,
 )
-from strandline_proto.errors import InvalidGroupId, InvalidRequest, WireError
+from strandline_broker.core.groups.group_ids import TEXT_BYTES_MAX, check_group_id
+from strandline_proto.errors import InvalidRequest, WireError
 from strandline_proto.ids import TopicId
 from strandline_proto.v1 import committed_offsets_pb2, groups_pb2
 
@@ -25,19 +26,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.assignors import PartitionSets
     from strandline_broker.core.groups.commands import BeatAnswer, FetchedOffset
 
-TEXT_BYTES_MAX: Final = 32_767
-"""Of an id: the keys of Kafka's records have two bytes for the length."""
 TOPIC_ID_BYTES: Final = 16
-
-
-def check_group_id(group_id: str) -> None:
-    if group_id == "":
-        raise InvalidGroupId("the group id is empty")
-    if len(group_id.encode()) > TEXT_BYTES_MAX:
-        raise InvalidGroupId(
-            f"the group id {group_id[:40]!r}... has {len(group_id.encode())} bytes;"
-            f" {TEXT_BYTES_MAX} are the most"
-        )
 
 
 def beat_from_wire(request: groups_pb2.ConsumerGroupHeartbeatRequest, context: Any) -> ConsumerBeat:

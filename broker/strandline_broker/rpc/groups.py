@@ -11,22 +11,19 @@ from strandline_broker.rpc.group_codec import beat_from_wire, beat_to_wire
 from strandline_proto.errors import WireError
 
 if TYPE_CHECKING:
-    from strandline_broker.hosts.coordination.registry import Shards
+    from strandline_broker.hosts.serving.groups import GroupsService
     from strandline_proto.v1 import groups_pb2
 
 
 class GroupsRpc:
-    def __init__(self, shards: Shards) -> None:
-        self._shards = shards
+    def __init__(self, groups: GroupsService) -> None:
+        self._groups = groups
 
     async def ConsumerGroupHeartbeat(
         self, request: groups_pb2.ConsumerGroupHeartbeatRequest, context: Any
     ) -> groups_pb2.ConsumerGroupHeartbeatResponse:
         try:
-            command = beat_from_wire(request, context)
-            host = self._shards.of_group(command.group_id)
-            host.sessions.close_member(command.group_id, command.member_id)
-            reply = await host.submit(command)
+            reply = await self._groups.beat(beat_from_wire(request, context))
         except WireError as error:
             reply = error
         assert isinstance(reply, BeatAnswer | WireError), reply

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from strandline_broker.core.internal_topics import INTERNAL_TOPICS
-from strandline_broker.rpc.replica_conditions import condition_to_wire
-from strandline_broker.rpc.turns import Turns
-from strandline_proto.errors import (
-    NONE,
-    InvalidRequest,
-    LeaderNotAvailable,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
+from strandline_broker.hosts.serving.metadata import (
+    TopicRef,
+    UnknownTopic,
+    all_topics,
+    live_brokers,
+    named_topics,
+    partition_error,
 )
-from strandline_proto.ids import NO_LEADER, TopicId
-from strandline_proto.v1 import common_pb2, metadata_pb2
+from strandline_broker.hosts.serving.turns import Turns
+from strandline_broker.rpc.leader_hints import node_to_wire
+from strandline_broker.rpc.replica_conditions import condition_to_wire
+from strandline_proto.v1 import metadata_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from strandline_broker.core.metadata_cache import CachedTopic, MetadataCache, MetadataView
+    from strandline_proto.ids import TopicId
 
 
 class MetadataRpc:
@@ -49,51 +49,27 @@ class MetadataRpc:
         response = metadata_pb2.MetadataResponse(
             cluster_id=self._metadata.cluster_id,
             controller_id=view.controller_id,
-            brokers=self._brokers(view),
+            brokers=map(node_to_wire, live_brokers(view, self._listener)),
             metadata_offset=view.metadata_offset,
         )
         self._forget_deleted(view)
         turns = Turns()
         if request.only_named:
-            # A topic that is named many times is described once, as in Kafka: else the answer to a
-            # small request has no bound.
-            once = {(wanted.topic_id, wanted.name): wanted for wanted in request.topics}
-            for wanted in once.values():
-                named = self._named(view, wanted)
+            refs = (TopicRef(each.topic_id, each.name) for each in request.topics)
+            for found in named_topics(view, refs):
+                named = self._named(found)
                 response.topics.append(named)
                 await turns.took(1 + len(named.partitions))
         else:
-            for topic in sorted(view.topics_by_id.values(), key=lambda topic: topic.name):
+            for topic in all_topics(view):
                 response.topics.append(self._description(topic))
                 await turns.took(1 + len(topic.partitions))
         return response
 
-    def _brokers(self, view: MetadataView) -> Iterable[common_pb2.NodeEndpoint]:
-        """Live brokers: a client is not sent to a fenced one."""
-        for broker in view.brokers.values():
-            endpoint = broker.endpoint(self._listener)
-            if endpoint is not None and not broker.fenced:
-                yield common_pb2.NodeEndpoint(
-                    node_id=broker.broker_id,
-                    host=endpoint.host,
-                    port=endpoint.port,
-                    rack=broker.rack,
-                )
-
-    def _named(
-        self, view: MetadataView, wanted: metadata_pb2.TopicRef
-    ) -> metadata_pb2.TopicMetadata:
-        if wanted.topic_id:
-            topic = view.topic(TopicId(wanted.topic_id))
-            code = UnknownTopicId.code if len(wanted.topic_id) == 16 else InvalidRequest.code
-        else:
-            topic = view.topic_named(wanted.name)
-            code = UnknownTopicOrPartition.code
-        if topic is None:
-            return metadata_pb2.TopicMetadata(
-                error_code=code, name=wanted.name, topic_id=wanted.topic_id
-            )
-        return self._description(topic)
+    def _named(self, found: CachedTopic | UnknownTopic) -> metadata_pb2.TopicMetadata:
+        if isinstance(found, UnknownTopic):
+            return metadata_pb2.TopicMetadata(error_code=found.error_code, **found.ref._asdict())
+        return self._description(found)
 
     def _forget_deleted(self, view: MetadataView) -> None:
         if view is not self._described_of:
@@ -120,7 +96,7 @@ def _described(topic: CachedTopic) -> metadata_pb2.TopicMetadata:
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
             metadata_pb2.PartitionMetadata(
-                error_code=LeaderNotAvailable.code if p.leader == NO_LEADER else NONE,
+                error_code=partition_error(p),
                 index=p.partition,
                 leader=p.leader,
                 leader_epoch=p.leader_epoch,

@@ -1,9 +1,6 @@
 """The Produce stream: batches are appended in the order in which they come, and answered in the
 order in which their acks are reached (P-37, P-80).
 
-A batch is appended in one synchronous step of the reader, so a client that disconnects cancels
-nothing half done (P-38).
-
 Nobody is told that a batch with acks=0 is refused, so the stream ends there, as Kafka closes the
 connection: else its client would go on writing to who leads no more.
 """
@@ -14,33 +11,20 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.hosts.appends import ACKS_ALL
-from strandline_broker.hosts.leading import check_leader
-from strandline_broker.rpc.leader_hints import hot_leader, node_endpoint
-from strandline_broker.rpc.turns import Turns
+from strandline_broker.hosts.serving.replicas import current_leader, node_on
+from strandline_broker.hosts.serving.turns import Turns
 from strandline_proto import hot_encode
-from strandline_proto.errors import (
-    InvalidRequest,
-    InvalidRequiredAcks,
-    NotLeaderOrFollower,
-    RequestTimedOut,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
-    UnsupportedVersion,
-    WireError,
-)
+from strandline_proto.errors import RequestTimedOut, WireError
 from strandline_proto.hot_messages import NodeEndpoint, ProduceResponse, ProduceResult
-from strandline_proto.ids import BrokerId, TopicId
+from strandline_proto.ids import BrokerId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.hosts.appends import Appends
-    from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.purgatory import AckWaiter, ProduceOutcome
-    from strandline_broker.hosts.record_check import Ahead, Looked, RecordChecks
-    from strandline_broker.hosts.replica_manager import ReplicaManager
+    from strandline_broker.hosts.purgatory import ProduceOutcome
+    from strandline_broker.hosts.record_check import Ahead, Looked
+    from strandline_broker.hosts.serving.produce import AwaitedAppend, ProduceService
     from strandline_proto.hot_messages import ProduceData, ProduceRequest
 
 UNANSWERED_MAX: Final = 5_000
@@ -54,16 +38,9 @@ _ENDED: Final = RequestTimedOut("the stream of the request has ended")
 
 
 class ProduceRpc:
-    def __init__(
-        self,
-        replicas: ReplicaManager,
-        metadata: MetadataCache,
-        checks: RecordChecks,
-        listener: str,
-    ) -> None:
-        self._replicas = replicas
+    def __init__(self, service: ProduceService, metadata: MetadataCache, listener: str) -> None:
+        self._service = service
         self._metadata = metadata
-        self._checks = checks
         self._listener = listener
 
     async def Produce(self, requests: AsyncIterator[ProduceRequest], context: Any) -> None:
@@ -74,12 +51,12 @@ class ProduceRpc:
             writer = group.create_task(answers.write(context))
             try:
                 async for request in requests:
-                    ahead = await self._checks.ahead(
+                    ahead = await self._service.checks.ahead(
                         ((data.topic_id, data.partition), data.records)
                         for data in request.partitions
                     )
                     goes_on = await _Request(
-                        self._replicas, self._metadata, self._listener, request, answers
+                        self._service, self._metadata, self._listener, request, answers
                     ).start(request.partitions, ahead)
                     del request  # the batches are in the log; do not keep them twice
                     if not goes_on:
@@ -182,13 +159,13 @@ class _Request:
 
     def __init__(
         self,
-        replicas: ReplicaManager,
+        service: ProduceService,
         metadata: MetadataCache,
         listener: str,
         request: ProduceRequest,
         answers: _Answers,
     ) -> None:
-        self._replicas = replicas
+        self._service = service
         self._metadata = metadata
         self._listener = listener
         self._acks = request.acks
@@ -197,7 +174,7 @@ class _Request:
         self._answers = answers
         self._response = ProduceResponse(request.correlation_id)
         self._left = 1  # this method itself: no answer before every batch was looked at
-        self._waiting: list[tuple[Partition, Appends, AckWaiter]] = []
+        self._waiting: list[AwaitedAppend] = []
 
     async def start(self, batches: Sequence[ProduceData], ahead: Ahead) -> bool:
         """Whether another may follow: false where a batch was refused, and no answer says so."""
@@ -223,35 +200,20 @@ class _Request:
 
         topic_id, index, records, epoch = data
         try:
-            self._check()
-            partition = self._replicas.find(topic_id, index)
-            if partition is None:
-                raise self._unknown(topic_id, index)
-            appends = check_leader(partition, epoch).appends
-            waiter = appends.append(records, acks=self._acks, on_done=on_done, looked=looked)
+            awaited = self._service.append(
+                (topic_id, index),
+                records,
+                current_leader_epoch=epoch,
+                acks=self._acks,
+                is_transactional=self._is_transactional,
+                on_done=on_done,
+                looked=looked,
+            )
         except WireError as error:
             self._refuse(result, error)
             return
-        if waiter is not None:
-            self._waiting.append((partition, appends, waiter))
-
-    def _check(self) -> None:
-        if self._acks not in (0, 1, ACKS_ALL):
-            raise InvalidRequiredAcks(f"acks is {self._acks}; it must be 0, 1 or -1 (all)")
-        if self._is_transactional:
-            raise UnsupportedVersion("transactions are not supported yet; unset transactional.id")
-
-    def _unknown(self, topic_id: bytes, index: int) -> WireError:
-        if len(topic_id) != 16:
-            return InvalidRequest(f"a topic id has 16 bytes, this one {len(topic_id)}")
-        topic = self._metadata.view.topic(TopicId(topic_id))
-        if topic is None:
-            return UnknownTopicId("no topic of this id; it may have been deleted or created anew")
-        if index in topic.partitions:
-            return NotLeaderOrFollower(
-                f"broker {self._replicas.me} holds no replica of partition {index}"
-            )
-        return UnknownTopicOrPartition(f"the topic has no partition {index}")
+        if awaited is not None:
+            self._waiting.append(awaited)
 
     def _refuse(self, result: ProduceResult, error: WireError) -> None:
         result.error_code, result.error_message = error.code, str(error)
@@ -273,14 +235,14 @@ class _Request:
     def _hint(self, result: ProduceResult) -> None:
         """Tell the producer who leads now, and where (KIP-951)."""
         view = self._metadata.view
-        leader = hot_leader(view, (result.topic_id, result.partition))
+        leader = current_leader(view, (result.topic_id, result.partition))
         if leader is None:
             return
         result.current_leader = leader
-        found = node_endpoint(view, BrokerId(leader.leader_id), self._listener)
+        found = node_on(view, BrokerId(leader.leader_id), self._listener)
         if found is None:
             return
-        endpoint = NodeEndpoint(found.node_id, found.host, found.port, found.rack)
+        endpoint = NodeEndpoint(*found)
         if endpoint not in self._response.node_endpoints:
             self._response.node_endpoints.append(endpoint)
 
@@ -292,16 +254,9 @@ class _Request:
     def abandon(self) -> None:
         """There is nobody left to answer; while nothing is committed its waiters would stay."""
         self._left += 1  # it never gets so far
-        for _, _, waiter in self._waiting:
-            waiter.give_up(_ENDED)
+        for awaited in self._waiting:
+            awaited.waiter.give_up(_ENDED)
 
     def time_out(self) -> None:
-        for partition, appends, waiter in self._waiting:
-            if not waiter.is_done:
-                appends.timed_out(
-                    waiter,
-                    RequestTimedOut(
-                        f"{partition.name}: not committed within {self._timeout_ms} ms;"
-                        " the records were appended and may still be"
-                    ),
-                )
+        for awaited in self._waiting:
+            awaited.time_out(self._timeout_ms)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from strandline_proto.errors import UnsupportedVersion, WireError
+from strandline_broker.hosts.serving.producer_ids import init_producer_id
+from strandline_proto.errors import WireError
 from strandline_proto.ids import NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from strandline_proto.v1 import metadata_pb2
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.producer_ids import ProducerIds
-
-TIMEOUT_S_DEFAULT: Final = 10.0
-TIMEOUT_S_MAX: Final = 60.0
 
 
 class ProducerIdsRpc:
@@ -22,16 +20,14 @@ class ProducerIdsRpc:
     async def InitProducerId(
         self, request: metadata_pb2.InitProducerIdRequest, context: Any
     ) -> metadata_pb2.InitProducerIdResponse:
-        timeout_s = min(request.timeout_ms / 1000, TIMEOUT_S_MAX)
+        own = request.transactional_id if request.HasField("transactional_id") else None
         try:
-            if request.HasField("transactional_id"):
-                raise UnsupportedVersion(
-                    "transactions are not supported yet; unset transactional.id"
-                )
-            producer_id, epoch = await self._producer_ids.init(
+            producer_id, epoch = await init_producer_id(
+                self._producer_ids,
                 ProducerId(request.producer_id),
                 ProducerEpoch(request.producer_epoch),
-                timeout_s=timeout_s if timeout_s > 0 else TIMEOUT_S_DEFAULT,
+                transactional_id=own,
+                timeout_ms=request.timeout_ms,
             )
         except WireError as error:
             return metadata_pb2.InitProducerIdResponse(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.hosts.replica_info import ReplicaInfo, describe_replicas
-from strandline_broker.rpc.turns import in_turns
+from strandline_broker.hosts.serving.turns import in_turns
 from strandline_proto import errors
 from strandline_proto.ids import TopicId
 from strandline_proto.v1 import metadata_pb2

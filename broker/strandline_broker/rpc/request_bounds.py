@@ -4,7 +4,7 @@ To parse two million elements takes a tenth of a second, and to answer them many
 loop does nothing else meanwhile, and the broker is fenced. So each method has a limit of bytes, and
 each repeated field a limit of elements, summed over the whole request. A request above them is
 refused with the field, its number of elements and the limit. What is below them is answered with
-pauses (`strandline_broker.rpc.turns`).
+pauses (`strandline_broker.hosts.serving.turns`).
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from strandline_broker.core.groups.group_ids import check_group_id
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_proto.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
-    InvalidGroupId,
     NotCoordinator,
 )
 from strandline_proto.ids import TopicId
@@ -207,8 +207,3 @@ class Shards:
             await asyncio.sleep(self._config.group_consumer_regex_refresh_interval_ms / 1000)
             for host in self.hosts():
                 host.topics.refresh()
-
-
-def check_group_id(group_id: str) -> None:
-    if group_id == "":
-        raise InvalidGroupId("the group id is empty")

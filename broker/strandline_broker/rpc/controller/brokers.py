@@ -11,9 +11,9 @@ from strandline_broker.core.controller.log.records import LossRecord, OfflineRep
 from strandline_broker.core.controller.partitions.alter_partition import Proposal, ProposalResult
 from strandline_broker.core.controller.producer_ids import BLOCK_LEN
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
+from strandline_broker.hosts.serving.turns import in_turns
 from strandline_broker.rpc.controller_codec import registration_from_wire
 from strandline_broker.rpc.replica_conditions import condition_from_wire, refusal_from_wire
-from strandline_broker.rpc.turns import in_turns
 from strandline_proto.errors import NONE, WireError
 from strandline_proto.ids import (
     BrokerEpoch,

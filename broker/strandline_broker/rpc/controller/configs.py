@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.controller.topics.configs import Alteration
+from strandline_broker.hosts.serving.turns import in_turns
 from strandline_broker.rpc.controller.answers import limit_s, refuse, wait_applied
-from strandline_broker.rpc.turns import in_turns
 from strandline_proto.errors import InvalidRequest, WireError
 from strandline_proto.v1 import metadata_pb2
 

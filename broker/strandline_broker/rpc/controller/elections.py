@@ -12,8 +12,8 @@ from strandline_broker.core.controller.partitions.leadership import (
     election_type,
     wishes_of_topic,
 )
+from strandline_broker.hosts.serving.turns import in_turns
 from strandline_broker.rpc.controller.answers import limit_s, refuse, wait_applied
-from strandline_broker.rpc.turns import in_turns
 from strandline_proto.errors import InvalidRequest, WireError
 from strandline_proto.ids import NO_LEADER, BrokerId
 from strandline_proto.v1 import elections_pb2

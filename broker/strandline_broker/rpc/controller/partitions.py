@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.controller.topics.added_partitions import MorePartitions
+from strandline_broker.hosts.serving.turns import in_turns
 from strandline_broker.rpc.controller.answers import limit_s, refuse, wait_applied
-from strandline_broker.rpc.turns import in_turns
 from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import partitions_pb2

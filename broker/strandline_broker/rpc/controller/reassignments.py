@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.controller.partitions.reassignment import ReassignmentResult, Wish
+from strandline_broker.hosts.serving.turns import in_turns
 from strandline_broker.rpc.controller.answers import limit_s, refuse
-from strandline_broker.rpc.turns import in_turns
 from strandline_proto.errors import UnknownTopicOrPartition, WireError
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import reassignment_pb2

@@ -12,6 +12,7 @@ import pytest
 
 from strandline_broker.hosts.leading import check_leader
 from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.hosts.serving.fetch_range import FetchRangeService
 from strandline_broker.rpc.fetch_range import FetchRangeRpc
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import NONE, FencedLeaderEpoch, OffsetOutOfRange
@@ -62,7 +63,12 @@ async def led(tmp_path: Path) -> AsyncIterator[tuple[Node, AsyncIterator[bytes]]
             stop_offset=MESSAGES,
             max_message_bytes=1,
         )
-        yield node, FetchRangeRpc(node.replicas, node.metadata).FetchRange(request, None)
+        yield (
+            node,
+            FetchRangeRpc(FetchRangeService(node.replicas, node.metadata)).FetchRange(
+                request, None
+            ),
+        )
 
 
 async def following(messages: AsyncIterator[bytes]) -> fetch_pb2.FetchRangeResponse:

@@ -15,9 +15,10 @@ from strandline_broker.core.groups.settings import GroupSettings
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.push_envelope import DynamicConfigs
 from strandline_broker.core.topic_config import TOPIC_KEYS
+from strandline_broker.hosts.serving.configs import BROKER, TOPIC, ConfigsService
 from strandline_broker.rpc.admin import AdminRpc
 from strandline_broker.rpc.broker_service import BROKER_SERVICE, Service
-from strandline_broker.rpc.configs import BROKER, TOPIC, ConfigsRpc
+from strandline_broker.rpc.configs import ConfigsRpc
 from strandline_broker.rpc.controller_link import ControllerLink
 from strandline_broker.rpc.lazy_service import add_standard_services
 from strandline_broker.rpc.metadata import MetadataRpc
@@ -167,7 +168,7 @@ def config_rpc() -> ConfigsRpc:
         },
         {},
     )
-    return ConfigsRpc(config, cache())
+    return ConfigsRpc(ConfigsService(config, cache()))
 
 
 async def described(kind: int, name: str, *keys: str) -> metadata_pb2.ConfigResourceResult:

@@ -11,6 +11,7 @@ import pytest
 
 from strandline_broker.hosts.leading import check_leader
 from strandline_broker.hosts.log_dirs import LogDirs
+from strandline_broker.hosts.serving.offsets import OffsetsService
 from strandline_broker.rpc.offsets import OffsetsRpc
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import NONE, FencedLeaderEpoch, KafkaStorageError
@@ -36,7 +37,9 @@ async def by_time(node: Node) -> int:
     request = fetch_pb2.ListOffsetsRequest(replica_id=-1)
     asked = request.topics.add(topic_id=TOPIC_ID).partitions.add(partition=0)
     asked.timestamp, asked.current_leader_epoch = 1, 0
-    answer = await OffsetsRpc(node.replicas, node.metadata).ListOffsets(request, None)
+    answer = await OffsetsRpc(OffsetsService(node.replicas), node.metadata).ListOffsets(
+        request, None
+    )
     return answer.topics[0].partitions[0].error_code
 
 

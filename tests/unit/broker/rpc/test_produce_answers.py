@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline_broker.hosts.record_check import RecordChecks
+from strandline_broker.hosts.serving.produce import ProduceService
 from strandline_broker.rpc.produce import UNANSWERED_MAX, UNREAD_BYTES_MAX, ProduceRpc
 from strandline_proto.batch import build_batch
 from strandline_proto.hot_messages import ProduceData, ProduceRequest
@@ -68,7 +69,7 @@ async def test_a_client_that_reads_no_answers_is_not_read_for_ever(
         runtime = real_runtime("broker-1")
         thread = runtime.serial_executor("record-checks")
         checks = RecordChecks(runtime.clock, b.replicas.partitions, thread)
-        rpc = ProduceRpc(b.replicas, b.metadata, checks, "PLAINTEXT")
+        rpc = ProduceRpc(ProduceService(b.replicas, b.metadata, checks), b.metadata, "PLAINTEXT")
         stream = group.create_task(rpc.Produce(client.requests(), client))
         await client.until_nothing_is_read()
         unread = client.sent
@@ -123,7 +124,7 @@ async def test_a_request_that_waits_for_its_acks_keeps_no_records(tmp_path: Path
         checks = RecordChecks(
             runtime.clock, b.replicas.partitions, runtime.serial_executor("record-checks")
         )
-        rpc = ProduceRpc(b.replicas, b.metadata, checks, "PLAINTEXT")
+        rpc = ProduceRpc(ProduceService(b.replicas, b.metadata, checks), b.metadata, "PLAINTEXT")
         async with asyncio.TaskGroup() as group, asyncio.timeout(WAIT_S):
             stream = group.create_task(rpc.Produce(waiter.requests(), waiter))
             while waiter.alive() is not None:  # noqa: ASYNC110 - what is let go tells nobody
@@ -169,7 +170,9 @@ async def test_who_wants_no_answer_is_told_of_a_refusal_by_the_end_of_the_stream
             runtime.clock, b.replicas.partitions, runtime.serial_executor("record-checks")
         )
         async with asyncio.timeout(WAIT_S):
-            rpc = ProduceRpc(b.replicas, b.metadata, checks, "PLAINTEXT")
+            rpc = ProduceRpc(
+                ProduceService(b.replicas, b.metadata, checks), b.metadata, "PLAINTEXT"
+            )
             await rpc.Produce(client.requests(), client)
         leader = b.replicas.find(TOPIC_ID, 0)
         assert leader is not None

@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Any
 from strandline_broker.config_loading import load_broker_config
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.hosts.record_check import RecordChecks
+from strandline_broker.hosts.serving.configs import ConfigsService
+from strandline_broker.hosts.serving.delete_records import DeleteRecordsService
+from strandline_broker.hosts.serving.groups import GroupsService
+from strandline_broker.hosts.serving.offsets import OffsetsService
+from strandline_broker.hosts.serving.produce import ProduceService
+from strandline_broker.hosts.serving.turns import EVERY, in_turns
 from strandline_broker.rpc.configs import ConfigsRpc
 from strandline_broker.rpc.delete_records import DeleteRecordsRpc
 from strandline_broker.rpc.find_coordinator import FindCoordinatorRpc
@@ -19,7 +25,6 @@ from strandline_broker.rpc.offset_commits import OffsetCommitsRpc
 from strandline_broker.rpc.offsets import OffsetsRpc
 from strandline_broker.rpc.produce import ProduceRpc
 from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
-from strandline_broker.rpc.turns import EVERY, in_turns
 from strandline_proto import hot_decode, hot_messages
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import (
@@ -98,7 +103,7 @@ async def test_configurations_are_described_in_turns() -> None:
         "log.dirs": "/d",
         "controller.quorum.bootstrap.servers": "127.0.0.1:2",
     }
-    rpc = ConfigsRpc(load_broker_config(None, given, {}), cache())
+    rpc = ConfigsRpc(ConfigsService(load_broker_config(None, given, {}), cache()))
     request = metadata_pb2.DescribeConfigsRequest()
     for _ in range(500):
         request.resources.add(type=2, name="t0")
@@ -111,7 +116,7 @@ async def test_configurations_are_described_in_turns() -> None:
 async def test_offsets_are_listed_in_turns(tmp_path: Path) -> None:
     async with run_node(tmp_path, 1) as node:
         await decide(state(1, epoch=0, isr=(1,), replicas=(1, 2), min_insync=1), node)
-        rpc = OffsetsRpc(node.replicas, node.metadata)
+        rpc = OffsetsRpc(OffsetsService(node.replicas), node.metadata)
         request = fetch_pb2.ListOffsetsRequest()
         asked = request.topics.add(topic_id=TOPIC_ID)
         for _ in range(COUNT):
@@ -133,7 +138,7 @@ async def test_records_are_deleted_in_turns(tmp_path: Path) -> None:
         asked = request.topics.add(topic_id=TOPIC_ID)
         for number in range(COUNT):
             asked.partitions.add(partition=number)
-        rpc = DeleteRecordsRpc(node.replicas, node.metadata)
+        rpc = DeleteRecordsRpc(DeleteRecordsService(node.replicas), node.metadata)
         answer, turns = await with_turns(rpc.DeleteRecords(request, None))
         codes = {each.error_code for each in answer.topics[0].partitions}
         assert codes == {UnknownTopicId.code}
@@ -181,7 +186,12 @@ async def test_batches_of_one_request_are_appended_in_turns(tmp_path: Path) -> N
         checks = RecordChecks(
             node.runtime.clock, node.replicas.partitions, node.runtime.serial_executor("t")
         )
-        rpc, stream = ProduceRpc(node.replicas, node.metadata, checks, "PLAINTEXT"), Stream()
+        rpc, stream = (
+            ProduceRpc(
+                ProduceService(node.replicas, node.metadata, checks), node.metadata, "PLAINTEXT"
+            ),
+            Stream(),
+        )
         _, turns = await with_turns(rpc.Produce(requests(), stream))
         (answer,) = stream.answers
         assert [each.base_offset for each in answer.partitions] == list(range(1000))
@@ -196,13 +206,13 @@ async def test_groups_are_asked_in_turns(tmp_path: Path) -> None:
         names = [f"g{number}" for number in range(2000)]
         for name in names:
             fetch.groups.add(group_id=name)
-        commits = OffsetCommitsRpc(broker.shards)
+        commits = OffsetCommitsRpc(GroupsService(broker.shards))
         answer, turns = await with_turns(commits.OffsetFetch(fetch, None))
         assert [(each.group_id, each.error_code) for each in answer.groups] == [
             (name, 0) for name in names
         ]
         assert turns > 2000 // 20
-        admin: Any = GroupAdminRpc(broker.shards, broker.metadata)
+        admin: Any = GroupAdminRpc(GroupsService(broker.shards), broker.metadata)
         for call, kind in (
             (admin.ConsumerGroupDescribe, groups_pb2.ConsumerGroupDescribeRequest),
             (admin.DeleteGroups, groups_pb2.DeleteGroupsRequest),
@@ -220,10 +230,10 @@ async def test_what_many_groups_have_committed_is_bounded_together(
         done = broker.commit(7)
         broker.replicate()
         await done
-        monkeypatch.setattr("strandline_broker.rpc.offset_commits.ANSWERED_MAX", 3)
+        monkeypatch.setattr("strandline_broker.hosts.serving.groups.ANSWERED_MAX", 3)
         request = committed_offsets_pb2.OffsetFetchRequest()
         for _ in range(5):
             request.groups.add(group_id="g")
-        answer = await OffsetCommitsRpc(broker.shards).OffsetFetch(request, None)
+        answer = await OffsetCommitsRpc(GroupsService(broker.shards)).OffsetFetch(request, None)
         assert [each.error_code for each in answer.groups] == [0, 0, 0, 42, 42]
         assert "ask for fewer groups at a time" in answer.groups[4].error_message

@@ -1,0 +1,21 @@
+"""Which texts can be the id of a group at all."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline_proto.errors import InvalidGroupId
+
+TEXT_BYTES_MAX: Final = 32_767
+"""Of an id: the keys of Kafka's records have two bytes for the length."""
+
+
+def check_group_id(group_id: str) -> None:
+    """Raises InvalidGroupId for an id that no record could hold."""
+    if group_id == "":
+        raise InvalidGroupId("the group id is empty")
+    if len(group_id.encode()) > TEXT_BYTES_MAX:
+        raise InvalidGroupId(
+            f"the group id {group_id[:40]!r}... has {len(group_id.encode())} bytes;"
+            f" {TEXT_BYTES_MAX} are the most"
+        )

@@ -1,0 +1,154 @@
+"""What clients and administrators ask of groups: heartbeats, commits, lists, descriptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.core.coordination.shard import ShardState
+from strandline_broker.core.groups.commands import (
+    DeleteGroup,
+    DescribeGroup,
+    GroupDescription,
+    GroupsListed,
+    ListGroups,
+    OffsetsFetched,
+)
+from strandline_broker.hosts.serving.turns import ANSWERED_MAX, Turns, in_turns
+from strandline_proto.errors import InvalidRequest, WireError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator, Iterable, Sequence
+
+    from strandline_broker.core.groups.commands import (
+        Command,
+        ConsumerBeat,
+        FetchOffsets,
+        ListedGroup,
+        Reply,
+    )
+    from strandline_broker.hosts.coordination.registry import Shards
+
+GROUPS_AT_ONCE: Final = 100
+"""Groups or members between two turns of other calls."""
+PER_GROUP: Final = 50
+"""Offsets that take as long as it takes to ask for those of one group."""
+_TOO_MANY_OFFSETS: Final = InvalidRequest(
+    f"the groups before this one have {ANSWERED_MAX} offsets or more: ask for fewer groups at a"
+    " time"
+)
+_TOO_MANY_MEMBERS: Final = InvalidRequest(
+    f"the groups of this request have more than {ANSWERED_MAX} members: ask for fewer groups at a"
+    " time"
+)
+
+
+class GroupsService:
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+
+    async def ask(self, command: Command, group_id: str) -> Reply:
+        """Returns the coordinator's answer; raises WireError."""
+        reply = await self._shards.of_group(group_id).submit(command)
+        if isinstance(reply, WireError):
+            raise reply
+        return reply
+
+    async def beat(self, command: ConsumerBeat) -> Reply:
+        """A heartbeat outside a stream: it ends the member's stream. Raises WireError."""
+        host = self._shards.of_group(command.group_id)
+        host.sessions.close_member(command.group_id, command.member_id)
+        return await host.submit(command)
+
+    async def fetch_offsets(
+        self, commands: Sequence[FetchOffsets | WireError]
+    ) -> AsyncIterator[OffsetsFetched | WireError]:
+        """Yields an answer for each command, in order; an error stands for itself.
+
+        All groups are asked before the first answer is awaited: they may wait for the same.
+        """
+        turns, room = Turns(), ANSWERED_MAX
+        asked: list[asyncio.Future[Reply] | WireError] = []
+        for command in commands:
+            answer = self._asked(command) if room > 0 else _TOO_MANY_OFFSETS
+            asked.append(answer)
+            offsets = 0 if isinstance(answer, WireError) else _offsets_in(answer)
+            room -= offsets
+            await turns.took(PER_GROUP + offsets)
+        for each in asked:
+            reply = each if isinstance(each, WireError) else await each
+            assert isinstance(reply, OffsetsFetched | WireError), reply
+            yield reply
+
+    def _asked(self, command: FetchOffsets | WireError) -> asyncio.Future[Reply] | WireError:
+        if isinstance(command, WireError):
+            return command
+        try:
+            return self._shards.of_group(command.group_id).submit(command)
+        except WireError as error:
+            return error
+
+    async def list_groups(
+        self, states: Iterable[str], types: Iterable[str]
+    ) -> tuple[list[ListedGroup], WireError | None]:
+        """Returns the groups by id, in any state and of any type if none is named.
+
+        The error is that of a shard that cannot be asked now; its groups are missing.
+        """
+        in_states = {state.lower() for state in states}
+        of_types = {kind.lower() for kind in types}
+        found: list[ListedGroup] = []
+        failed: WireError | None = None
+        async for reply in self._listed():
+            if isinstance(reply, WireError):
+                failed = reply
+                continue
+            assert isinstance(reply, GroupsListed), reply
+            found += reply.groups
+        found.sort(key=lambda group: group.group_id)
+        chosen = [
+            group
+            async for group in in_turns(found)
+            if (not in_states or group.state.lower() in in_states)
+            and (not of_types or group.group_type.lower() in of_types)
+        ]
+        return chosen, failed
+
+    async def _listed(self) -> AsyncIterator[Reply]:
+        """Of each shard that is not idle; all are asked before the first answer is awaited."""
+        hosts = [h for h in self._shards.hosts() if h.machine.state is not ShardState.INACTIVE]
+        asked = [host.submit(ListGroups()) async for host in in_turns(hosts, every=1)]
+        for answer in asked:
+            yield await answer
+
+    async def describe(
+        self, group_ids: Iterable[str]
+    ) -> AsyncIterator[tuple[str, GroupDescription | WireError]]:
+        """Yields each group's description, or why there is none."""
+        turns, room = Turns(GROUPS_AT_ONCE), ANSWERED_MAX
+        for group_id in group_ids:
+            await turns.took()
+            try:
+                reply = await self.ask(DescribeGroup(group_id), group_id)
+            except WireError as error:
+                yield group_id, error
+                continue
+            assert isinstance(reply, GroupDescription), reply
+            room -= len(reply.members)
+            yield group_id, reply if room >= 0 else _TOO_MANY_MEMBERS
+
+    async def delete(self, group_ids: Iterable[str]) -> AsyncIterator[tuple[str, WireError | None]]:
+        """Yields each group with the error that kept it."""
+        async for group_id in in_turns(group_ids, GROUPS_AT_ONCE):
+            try:
+                await self.ask(DeleteGroup(group_id), group_id)
+            except WireError as error:
+                yield group_id, error
+            else:
+                yield group_id, None
+
+
+def _offsets_in(answer: asyncio.Future[Reply]) -> int:
+    """How many offsets an answer has that is there already."""
+    reply = answer.result() if answer.done() else None
+    return len(reply.offsets) if isinstance(reply, OffsetsFetched) else 0

@@ -1,0 +1,79 @@
+"""ListOffsets and OffsetsForLeaderEpoch: where a log ends, and where a time or an epoch lies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strandline_broker.hosts.leading import check_leader
+from strandline_broker.hosts.serving.replicas import replica_of
+from strandline_proto.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from strandline_broker.core.replication.isolation import Isolation
+    from strandline_broker.hosts.replica_manager import ReplicaManager
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+NOT_FOUND: Final = -1
+
+
+class FoundOffset(NamedTuple):
+    timestamp: int
+    """Milliseconds; -1 for an end of the log, and if no record has such a time."""
+    offset: int
+    leader_epoch: int
+
+
+class OffsetsService:
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    async def find(
+        self,
+        key: tuple[bytes, int],
+        timestamp: int,
+        *,
+        current_leader_epoch: int | None,
+        isolation: Isolation,
+    ) -> FoundOffset:
+        """Returns an end of the log, or the first record at or after a time. Raises WireError.
+
+        The ends need no wait; a time is looked up in the disk's thread.
+        """
+        partition = replica_of(self._replicas, *key)
+        leading = check_leader(partition, current_leader_epoch)
+        epoch = leading.machine.leader_epoch
+        if timestamp == LATEST:
+            return FoundOffset(NOT_FOUND, leading.committed_end(isolation), epoch)
+        if timestamp == EARLIEST:
+            return FoundOffset(NOT_FOUND, partition.log.log_start_offset, epoch)
+        if timestamp != MAX_TIMESTAMP and timestamp < 0:
+            raise InvalidRequest(
+                f"timestamp {timestamp} is neither milliseconds nor -1 (latest),"
+                " -2 (earliest), -3 (largest timestamp)"
+            )
+        end = leading.committed_end(isolation)
+        log = partition.log
+        wanted = None if timestamp == MAX_TIMESTAMP else timestamp
+        try:
+            found = await self._replicas.dirs.in_turns(log, log.time_lookup(wanted))
+        except OSError as error:
+            check_leader(partition, epoch)  # a later role may take files away
+            raise partition.refuse_read(error) from error
+        check_leader(partition, epoch)
+        if found is None or found[1] >= end:
+            return FoundOffset(NOT_FOUND, NOT_FOUND, NOT_FOUND)
+        return FoundOffset(*found)
+
+    def end_of_epoch(
+        self, key: tuple[bytes, int], leader_epoch: int, *, current_leader_epoch: int | None
+    ) -> tuple[int, int]:
+        """Returns (epoch, end offset) of the largest epoch at or below the one asked for.
+
+        The leader alone answers, in the epoch that the caller believes in (I-38). Raises WireError.
+        """
+        partition = replica_of(self._replicas, *key)
+        check_leader(partition, current_leader_epoch)
+        log = partition.log
+        return log.leader_epochs.end_offset_for(leader_epoch, log.log_end_offset)
