@@ -1,12 +1,14 @@
-"""Where a batch comes from, which decides what is looked at before it is appended.
+"""The origin of a batch, which decides what is checked before it is appended.
 
-What a client sends is looked into: only a broker may say certain things of a batch, a producer's
-batches follow each other, and records are held against the topic's configuration. None of it goes
-to an internal topic (I-109). What a coordinator of this broker appends is its own: it writes
-control batches and for transactions, and its records are not for the topic's users to bound. Both
-need a leader of the epoch that they believe in, room by max.message.bytes, and enough replicas in
-sync. What a leader has accepted its followers append as it is, checked for wholeness and place
-alone (I-43): asked again by another clock, or under another configuration, replicas would differ.
+- A batch from a client is checked fully. Only a broker may set certain attributes, a producer's
+  batches must follow each other, and records must obey the topic's configuration. No client may
+  write to an internal topic (I-109).
+- A batch from a coordinator of this broker is trusted. The coordinator writes control batches and
+  transactional ones, and the topic's limits for users do not apply to its records.
+- Both need a leader of the epoch that they expect, room by max.message.bytes, and enough replicas
+  in sync.
+- A follower appends the batches that its leader accepted. It checks only their wholeness and place
+  (I-43): with another clock or configuration, a full check could make replicas differ.
 """
 
 from __future__ import annotations
@@ -21,5 +23,5 @@ class AppendOrigin(enum.Enum):
 
     @property
     def is_looked_into(self) -> bool:
-        """Whether attributes, the producer's sequence and the records are."""
+        """True if attributes, the producer's sequence and the records are checked."""
         return self is AppendOrigin.CLIENT

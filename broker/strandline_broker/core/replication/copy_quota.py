@@ -1,10 +1,11 @@
-"""How fast the replicas that a reassignment adds may be copied, in or out of one broker (KIP-73).
+"""The rate limit for copies of replicas that a reassignment adds, in or out of one broker (KIP-73).
 
-What was copied is a debt in bytes, which time pays off at the rate; while there is any, no more is
-admitted. A batch is admitted whole, however large, so that every rate is one at which copies end:
-the debt is never worth more than WAIT_MS_MAX, and a batch passes at least that often.
+Copied bytes are a debt, which decreases over time at the rate. While there is debt, no more is
+admitted. A batch is admitted whole, however large. The debt never exceeds WAIT_MS_MAX at the rate,
+so a batch passes at least that often, and every copy ends at any rate.
 
-Only replicas that are being added and not in the ISR yet are asked about: nobody waits for those.
+The limit applies only to replicas that are being added and are not in the ISR yet: no producer
+waits for those.
 """
 
 import math
@@ -20,12 +21,12 @@ class CopyQuota:
         self._paid_ms = 0
 
     def wait_ms(self, *, rate: int, now_ms: int) -> int:
-        """How long until more may be copied, at `rate` bytes a second; 0: now."""
+        """Time until more may be copied, at `rate` bytes a second; 0: now."""
         self._pay(rate, now_ms)
         return math.ceil(self._debt * 1000 / rate)
 
     def on_copied(self, size: int, *, rate: int, now_ms: int) -> None:
-        """`size` bytes have been copied."""
+        """Add `size` copied bytes to the debt."""
         self._pay(rate, now_ms)
         self._debt = min(self._debt + size, rate * WAIT_MS_MAX / 1000)
 
@@ -34,11 +35,12 @@ class CopyQuota:
         if rate >= UNLIMITED:
             self._debt = 0.0
         else:
-            # Also if the rate was lowered: what was copied faster before is not paid at this one.
+            # The bound also holds after the rate was lowered: bytes copied at a higher rate are not
+            # paid at the lower one.
             self._debt = min(self._debt, rate * WAIT_MS_MAX / 1000)
             self._debt = max(0.0, self._debt - rate * elapsed_ms / 1000)
 
 
 def chunk(rate: int, max_bytes: int) -> int:
-    """How much may be read at once: a second's worth, so that the rate is smooth."""
+    """The number of bytes to read at once: a second's worth, so that the rate is smooth."""
     return max(1, min(rate, max_bytes))

@@ -1,8 +1,7 @@
 """Fencing by leader epoch (I-33), the same for Fetch, ListOffsets and OffsetsForLeaderEpoch.
 
-It comes before the checks of leadership and of membership: an epoch that is not ours says that one
-side has missed an election, and nothing else can be concluded from what either believes
-(KAFKA-14078).
+The epoch is checked before leadership and membership. A different epoch means that one side has
+missed an election, so neither side's other knowledge can be used (KAFKA-14078).
 """
 
 from strandline_proto.errors import FencedLeaderEpoch, UnknownLeaderEpoch

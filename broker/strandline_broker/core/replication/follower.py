@@ -1,20 +1,23 @@
-"""A follower's side of one partition in one leader epoch: what to fetch, and what to do with the
+"""A follower's side of one partition in one leader epoch: the next fetch, and the effects of its
 answer.
 
-The host builds one `Follower` for each leader epoch, so every epoch begins by reconciling: each
-fetch names the epoch of the last record held, taken from the log itself (P-53), and the leader says
-where the histories part (I-44, P-12). An answer counts only for the very position it was asked for
-(I-42, P-4). The effects of one answer are carried out in order and without a pause between them:
-cut and stop, or append, then high watermark, then log start (I-43).
+The host builds one `Follower` for each leader epoch, so every epoch begins by reconciling. Each
+fetch names the epoch of the last record held, taken from the log itself (P-53). The leader answers
+where the histories diverge (I-44, P-12). An answer counts only for the exact position that was
+asked for (I-42, P-4). The effects of one answer are carried out in order, without a pause: truncate
+and stop; or append, then high watermark, then log start (I-43).
 
-What this replica knows to be committed it cuts only where an unclean election was announced that
-its log has not taken over yet, where the leader's log begins beyond its end (I-45), or where an
-operator has allowed it. Otherwise leader and replica contradict each other about what was promised
-to producers: the replica keeps its log, and fetches no more (I-41).
+A replica truncates records that it knows to be committed in three cases only:
 
-`truncate_to_high_watermark` is the way of the time before leader epochs
-(replica.truncation=high-watermark). It loses acknowledged records and lets replicas differ (P-1),
-and exists to show just that.
+- An unclean election was announced that its log has not followed yet.
+- The leader's log begins beyond its end (I-45).
+- An operator has allowed it.
+
+Otherwise leader and replica disagree about what was acknowledged to producers. The replica then
+keeps its log and stops fetching (I-41).
+
+`truncate_to_high_watermark` (replica.truncation=high-watermark) is Kafka's method before leader
+epochs. It loses acknowledged records and lets replicas differ (P-1). It exists to demonstrate this.
 """
 
 from dataclasses import dataclass
@@ -47,34 +50,35 @@ class FetchAnswer(NamedTuple):
     error_code: int
     high_watermark: int
     log_start_offset: int
-    """The leader's. An OFFSET_OUT_OF_RANGE must carry it and the high watermark too."""
+    """The leader's log start. An OFFSET_OUT_OF_RANGE must carry it and the high watermark too."""
     diverging: tuple[int, int] | None = None
-    """(epoch, its end in the leader's log), if the follower's history is not the leader's."""
+    """(epoch, its end in the leader's log), if the follower's history differs from the leader's."""
     has_records: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TruncateTo:
-    """Cut the log, its epochs and producer state; lower the high watermark to the new end if it is
-    above (I-13).
+    """Truncate the log, its epochs and producer state; lower the high watermark to the new end if
+    it is above (I-13).
 
-    Also if the log ends at `offset` already: an epoch without records is dropped then (I-47).
+    This applies even if the log ends at `offset` already: an epoch without records is then dropped
+    (I-47).
     """
 
     offset: Offset
     below_high_watermark: bool = False
-    """Records believed committed go, and no unclean election was announced: an operator has allowed
-    it (I-41).
+    """True if records believed committed are removed without an announced unclean election: an
+    operator has allowed it (I-41).
     """
     in_recovery: bool = False
-    """A leader was elected uncleanly since what goes was written: it may have been committed
-    (I-53).
+    """True if a leader was elected uncleanly after the removed records were written: they may have
+    been committed (I-53).
     """
 
 
 @dataclass(frozen=True, slots=True)
 class TruncateFully:
-    """Drop everything and begin an empty log at `start_at`, which is the high watermark then
+    """Drop everything and begin an empty log at `start_at`, which becomes the high watermark
     (I-45). `in_recovery` as in TruncateTo.
     """
 
@@ -84,7 +88,7 @@ class TruncateFully:
 
 @dataclass(frozen=True, slots=True)
 class RefuseTruncation:
-    """Cut nothing, and fetch no more: the log was to end at `offset`, below the high watermark
+    """Truncate nothing and stop fetching: the log was to end at `offset`, below the high watermark
     (I-41).
     """
 
@@ -93,21 +97,23 @@ class RefuseTruncation:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append the answer's records, after checking each batch; if that fails, do none of what
-    follows.
+    """Append the answer's records after checking each batch; if that fails, skip the remaining
+    effects.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class AdvanceHighWatermark:
-    """Take `follower_high_watermark` of this and of the log as it is now."""
+    """Set the high watermark to `follower_high_watermark` of this value and the log's
+    current end.
+    """
 
     leader_high_watermark: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class RaiseLogStart:
-    """Take `follower_log_start` of this and of the high watermark as it is now."""
+    """Set the log start to `follower_log_start` of this value and the current high watermark."""
 
     to: Offset
 
@@ -121,19 +127,19 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class DropUntilNewEpoch:
-    """Fetch no more: this leader epoch is over, and the push of the next one is under way."""
+    """Stop fetching: this leader epoch has ended, and the push of the next one is under way."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncarnationEnded:
-    """A newer process has this broker's id: stop this one, never register again (P-73)."""
+    """End this process, and never register again: a newer process has this broker's id (P-73)."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """The answer is to another question; forget it and fetch from where the log is now."""
+    """Ignore an answer to another request; fetch from the log's current end."""
 
     reason: str
 
@@ -182,8 +188,8 @@ class Follower:
         truncate_to_high_watermark: bool = False,
         refuses_truncation: bool = False,
     ) -> None:
-        """`refuses_truncation`: it has refused a cut in an earlier epoch, and has not been released
-        since.
+        """Prepare the machine; with `refuses_truncation` the replica refused a truncation in an
+        earlier epoch and was not released since.
         """
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
@@ -193,7 +199,9 @@ class Follower:
         self._over = False
         self.refuses_truncation = refuses_truncation
         self.is_answered = False
-        """Whether the leader has answered in this epoch where our log is the head of its own."""
+        """True once the leader has confirmed, in this epoch, that our log is a prefix of
+        its own.
+        """
         self._may_cut = truncate_to_high_watermark
 
     @property
@@ -201,26 +209,26 @@ class Follower:
         return self.leader != NO_LEADER and not self._over and not self.refuses_truncation
 
     def allow_truncation(self) -> None:
-        """Go on, and cut what this leader does not have, until the histories agree once."""
+        """Continue, and truncate records that this leader does not have, until the histories agree
+        once.
+        """
         self.refuses_truncation, self._may_cut = False, True
 
     def on_become_follower(self, *, log_end_offset: Offset, high_watermark: Offset) -> list[Effect]:
-        """Once, before the first fetch of this leader epoch."""
+        """Return the first effects; called once, before the first fetch of this leader epoch."""
         if self.truncate_to_high_watermark and high_watermark < log_end_offset:
             return [TruncateTo(high_watermark)]
         return []
 
     def on_state(self, state: PartitionState) -> None:
-        """A newer decision in the same leader epoch: nothing that a follower does depends on it,
-        but its age.
-        """
+        """Take a newer state of the same leader epoch. A follower uses only its partition epoch."""
         assert state.leader_epoch == self.leader_epoch, "a newer leader epoch needs a new machine"
         if state.partition_epoch > self.partition_epoch:
             self.partition_epoch = state.partition_epoch
 
     def next_fetch(self, log_end_offset: Offset, latest_epoch: int) -> FetchPosition:
-        """`latest_epoch` is the log's newest, even one without records, so that it can be dropped
-        (I-47).
+        """The position of the next fetch. `latest_epoch` is the log's newest, even without records,
+        so that it can be dropped (I-47).
         """
         assert self.may_fetch
         epoch = UNKNOWN_EPOCH if self.truncate_to_high_watermark else LeaderEpoch(latest_epoch)
@@ -274,8 +282,9 @@ class Follower:
         high_watermark: Offset,
         history: EpochHistory,
     ) -> list[Effect]:
-        """I-45. That the leader's log may end before ours is no reason to cut: epochs decide.
-        A log that knows none holds no record, and begins anew where the leader's begins.
+        """Handle OFFSET_OUT_OF_RANGE (I-45). A leader's log that ends before ours is no reason to
+        truncate: epochs decide. A log without epochs holds no record, and restarts where the
+        leader's log begins.
         """
         start = Offset(answer.log_start_offset)
         if start > log_end_offset:
@@ -294,7 +303,9 @@ class Follower:
         high_watermark: Offset,
         history: EpochHistory,
     ) -> list[Effect]:
-        """The leader's high watermark in such an answer is not ours to take (I-13, P-14)."""
+        """Handle a divergence. The answer's high watermark is ignored: it applies to the leader's
+        history, not ours (I-13, P-14).
+        """
         epoch, end = diverging
         target = truncation_target(epoch, end, log_end_offset=log_end_offset, history=history)
         if target is None:
@@ -310,7 +321,7 @@ class Follower:
         high_watermark: Offset,
         history: EpochHistory,
     ) -> list[Effect]:
-        """The leader's log is ours up to `offset` (I-41)."""
+        """Truncate or refuse, given that the leader's log equals ours up to `offset` (I-41)."""
         in_recovery = self._parted_uncleanly(history)
         if offset < high_watermark and not (in_recovery or self._may_cut):
             self.refuses_truncation = True
@@ -327,5 +338,5 @@ class Follower:
         return TruncateTo(offset, alarming, in_recovery=in_recovery)
 
     def _parted_uncleanly(self, history: EpochHistory) -> bool:
-        """Whether this log has not yet taken over the history of the last unclean election."""
+        """True if this log has not yet followed the history of the last unclean election."""
         return history.latest() < self._unclean_epoch

@@ -1,4 +1,6 @@
-"""How far a client may read: the isolation levels of Kafka's Fetch, FetchRange and ListOffsets."""
+"""The isolation levels of Kafka's Fetch, FetchRange and ListOffsets, which limit how far a client
+may read.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from strandline_proto.errors import UnsupportedVersion
 
 class Isolation(enum.IntEnum):
     READ_UNCOMMITTED = 0
-    """Up to the high watermark."""
+    """Reads up to the high watermark."""
     READ_COMMITTED = 1
-    """Up to the last stable offset, which open transactions hold back (KIP-98)."""
+    """Reads up to the last stable offset, which open transactions hold back (KIP-98)."""
 
 
 def isolation(level: int) -> Isolation:

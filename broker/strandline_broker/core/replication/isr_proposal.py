@@ -1,4 +1,4 @@
-"""What a leader wishes, and the one ISR change that it may have open (I-28)."""
+"""The effects that a leader requests, and its one open ISR proposal (I-28)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -20,21 +20,22 @@ NEWER_METADATA_WILL_TELL: Final = (
     NewLeaderElected,
     StaleBrokerEpoch,
 )
-"""Refusals after which only a push says what is committed."""
+"""Refusals after which only a push tells what is committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class HighWatermarkRaised:
-    """Everything below `to` is committed: release the waiters."""
+    """Release the waiters: everything below `to` is committed."""
 
     to: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class ProposeIsr:
-    """Ask the controller for this ISR, as recovered; it is not ours until the controller says so.
+    """Ask the controller for this ISR, as recovered; it does not count until the controller
+    confirms it.
 
-    The host answers each one exactly once, with `on_isr_answer` or `on_isr_refused` and this
+    The host answers each request exactly once, with `on_isr_answer` or `on_isr_refused` and this
     request id.
     """
 
@@ -52,10 +53,12 @@ class Proposal:
     request: ProposeIsr
     joins: frozenset[IsrMember]
     retry_at_ms: int | None = None
-    """None while an answer is awaited, and when only newer metadata can settle it."""
+    """Time of the next retry; None while an answer is awaited, and when only newer metadata can
+    settle the proposal.
+    """
     backoff_ms: int = RETRY_MS_MIN
     unsure: bool = False
-    """An attempt ended without an answer: it may have been applied, or may yet be."""
+    """True if an attempt ended without an answer: it may have been applied, or may still be."""
     refused: bool = False
 
     def retry_is_due(self, now_ms: int) -> bool:
@@ -66,7 +69,7 @@ class Proposal:
         self.backoff_ms = min(2 * self.backoff_ms, RETRY_MS_MAX)
 
     def ask_again(self, request: ProposeIsr) -> None:
-        """The same question under a new id, so that answers to earlier attempts mean nothing."""
+        """Repeat the request under a new id, so that answers to earlier attempts are ignored."""
         assert request.isr == self.request.isr
         self.request = request
         self.retry_at_ms = None

@@ -1,23 +1,25 @@
-"""The leader's view of one partition in one leader epoch: who is in sync, and what is committed.
+"""The leader's view of one partition in one leader epoch: the replicas in sync, and the committed
+records.
 
-Inputs are calls, wishes are returned effects; time is an argument. The host builds one `Leader` for
-each leader epoch it wins, carries the effects out in order, and drops the machine when a newer
-epoch comes (which abandons its proposal, I-28).
+Inputs are calls, requested actions are returned effects, and time is an argument. The host builds
+one `Leader` for each leader epoch that it wins, and carries the effects out in order. When a newer
+epoch begins it drops the machine, which abandons its proposal (I-28).
 
-What holds after every input:
+After every input these statements hold:
 
-  I-9   the high watermark moves only with |ISR| at or above the minimum, and only to what every
-        member of the maximal ISR, and every replica about to join it, holds by a fetch in this
-        epoch from the incarnation that counts (I-90);
-  I-10  it never goes back;
-  I-16  the maximal ISR holds every replica that the controller may count as in sync;
-  I-22  the leader is in the ISR, and (I-26) in every ISR it proposes;
-  I-28  at most one proposal is open, and only one known not to have been applied is taken back.
+- The high watermark moves only with |ISR| at or above the minimum. It moves only to an offset that
+  every member of the maximal ISR, and every replica about to join it, holds. A fetch in this epoch,
+  from the incarnation that counts, must prove that (I-9, I-90).
+- The high watermark never goes back (I-10).
+- The maximal ISR holds every replica that the controller may count as in sync (I-16).
+- The leader is in the ISR (I-22), and in every ISR that it proposes (I-26).
+- At most one proposal is open. A proposal is withdrawn only if it is known not to have been applied
+  (I-28).
 
-The *maximal* ISR is the committed ISR plus whoever the open proposal adds. Between the moment a
-proposal is sent and the moment its fate is known, the controller may already have committed it and
-may elect the new member: committing records without that member would lose them (P-5, P-6). A
-proposal to remove a member changes nothing until it is committed.
+The *maximal* ISR is the committed ISR plus the replicas that the open proposal adds. While the
+result of a proposal is unknown, the controller may already have committed it, and may elect the new
+member. Committing records without that member would lose them (P-5, P-6). A proposal to remove a
+member changes nothing until it is committed.
 """
 
 from __future__ import annotations
@@ -69,12 +71,13 @@ class Leader:
         flush_always: bool,
         now_ms: int,
     ) -> None:
-        """`eligible`: brokers that are unfenced and not shutting down, with their current epochs;
-        `offline`: whose replica may not join all the same. Both as `state` has them, or newer.
+        """Begin a leadership. `eligible` has the brokers that are unfenced and not shutting down,
+        with their current epochs. `offline` has brokers whose replica may not join all the same.
+        Both are as of `state`, or newer.
 
-        A member of the ISR has a full lag allowance from now, as it was in sync a moment ago under
-        the previous leader; nobody's end offset is known. Tick at once afterwards: a sole member
-        may have something to commit.
+        A member of the ISR gets a full lag allowance from now, because it was in sync a moment ago
+        under the previous leader. No replica's end offset is known. Call `on_tick` at once: a sole
+        member may have records to commit.
         """
         assert 0 <= log_start_offset <= high_watermark <= log_end_offset
         assert durable_offset <= log_end_offset
@@ -96,12 +99,14 @@ class Leader:
         self._requests = 0
         self._join_not_before_ms = now_ms
         self._epoch_was_pushed = True
-        """Who may not join comes with the push of a partition epoch; an answer may be first."""
+        """True once the current partition epoch was pushed. Its push names the replicas that may
+        not join; an answer may arrive before it.
+        """
         self._adopt(state)
 
     @property
     def proposed(self) -> tuple[IsrMember, ...] | None:
-        """The ISR asked for, while the controller's answer is not known."""
+        """The requested ISR, while the controller's answer is unknown."""
         return None if self._proposal is None else self._proposal.request.isr
 
     @property
@@ -112,14 +117,16 @@ class Leader:
 
     @property
     def end_offset_known(self) -> bool:
-        """Whether the high watermark has reached what earlier leaders may have committed (I-11)."""
+        """True if the high watermark has reached everything that earlier leaders may have committed
+        (I-11).
+        """
         return self.high_watermark >= self.epoch_start
 
     def below_min_isr(self) -> bool:
         return len(self.isr) < self._eff_min_insync
 
     def check_can_append_all(self) -> None:
-        """Refuse an acks=all write that could not be committed (I-20); nothing is written then."""
+        """Refuse an acks=all write that could not be committed (I-20), before it is written."""
         if self.below_min_isr():
             ids = ", ".join(str(m.broker_id) for m in self.isr)
             raise NotEnoughReplicas(
@@ -133,7 +140,7 @@ class Leader:
         return self._advance()
 
     def on_durable(self, durable_offset: Offset) -> list[Effect]:
-        """What lies before `durable_offset` is on disk here."""
+        """Record that everything below `durable_offset` is on disk here."""
         assert durable_offset <= self.log_end_offset, (durable_offset, self.log_end_offset)
         self.durable_offset = max(self.durable_offset, durable_offset)
         return self._advance()
@@ -144,8 +151,8 @@ class Leader:
         return []
 
     def low_watermark(self) -> int:
-        """What neither this log nor that of a live member of the ISR holds any more (I-75); -1
-        while one of them has not fetched from this leader.
+        """The lowest log start of this log and those of the live ISR members: none of them holds a
+        record below it (I-75). -1 while one of them has not fetched from this leader.
         """
         low: int = self.log_start_offset
         for member in self.maximal_isr:
@@ -165,9 +172,10 @@ class Leader:
         now_ms: int,
         log_end_at_read: Offset | None = None,
     ) -> list[Effect]:
-        """A follower's fetch was read without error and without divergence (I-39, P-35).
+        """Record a follower's fetch that was read without error and without divergence (I-39,
+        P-35).
 
-        `now_ms` and `log_end_at_read` may be those of the fetch's arrival, so that a slow disk here
+        `now_ms` and `log_end_at_read` may be those of the fetch's arrival. A slow disk here then
         does not make the follower look late (P-57).
         """
         self.check_fetch(broker_id, broker_epoch=broker_epoch, leader_epoch=leader_epoch)
@@ -189,8 +197,8 @@ class Leader:
         return self._propose_join(broker_id) + self._advance()
 
     def on_still_level(self, broker_id: BrokerId, *, broker_epoch: BrokerEpoch, at_ms: int) -> None:
-        """It was heard at `at_ms`, and held all that this log held then: a follower that has
-        everything does not repeat that for each partition (P-56).
+        """Record that a follower was active at `at_ms` and held the whole log of that time. A
+        follower that has everything does not repeat that for each partition (P-56).
         """
         follower = self.followers.get(broker_id)
         if follower is not None and follower.broker_epoch == broker_epoch:
@@ -225,8 +233,8 @@ class Leader:
         )
 
     def on_state(self, state: PartitionState, now_ms: int) -> list[Effect]:
-        """A push within this leader epoch, after the `on_eligible` of what came with it. An equal
-        one leaves a proposal open (I-34, P-79).
+        """Take a push of this leader epoch, after the `on_eligible` of the same push. An equal
+        state leaves a proposal open (I-34, P-79).
         """
         self._saw(now_ms)
         if state.leader_epoch < self.leader_epoch or state.partition_epoch < self.partition_epoch:
@@ -235,10 +243,10 @@ class Leader:
         if state.partition_epoch == self.partition_epoch and self._epoch_was_pushed:
             return []
         if state.partition_epoch > self.partition_epoch:
-            # The controller compares and sets, so whatever was asked at the older epoch can no
-            # longer be applied (I-27).
+            # The controller compares and sets, so a request at the older epoch can
+            # no longer be applied (I-27).
             self._proposal = None
-        # An answer that was first has told the ISR of this epoch, and not its replicas.
+        # An answer that arrived first gave the ISR of this epoch, but not its replicas.
         self._epoch_was_pushed = True
         self._adopt(state)
         return self._advance()
@@ -246,11 +254,14 @@ class Leader:
     def on_eligible(
         self, eligible: Mapping[BrokerId, BrokerEpoch], *, offline: Collection[BrokerId] = ()
     ) -> list[Effect]:
-        """`offline`: whose replica may not join, though its broker may; what ends an open proposal
-        for it is the partition epoch, which that news has raised. So it is told no later than that
-        epoch, and nobody is asked for in one that is not pushed yet: one asked for by mistake would
-        be refused, counted no more, and let in by the same request when that comes late, after its
-        replica is back (I-15, I-16).
+        """Take the brokers that may join.
+
+        `offline` has brokers that may join while their replica may not. The controller raises the
+        partition epoch with such a change, and that epoch ends an open proposal for the replica.
+        The change must therefore arrive no later than the epoch, and no replica is proposed in an
+        epoch that is not pushed yet. A replica proposed by mistake would be refused and no longer
+        counted. The same request, arriving late, could then add it after its replica is back (I-15,
+        I-16).
         """
         self._eligible, self._offline = dict(eligible), frozenset(offline)
         proposal = self._proposal
@@ -259,7 +270,9 @@ class Leader:
         return self._advance()
 
     def on_isr_answer(self, request_id: int, answer: IsrAnswer) -> list[Effect]:
-        """The controller committed a proposal of ours, or found that it says what is committed."""
+        """Take the committed state: the controller applied a proposal, or the proposal equals what
+        is committed.
+        """
         if answer.leader_epoch != self.leader_epoch:
             return []
         if answer.partition_epoch > self.partition_epoch:
@@ -280,21 +293,21 @@ class Leader:
         return self._advance()
 
     def on_isr_refused(self, request_id: int, error: WireError, now_ms: int) -> list[Effect]:
-        """The controller said no, or nothing (then `error` says how the call failed)."""
+        """Handle a refusal, or a call without an answer (then `error` says how it failed)."""
         self._saw(now_ms)
         proposal = self._open(request_id)
         if proposal is None:
             return []
         if isinstance(error, NEWER_METADATA_WILL_TELL):
-            # It may have been applied by an earlier attempt; the push that is under way says what
-            # is committed.
+            # An earlier attempt may have been applied; the push under way tells what is committed.
             return []
         if isinstance(error, IneligibleReplica):
             proposal.refused = True
             self._join_not_before_ms = now_ms + RETRY_MS_MIN
             # A refusal settles this attempt. An earlier one without an answer may still be applied
-            # while the member to add may be eligible: then it goes on counting. It cannot once the
-            # member was fenced, as that raises the partition epoch (I-15, I-27).
+            # while the member to add may be eligible, so the member continues to count. After the
+            # member was fenced it cannot be applied, as fencing raises the partition epoch (I-15,
+            # I-27).
             if not proposal.unsure or not self._any_eligible(proposal.joins):
                 self._proposal = None
                 return self._advance()
@@ -304,7 +317,7 @@ class Leader:
         return []
 
     def on_tick(self, now_ms: int) -> list[Effect]:
-        """Drop laggards from the ISR, ask again what got no answer, see that time has passed."""
+        """Remove laggards from the ISR, retry requests without an answer, and record the time."""
         self._saw(now_ms)
         effects: list[Effect] = []
         proposal = self._proposal
@@ -317,7 +330,7 @@ class Leader:
 
     @property
     def awaits_time(self) -> bool:
-        """Whether a tick may do anything before the next input of another kind."""
+        """True if a tick may have an effect before the next input of another kind."""
         if self._proposal is not None or self._state.recovering:
             return True
         if self._now_ms < self._join_not_before_ms:
@@ -333,8 +346,8 @@ class Leader:
 
     @property
     def may_grow(self) -> bool:
-        """Whether a replica would be asked for if it fetched from where it did last: who has
-        everything need not fetch anew for that to change.
+        """True if a replica would be proposed if it repeated its last fetch. A follower that has
+        everything need not fetch again for that to change.
         """
         return any(self._can_be_asked_for(b, f) for b, f in self.followers.items())
 
@@ -342,7 +355,7 @@ class Leader:
         self._now_ms = max(self._now_ms, now_ms)
 
     def _adopt(self, state: PartitionState) -> None:
-        """Take over what the controller has committed in this leader epoch."""
+        """Take a state that the controller has committed in this leader epoch."""
         assert state.leader == self._me.broker_id, state
         assert state.problem() is None, state.problem()
         before = set(self.isr)
@@ -351,7 +364,8 @@ class Leader:
         self.partition_epoch = state.partition_epoch
         self._eff_min_insync = state.eff_min_insync
         self.isr = tuple(m if m.broker_id != self._me.broker_id else self._me for m in state.isr)
-        # Built aside and swapped once: nobody sees a map with members missing (P-15).
+        # The map is built separately and swapped once, so no reader sees it with members missing
+        # (P-15).
         followers = {
             b: self.followers.get(b, RemoteReplica())
             for b in state.replicas
@@ -360,7 +374,7 @@ class Leader:
         for member in self.isr:
             if member == self._me or member in before:
                 continue
-            # A new member gets a full lag allowance, or the next tick could drop it again.
+            # A new member gets a full lag allowance; otherwise the next tick could remove it again.
             known = followers[member.broker_id]
             if known.broker_epoch != member.broker_epoch:
                 known = RemoteReplica(broker_epoch=member.broker_epoch)
@@ -384,8 +398,9 @@ class Leader:
         return self._propose((*self.isr, IsrMember(broker_id, follower.broker_epoch)))
 
     def _can_be_asked_for(self, broker_id: BrokerId, follower: RemoteReplica) -> bool:
-        """Both bounds on its log are needed: below the epoch's start it may hold what no leader
-        committed (P-10), and the high watermark need not have passed that start (P-74).
+        """True if a replica may be proposed. Both bounds on its log are needed: below the epoch's
+        start it may hold records that no leader committed (P-10), and the high watermark need not
+        have passed that start (P-74).
         """
         if self._proposal is not None or self._now_ms < self._join_not_before_ms:
             return False
@@ -404,7 +419,9 @@ class Leader:
         return current and broker_id not in self._offline
 
     def _propose_shrink(self) -> list[Effect]:
-        """I-25. A silent replica that holds everything is no laggard (P-56)."""
+        """Propose to remove laggards (I-25). A silent replica that holds everything is no laggard
+        (P-56).
+        """
         kept = tuple(m for m in self.isr if m == self._me or not self._lags(m))
         if kept != self.isr or self._state.recovering:
             return self._propose(kept)
@@ -426,13 +443,13 @@ class Leader:
 
     def _request(self, isr: tuple[IsrMember, ...]) -> ProposeIsr:
         self._requests += 1
-        # Unlike those of any other leader epoch, so that a late answer to an earlier machine means
-        # nothing here.
+        # Ids differ from those of every other leader epoch, so a late answer to an earlier machine
+        # is ignored here.
         request_id = (self.leader_epoch << 32) + self._requests
         return ProposeIsr(request_id, isr, self.leader_epoch, self.partition_epoch)
 
     def _advance(self) -> list[Effect]:
-        """I-9, I-29."""
+        """Raise the high watermark as far as I-9 and I-29 allow."""
         if self.below_min_isr():
             return []
         committed = self.durable_offset if self._flush_always else self.log_end_offset
@@ -452,8 +469,9 @@ class Leader:
         return [HighWatermarkRaised(committed)]
 
     def _is_about_to_join(self, broker_id: BrokerId, follower: RemoteReplica) -> bool:
-        """A replica that keeps pace would chase the watermark for ever if it were not waited for;
-        one that may not join is not waited for (P-58).
+        """True if the replica is about to join. A replica that keeps pace would never reach the
+        high watermark unless it is waited for. A replica that may not join is not waited for
+        (P-58).
         """
         return (
             follower.log_end_offset is not None

@@ -1,7 +1,7 @@
-"""What the controller has decided about one partition, as a broker receives it.
+"""The controller's decision about one partition, as a broker receives it.
 
-The broker holds the newest such value for each replica it hosts; which of two values is newer is
-I-34: a higher leader epoch, or the same leader epoch and a higher partition epoch. The ISR names
+The broker holds the newest such value for each replica it hosts. I-34 orders two values: a higher
+leader epoch is newer, or the same leader epoch and a higher partition epoch. The ISR names
 incarnations, not just brokers (P-73).
 """
 
@@ -41,11 +41,13 @@ class PartitionState:
     """min(min.insync.replicas, number of replicas), resolved by the controller (I-91)."""
     is_new: bool
     recovering: bool
-    """The leader came from an unclean election and has not yet said that it recovered."""
+    """True if the leader came from an unclean election and has not yet reported that it
+    recovered.
+    """
     unclean_epoch: LeaderEpoch = UNKNOWN_EPOCH
-    """The leader epoch that the last unclean election began; -1: none was."""
+    """The leader epoch that the last unclean election began; -1 if there was none."""
     adding: tuple[BrokerId, ...] = ()
-    """Replicas that a reassignment under way adds: what they copy may be throttled."""
+    """Replicas that a reassignment under way adds: their copies may be throttled."""
 
     @property
     def where(self) -> str:
@@ -53,8 +55,8 @@ class PartitionState:
         return f"{self.topic}-{self.partition}"
 
     def problem(self, known: "PartitionState | None" = None) -> str | None:
-        """Why no controller that keeps I-3 and I-22 could have decided this, after `known`; None if
-        it could.
+        """The reason why no controller that keeps I-3 and I-22 could have decided this after
+        `known`; None if it could.
         """
         isr = [m.broker_id for m in self.isr]
         if len(set(isr)) != len(isr) or len(set(self.replicas)) != len(self.replicas):
@@ -75,7 +77,9 @@ class PartitionState:
         return None
 
     def is_newer_than(self, other: "PartitionState") -> bool:
-        """I-34, for two decisions about the same topic id and partition."""
+        """True if this decision is newer than `other`, about the same topic id and partition
+        (I-34).
+        """
         mine = (self.leader_epoch, self.partition_epoch)
         return mine > (other.leader_epoch, other.partition_epoch)
 

@@ -1,21 +1,22 @@
-"""What each idempotent producer has appended to one partition: the check against doubles and gaps.
+"""The state of each idempotent producer of one partition: the check against duplicates and gaps.
 
-The state is a function of the log's batches, in order, and so the same on the leader, on each
-follower at an equal log end, and after a replay (I-58). Only the leader checks, before it appends;
-everyone records what has been appended, and never refuses it, or a replica could not follow its
-leader (I-57, P-40). Check, append and record happen without a pause.
+The state is a function of the log's batches, in order. It is therefore the same on the leader, on
+each follower at an equal log end, and after a replay (I-58). Only the leader checks, before it
+appends. Every replica records the batches appended and never refuses one, or it could not follow
+its leader (I-57, P-40). Check, append and record happen without a pause.
 
-Sequence numbers count records, per producer and epoch, from 0 and again to 0 after 2^31 - 1. A
-producer without state begins at 0 (I-56): anything else means that batches are missing in between.
+Sequence numbers count records, per producer and epoch. They begin at 0, and begin again after 2^31
+- 1. A producer without state begins at 0 (I-56): another number means that batches are missing in
+between.
 
-`entries` and `rebuild` carry the state over a restart: as much of it as a `.snapshot` file holds,
-the last batch of each producer, and then the batches from there on. Transactions are not served,
-but a log that Kafka wrote holds them: their state is kept as Kafka keeps it.
+`entries` and `rebuild` carry the state over a restart. A `.snapshot` file holds the last batch of
+each producer, and later batches are read from the log. Transactions are not served, but a log that
+Kafka wrote may hold them: their state is kept as Kafka keeps it.
 
-A producer is forgotten when it has not been used for `producer.id.expiration.ms` of this process's
-own clock. Kafka counts from the batch's timestamp, so that a producer of old records is forgotten
-while it sends. What comes back from a file counts as used at the latest moment that is possible:
-too long remembered costs memory, too early forgotten a refused batch.
+A producer is forgotten when it was unused for `producer.id.expiration.ms` by this process's own
+clock. Kafka counts from the batch's timestamp, so it forgets a producer of old records while that
+producer sends. State from a file counts as used at the latest possible moment. A producer
+remembered too long costs memory; one forgotten too early costs a refused batch.
 """
 
 from collections import deque
@@ -32,33 +33,33 @@ PersistedProducer = tuple[int, int, int, int, int, int, int, int]
 epoch, first offset of the open transaction; -1 where there is none, delta 0 without a batch.
 """
 ReplayedBatch = tuple[BatchHeader, int | None]
-"""The second is the coordinator epoch of a transaction's end marker, None of any other batch."""
+"""(header, coordinator epoch of a transaction's end marker; None for any other batch)."""
 
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
 BATCHES_REMEMBERED: Final = 5
-"""As many as a producer may have in flight: a retry of any of them gets its own answer again
-(I-55).
+"""Number of batches that a producer may have in flight: a retry of any of them gets its own answer
+again (I-55).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """The batch is next in order, or of no producer: append it."""
+    """The batch is next in order, or has no producer: append it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The batch is in the log already: acknowledge it without appending, once it is committed
+    """The batch is in the log already: acknowledge it, without an append, once it is committed
     (P-41).
     """
 
     base_offset: int
-    """-1 if it is too old to be remembered; the log's headers can tell."""
+    """The batch's base offset; -1 if it is no longer remembered. The log's headers then have it."""
     last_offset: int
     timestamp: int
     required_offset: Offset
-    """End offset that the high watermark must have reached before the answer."""
+    """End offset that the high watermark must reach before the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class ProducerSnapshot:
     producer_epoch: ProducerEpoch
     batches: tuple[AppendedBatch, ...]
     last_timestamp: int = -1
-    """Of the last batch, which may be an end marker."""
+    """Timestamp of the last batch, which may be an end marker."""
     coordinator_epoch: int = NO_EPOCH
     txn_first_offset: int = NO_OFFSET
 
@@ -91,7 +92,7 @@ class _Producer:
     last_timestamp: int = -1
     coordinator_epoch: int = NO_EPOCH
     txn_first_offset: int = NO_OFFSET
-    """Where the transaction begins that is open."""
+    """Offset at which the open transaction begins."""
 
 
 _ACCEPT: Final = Accept()
@@ -100,18 +101,18 @@ _NO_BATCH: Final = AppendedBatch(-1, -1, NO_OFFSET, NO_OFFSET, -1)
 
 class ProducerStates:
     first_sequence = 0
-    """Of every producer and epoch. Simulations begin near the end of the numbers."""
+    """First sequence of every producer and epoch. Simulations begin near the largest number."""
 
     def __init__(self, expiration_ms: int) -> None:
         self.expiration_ms = expiration_ms
-        """May be altered at any time; the next `expire` goes by it."""
+        """Expiration time; it may change at any time, and the next `expire` uses it."""
         self._producers: dict[int, _Producer] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
 
     def check(self, header: BatchHeader, now_ms: int) -> Accept | Duplicate:
-        """Whether the leader may append this batch. Raises InvalidProducerEpoch or
+        """Decide if the leader may append this batch. Raises InvalidProducerEpoch or
         OutOfOrderSequenceNumber.
         """
         if header.producer_id < 0:
@@ -127,7 +128,7 @@ class ProducerStates:
                 f"producer {header.producer_id} sent epoch {header.producer_epoch},"
                 f" epoch {producer.epoch} has taken its place"
             )
-        # An end marker alone may have brought the epoch here: it has no sequence.
+        # An end marker alone may have set the epoch: it has no sequence.
         if producer is None or header.producer_epoch > producer.epoch or not producer.batches:
             if header.base_sequence != self.first_sequence:
                 raise OutOfOrderSequenceNumber(
@@ -141,8 +142,8 @@ class ProducerStates:
     def on_append(
         self, header: BatchHeader, now_ms: int, coordinator_epoch: int | None = None
     ) -> None:
-        """A batch stands in the log, with its offsets: by this leader, from a leader, or found
-        there. `coordinator_epoch` is that of the end marker, if the batch is one.
+        """Record a batch in the log, with its offsets: appended by this leader, copied from a
+        leader, or found there. `coordinator_epoch` is that of the end marker, if the batch is one.
         """
         is_data = not header.is_control and header.base_sequence >= 0
         if header.producer_id < 0 or not (is_data or coordinator_epoch is not None):
@@ -173,11 +174,11 @@ class ProducerStates:
         )
 
     def entries(self) -> list[PersistedProducer]:
-        """The state as a `.snapshot` file keeps it, by producer id. Any thread may ask while no
-        batch is appended.
+        """The state as a `.snapshot` file keeps it, by producer id. Any thread may call this while
+        no batch is appended.
         """
-        # `sorted` copies in one step: the expiry on the event loop may take a producer away
-        # meanwhile. No two ids are equal, so it compares nothing else.
+        # `sorted` copies in one step, because the expiry on the event loop may remove a producer
+        # meanwhile. No two ids are equal, so nothing else is compared.
         return [
             (
                 producer_id,
@@ -199,11 +200,11 @@ class ProducerStates:
         entries: Iterable[PersistedProducer] = (),
         used_ms: Mapping[int, int] | None = None,
     ) -> None:
-        """Replace everything by these entries and what these batches say, oldest first: after a
-        load or a truncation (I-58).
+        """Replace the state by these entries and these batches, oldest first: after a load or a
+        truncation (I-58).
 
-        `used_ms` is when each producer of the entries may have been used last; `now_ms` if it does
-        not say.
+        `used_ms` is the time when each producer of the entries may have been used last; `now_ms` if
+        it has no value.
         """
         used = used_ms if used_ms is not None else {}
         self._producers = {
@@ -213,8 +214,8 @@ class ProducerStates:
             self.on_append(header, now_ms, coordinator_epoch)
 
     def keep(self, known: "ProducerStates") -> None:
-        """Take over whom `known`, a state of the same log end, has seen further: a replay passes
-        over what it cannot read, and what a disk fails to say once was said all the same.
+        """Take each producer from `known`, a state of the same log end, that is more recent there.
+        A replay skips bytes that it cannot read, but those batches were appended all the same.
         """
         for producer_id, before in known._producers.items():
             read = self._producers.get(producer_id)
@@ -236,8 +237,8 @@ class ProducerStates:
         return gone
 
     def snapshot(self) -> tuple[ProducerSnapshot, ...]:
-        """Equal on replicas whose logs are equal, unless one of them has expired a producer
-        earlier.
+        """The state for comparison. It is equal on replicas with equal logs, unless one of them has
+        expired a producer earlier.
         """
         return tuple(
             ProducerSnapshot(
@@ -268,7 +269,7 @@ def _restored(entry: PersistedProducer, used_ms: int) -> _Producer:
 
 
 def _reach(producer: _Producer) -> tuple[int, int]:
-    """How far into the log it is known: an end marker alone may have begun its epoch."""
+    """(epoch, last offset) known of the producer; an end marker alone may have begun its epoch."""
     last_offset = producer.batches[-1].last_offset if producer.batches else NO_OFFSET
     return producer.epoch, last_offset
 
@@ -286,8 +287,8 @@ def _check_sequence(header: BatchHeader, producer: _Producer) -> Accept | Duplic
     if header.base_sequence == add_sequence(last.last_sequence, 1):
         return _ACCEPT
     # Every sequence up to the last one is in the log, so a batch that ends there or before is too,
-    # even if it is no longer remembered. Calling it out of order would make the client renumber it,
-    # and store it twice (P-80).
+    # even if it is no longer remembered. Treating it as out of order would make the client renumber
+    # it, and store it twice (P-80).
     behind = (last.last_sequence - header.last_sequence) & SEQUENCE_MAX
     if behind <= SEQUENCE_MAX // 2:
         return Duplicate(-1, -1, -1, Offset(last.last_offset + 1))

@@ -1,7 +1,7 @@
-"""One follower as its leader knows it.
+"""The leader's knowledge of one follower.
 
-The value is replaced as a whole at each fetch, so that its end offset, its incarnation and the time
-it was caught up are always of one and the same fetch (I-24, P-8).
+The value is replaced as a whole at each fetch. Its end offset, its incarnation and its caught-up
+time therefore always belong to the same fetch (I-24, P-8).
 """
 
 from typing import NamedTuple
@@ -13,14 +13,14 @@ from strandline_proto.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Offset
 class RemoteReplica(NamedTuple):
     broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
     log_end_offset: Offset | None = None
-    """Unknown until the first fetch in this leader epoch. Under flush.policy=always: the durable
-    end (P-75).
+    """End of the follower's log, unknown until the first fetch in this leader epoch. Under
+    flush.policy=always: the durable end (P-75).
     """
     log_start_offset: Offset | None = None
     fetched_ms: int = 0
     leader_end_when_fetched: Offset | None = None
     caught_up_ms: int | None = None
-    """The last moment at which it is known to have held all that the leader held; None: never."""
+    """The last moment at which it is known to have held the leader's whole log; None: never."""
 
     def after_fetch(
         self,
@@ -31,8 +31,8 @@ class RemoteReplica(NamedTuple):
         leader_end: Offset,
         now_ms: int,
     ) -> "RemoteReplica":
-        """It asked for `fetch_offset`, so it holds all before that; the leader's log ended at
-        `leader_end`.
+        """The value after a fetch: the follower asked for `fetch_offset`, so it holds everything
+        before. The leader's log ended at `leader_end`.
         """
         before = self if broker_epoch == self.broker_epoch else RemoteReplica()
         caught_up_ms = before.caught_up_ms
@@ -42,9 +42,9 @@ class RemoteReplica(NamedTuple):
             before.leader_end_when_fetched is not None
             and fetch_offset >= before.leader_end_when_fetched
         ):
-            # It now has all that the leader had when it last asked, so it was level at that time.
-            # Under steady appends a follower is never level when it asks, and this is how it stays
-            # in sync (I-25, P-56).
+            # It now has the leader's whole log as of its previous fetch, so it was level at that
+            # time. Under steady appends a follower is never level when it fetches; this rule keeps
+            # it in sync (I-25, P-56).
             caught_up_ms = max(before.fetched_ms, -1 if caught_up_ms is None else caught_up_ms)
         return RemoteReplica(
             broker_epoch=broker_epoch,
@@ -56,7 +56,9 @@ class RemoteReplica(NamedTuple):
         )
 
     def level_at(self, at_ms: int) -> "RemoteReplica":
-        """It was heard then, and held all that the leader held."""
+        """The value after a sign of life at `at_ms`, when the follower held the leader's
+        whole log.
+        """
         known_ms = at_ms if self.caught_up_ms is None else self.caught_up_ms
         return self._replace(caught_up_ms=max(at_ms, known_ms))
 
@@ -73,11 +75,11 @@ def check_incarnation(
     seen: BrokerEpoch,
     where: str,
 ) -> None:
-    """Refuse a fetch that is not of the incarnation that counts (P-73, I-90).
+    """Refuse a fetch of an incarnation that does not count (P-73, I-90).
 
-    `counted` is the one in the maximal ISR, `eligible` the unfenced one, `seen` the one that last
-    fetched. A broker that is neither counted nor eligible may fetch under an epoch that is not
-    known here: nothing counts what it reports.
+    `counted` is the incarnation in the maximal ISR, `eligible` the unfenced one, `seen` the one of
+    the last fetch. A broker that is neither counted nor eligible may fetch under an unknown epoch:
+    what it reports does not count.
     """
     if broker_epoch == seen == eligible == counted:
         return

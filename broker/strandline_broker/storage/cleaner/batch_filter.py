@@ -1,15 +1,16 @@
-"""What one cleaning keeps of each batch: its place and order, the last record of each key, and the
-last batch of each producer.
+"""The rules of a cleaning: what it keeps of each batch. It keeps the batch's place and order, the
+last record of each key, and the last batch of each producer.
 
-Of the batches below the offset up to which the map knows every key, a record goes if a later one
-has its key, or if it is a tombstone whose batch's delete horizon has passed. A batch that holds
-tombstones and was not covered by a cleaning before gets its horizon, also instead of one that it
-brought along from its leader. It gets none while only a part of it lies below that offset, so a
-tombstone's time begins with the cleaning that has removed, on this replica, what it deletes.
+The map knows every key below a certain offset. In a batch below that offset a record is removed in
+two cases: a later record has its key, or it is a tombstone and its batch's delete horizon has
+passed. A batch with tombstones gets its horizon at the first cleaning that covers it, even if it
+arrived from the leader with one. It gets none while only a part of it lies below that offset. A
+tombstone's time therefore begins with the cleaning that has removed, on this replica, the records
+that it deletes.
 
-Control batches stay as they are. Records of a transaction may give way to later records, but no
-other record gives way to them: they are not in the map, whether the transaction was committed or
-not. So their tombstones stay too.
+Control batches are unchanged. A later record may replace a record of a transaction, but a record of
+a transaction replaces none: the map does not contain it, committed or not. Tombstones in
+transactions therefore stay too.
 """
 
 from __future__ import annotations
@@ -38,18 +39,20 @@ Kept = tuple["BatchHeader", bytes]
 
 @dataclass(slots=True)
 class Counts:
-    """What one cleaning did."""
+    """The counts of one cleaning."""
 
     bytes_read: int = 0
     bytes_written: int = 0
     records_read: int = 0
     records_kept: int = 0
     keyless_dropped: int = 0
-    """Records without a key: written before the topic was compacted, they cannot be kept."""
+    """Records without a key: they were written before the topic was compacted, and cannot
+    be kept.
+    """
 
 
 def keys_of(header: BatchHeader, data: bytes, first: int, bound: Bound) -> list[tuple[bytes, int]]:
-    """(key, offset) of the records from offset `first` on that others give way to."""
+    """(key, offset) of the records from offset `first` on that replace earlier ones."""
     if header.is_control or header.is_transactional or header.record_count == 0:
         return []
     records = [(record.key, record.offset) for record in raw_records(data, header, bound)]
@@ -57,7 +60,9 @@ def keys_of(header: BatchHeader, data: bytes, first: int, bound: Bound) -> list[
 
 
 class BatchFilter:
-    """`bound`: the map knows the last offset of every key in [first dirty offset, bound)."""
+    """The filter of one cleaning; the map knows the last offset of every key in [first dirty
+    offset, `bound`).
+    """
 
     def __init__(
         self,
@@ -82,7 +87,7 @@ class BatchFilter:
         self._unpacked = unpacked
 
     def filter(self, header: BatchHeader, data: bytes) -> Kept | None:
-        """What of the batch is written; None if nothing is."""
+        """The part of the batch to write; None if nothing is left."""
         counts = self._counts
         counts.records_read += header.record_count
         if header.is_control or header.base_offset >= self._bound:
@@ -100,12 +105,14 @@ class BatchFilter:
         return with_records(header, kept, delete_horizon_ms=horizon)
 
     def _takes_horizon(self, header: BatchHeader) -> bool:
-        """A horizon that came with the batch from its leader says nothing of what is here."""
+        """True if the batch gets a new horizon. A horizon that arrived from the leader is ignored:
+        it says nothing about this replica.
+        """
         was_covered = header.has_delete_horizon and header.next_offset <= self._first_dirty
         return not was_covered and not header.is_transactional and header.next_offset <= self._bound
 
     def _survivors(self, header: BatchHeader, data: bytes) -> tuple[list[RawRecord], bool]:
-        """The records that stay, and whether tombstones are among them."""
+        """The records that stay, and True if tombstones are among them."""
         bound = self._bound
         over = (
             header.has_delete_horizon

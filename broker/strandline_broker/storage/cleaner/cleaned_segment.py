@@ -1,8 +1,9 @@
-"""A segment that a cleaning writes: `.cleaned` while it grows, `.swap` once whole and durable.
+"""A segment that a cleaning writes: `.cleaned` while it grows, `.swap` once it is whole and
+durable.
 
-The last batch of the group it is made from stays, if need be as a bare header: so the file itself
-tells up to which offset it stands for, and the log's end is not lost with its last records (I-79).
-Whoever finds a `.swap` after a crash knows from it which segments it takes the place of (I-73).
+The last batch of its group stays, as a bare header if it has no records left. The file itself
+therefore shows up to which offset it stands for, and the log's end is not lost with its last
+records (I-79). After a crash, recovery reads from a `.swap` which segments it replaces (I-73).
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import FileSystem
 
 FILES: Final = ("index", "timeindex", "log")
-"""In the order of renaming: a log under its new name says that the indexes have theirs."""
+"""Suffixes in the order of renaming: if the log has its new name, the indexes have theirs."""
 
 
 class CleanedSegment:
-    """Made from a group of neighbours; blocking."""
+    """One segment, written from a group of neighbours; blocking."""
 
     def __init__(
         self,
@@ -83,9 +84,9 @@ class CleanedSegment:
             self._fs.replace(path, self.segment.path(suffix))
 
     def discard(self) -> None:
-        """Remove the files, under whichever of the two names they are: nothing takes their place.
+        """Remove the files, under either name; no segment is replaced.
 
-        The log goes first, so that a `.swap` left by a crash is whole.
+        The log goes first, so a `.swap` that a crash leaves is whole.
         """
         for ending in (SWAP, CLEANED):
             self.segment.ending = ending

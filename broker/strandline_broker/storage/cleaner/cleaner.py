@@ -1,14 +1,14 @@
-"""One cleaning of one compacted log, in small steps: the last offset of every key, then segment
-after segment written anew.
+"""One cleaning of one compacted log, in small steps: first the last offset of every key, then one
+new segment after the other.
 
-A generator, so that whoever drives it decides where each step runs, how fast, and whether it goes
-on: `Progress` has read or written about one I/O buffer; `Replace` wants a new segment to take the
-place of old ones, and is carried out with a `Swap` before the next step. Groups go in the order of
-offsets, so a tombstone is never gone before what it deletes. A generator that is closed leaves
-nothing behind but what was replaced.
+The cleaning is a generator. Its driver decides where each step runs, how fast, and whether to
+continue. `Progress` means that about one I/O buffer was read or written. `Replace` asks for a new
+segment in place of old ones; the driver carries it out with a `Swap` before the next step. Groups
+are cleaned in the order of offsets, so a tombstone is never removed before the records that it
+deletes. A generator that is closed leaves only finished replacements.
 
-If the map cannot hold all keys, the cleaning ends at the first record without room: that is where
-the next one begins.
+If the map cannot hold all keys, the cleaning ends at the first record without room. The next
+cleaning begins there.
 """
 
 from __future__ import annotations
@@ -40,26 +40,31 @@ DEDUPE_BYTES: Final = 32 << 20
 LOAD_FACTOR: Final = 0.9
 BUFFER_BYTES: Final = 512 << 10
 RECORD_BYTES_MIN: Final = 4
-"""Fewer bytes a record has only in a compressed batch: then the map may be too small, and another
-pass follows."""
+"""Least size of a record. In a compressed batch a record may take fewer bytes. The map may then be
+too small, and another pass follows.
+"""
 MAP_BYTES_MIN: Final = 64 << 10
 
 
 class CannotClean(Exception):
-    """The log holds something that the cleaner cannot read; the message says what and where."""
+    """The cleaner cannot read a part of the log; the message says which part and why."""
 
     def __init__(self, why: str, damaged_segment: int | None = None) -> None:
         super().__init__(why)
         self.damaged_segment = damaged_segment
-        """Base offset of a segment that does not hold what was written, if that is why."""
+        """Base offset of the segment whose content differs from what was written, if that is the
+        reason.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What to clean of one log, as decided."""
+    """The decided work on one log."""
 
     segments: tuple[Segment, ...]
-    """Sealed and durable, oldest first, from the log's first to the last that may be cleaned."""
+    """The segments to clean, sealed and durable, oldest first: from the log's first to the last
+    that may be cleaned.
+    """
     first_dirty: int
     config: LogConfig
     live_producers: Mapping[int, int]
@@ -75,7 +80,7 @@ class Progress:
 
 @dataclass(slots=True)
 class Replace:
-    """Carry out a Swap of these; `done` says that it was."""
+    """A request to carry out a Swap of these segments; the driver sets `done` afterwards."""
 
     old: tuple[Segment, ...]
     new: Segment
@@ -92,7 +97,7 @@ class CleaningResult:
 
 @dataclass(frozen=True, slots=True)
 class Cleaner:
-    """Blocking; one cleaning at a time keeps within the memory that is given."""
+    """The cleaner of a broker; blocking. One cleaning at a time keeps within the given memory."""
 
     fs: FileSystem
     dedupe_bytes: int = DEDUPE_BYTES
@@ -100,7 +105,7 @@ class Cleaner:
     buffer_bytes: int = BUFFER_BYTES
 
     def clean(self, log: Log, task: Task) -> CleaningResult:
-        """All steps in a row, where nobody else uses the log: for tools and tests."""
+        """Run all steps in a row, for tools and tests, where no other code uses the log."""
         log.gaps.expect()
         steps = self.steps(task)
         while True:
@@ -119,7 +124,9 @@ class Cleaner:
                 swap.settle(now_ms=task.now_ms)
 
     def steps(self, task: Task) -> Generator[Progress | Replace, None, CleaningResult]:
-        """Raises CannotClean; OSError of writing is for the owner of the directory to judge."""
+        """The steps of a cleaning. Raises CannotClean. An OSError of writing is for the directory's
+        owner to handle.
+        """
         counts = Counts()
         dirty = [s for s in task.segments if s.end_offset > task.first_dirty]
         if not dirty:
@@ -151,7 +158,9 @@ class Cleaner:
     def _fill(
         self, last_offsets: OffsetMap, dirty: list[Segment], task: Task, end: int
     ) -> Generator[Progress, None, int]:
-        """The offset up to which every key's last offset is known, at most `end`."""
+        """Fill the map; returns the offset up to which every key's last offset is known, at most
+        `end`.
+        """
         read, first_dirty, unpacked = 0, task.first_dirty, task.config.bound
         for segment in dirty:
             for header, data in self._batches(segment):
@@ -190,7 +199,7 @@ class Cleaner:
     def _filter(
         self, group: tuple[Segment, ...], cleaned: CleanedSegment, batches: BatchFilter
     ) -> Generator[Progress, None, bool]:
-        """Whether every batch was kept as it was."""
+        """Write the group's remaining records; returns True if every batch was kept unchanged."""
         unchanged, moved = True, 0
         last_dropped: BatchHeader | None = None
         for segment in group:

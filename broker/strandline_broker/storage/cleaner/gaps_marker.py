@@ -1,9 +1,10 @@
-"""`compacted`: an empty file in a partition's directory: offsets may be missing in this log.
+"""The marker `compacted`: an empty file in a partition's directory says that offsets may be missing
+in this log.
 
-Only compaction leaves gaps, and a log is most often read with none expected: then a gap tells that
-bytes were lost or misplaced. So before the first cleaning of a log, and before a follower appends
-the first gap that its leader's cleaning has left, the file is made, durably. From then on recovery
-takes a later base offset for lawful, wherever it stands (I-1, I-7).
+Only compaction leaves gaps. Most logs expect none, so a gap there proves that bytes were lost or
+misplaced. The file is therefore created, durably, before the first cleaning of a log, and before a
+follower appends the first gap from its leader's cleaning. From then on recovery accepts a gap
+anywhere (I-1, I-7).
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ NAME: Final = "compacted"
 
 
 class FirstGap(Exception):
-    """A follower's log is about to get its first gap, which must be noted durably before."""
+    """A follower's log is about to get its first gap, which must be recorded durably first."""
 
 
 class Gaps:
-    """Whether those of one log are expected."""
+    """The expectation of gaps in one log."""
 
     __slots__ = ("_below", "_directory", "_fs", "expected")
 
     def __init__(self, fs: FileSystem, directory: str, below: int = 0) -> None:
-        """`below`: up to where a cleaner's checkpoint says that it has come."""
+        """Load the marker; `below` is the offset that a cleaner's checkpoint has reached."""
         self._fs = fs
         self._directory = directory
         self._below = below
@@ -37,15 +38,15 @@ class Gaps:
 
     @property
     def below(self) -> int:
-        """Offsets may be missing before a batch that begins here or below."""
+        """The limit of gaps: offsets may be missing before a batch that begins at or below it."""
         return OFFSET_MAX if self.expected else self._below
 
     def lawful(self, offset: int) -> bool:
-        """Whether offsets before `offset` may be missing."""
+        """True if offsets before `offset` may be missing."""
         return self.expected or offset <= self._below
 
     def expect(self) -> None:
-        """From now on; durable on return."""
+        """Expect gaps from now on; durable on return."""
         if not self.expected:
             File(self._fs, f"{self._directory}/{NAME}", CREATE)
             self._fs.fsync_dir(self._directory)

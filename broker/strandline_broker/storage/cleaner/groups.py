@@ -1,4 +1,4 @@
-"""Which neighbours a cleaning merges into one segment."""
+"""The choice of neighbouring segments that a cleaning merges into one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ENTRY_BYTES_MAX: Final = ENTRY.size
-"""Of the larger of the two kinds of index entries."""
+"""Size of the larger of the two kinds of index entries."""
 
 
 class Groupable(Protocol):
@@ -30,10 +30,11 @@ Group = TypeVar("Group", bound=Groupable)
 def groups_of(
     segments: Sequence[Group], *, segment_bytes: int, index_bytes: int, index_interval: int
 ) -> list[tuple[Group, ...]]:
-    """Neighbours that become one segment: within the limits of size, index and relative offsets.
+    """Groups of neighbours that become one segment, within the limits of size, index and relative
+    offsets.
 
-    The sizes are those before cleaning, so what comes out fits as well. A segment that is beyond a
-    limit by itself is a group of its own.
+    Sizes are those before the cleaning, so the result fits as well. A segment that alone exceeds a
+    limit is a group of its own.
     """
     groups: list[list[Group]] = []
     size = index = 0

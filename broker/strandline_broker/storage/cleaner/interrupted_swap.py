@@ -1,10 +1,10 @@
-"""What a crash left of a cleaning, settled before the partition's log is read (I-73).
+"""Repair after a crash during a cleaning, before the partition's log is read (I-73).
 
-- `.cleaned`: a segment in the making. It goes; the old segments are all there.
-- `.swap`: a whole and durable segment that takes the place of those whose base offsets it covers,
-  from its own to its last batch. What is left of them goes, and it gets its final name.
+- `.cleaned` is an unfinished segment. It is removed; the old segments are all there.
+- `.swap` is a whole and durable segment. It replaces the segments whose base offsets it covers,
+  from its own to its last batch. The rest of them is removed, and it gets its final name.
 
-A second crash on the way leaves the `.swap` where it is, so this can be done again.
+After a second crash the `.swap` is still there, so the repair can run again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)(\.cleaned|\
 
 
 def finish_swaps(fs: FileSystem, directory: str, report: Report) -> None:
-    """Afterwards no file of a cleaning is left; durable on return."""
+    """Remove or finish all files of a cleaning; durable on return."""
     found = [match for match in map(_NAME.fullmatch, fs.listdir(directory)) if match]
     if not any(match[3] for match in found):
         return
@@ -49,7 +49,7 @@ def _finish(fs: FileSystem, directory: str, base: int, report: Report) -> None:
             report(f"{bad}. The segments that it was to take the place of are all there; it goes.")
             _unlink(fs, directory, base, base + 1, SWAP)
             return
-        # The old segments are gone. Under its own name it is found to be damaged where it is read.
+        # The old segments are gone. The file gets its own name, and the next read finds the damage.
         end_offset = bad.offset
     _unlink(fs, directory, base, end_offset, "")
     for suffix in ("index", "timeindex", "txnindex", "log"):
@@ -60,7 +60,7 @@ def _finish(fs: FileSystem, directory: str, base: int, report: Report) -> None:
 
 
 def _end_of(fs: FileSystem, path: str, base: int) -> int:
-    """The offset behind the last batch, at least `base` + 1: the swap covers its own name."""
+    """The offset after the last batch, at least `base` + 1: the swap covers its own name."""
     end_offset = base + 1
     file = File(fs, path)
     for _, header in walk(file, 0, file.size(), offset=base, crc=True):

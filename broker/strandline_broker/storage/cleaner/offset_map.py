@@ -1,10 +1,11 @@
 """The last offset of each key, in memory of a fixed size.
 
-An open-addressed table of 128-bit hashes and offsets: 24 bytes a slot, whatever the keys are. Two
-keys with one hash would be taken for one; with 128 bits of SipHash under a secret of this process,
-which is what Python's hash of bytes is, nobody can bring that about and chance does not. The hashes
-mean nothing outside this process, and a map lives for one cleaning. When the table holds as many
-keys as its load factor allows, the cleaner stops there and goes on in another pass.
+The map is an open-addressed table of 128-bit hashes and offsets: 24 bytes a slot, whatever the size
+of the keys. Two keys with the same hash would be treated as one. The hash is SipHash under a secret
+of this process, which is Python's hash of bytes. With 128 bits of it no attacker can cause a
+collision, and chance does not. The hashes mean nothing outside this process, and a map serves one
+cleaning. When the table holds as many keys as its load factor allows, the cleaner stops there and
+continues in another pass.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SLOT_BYTES: Final = 24
 KEYS_MIN: Final = 1
 _EMPTY: Final = -1
 _OTHER: Final = b"\0"
-"""Behind the key it makes the second 64 bits of its hash."""
+"""Suffix of a key for the second 64 bits of its hash."""
 
 
 class OffsetMap:
@@ -28,7 +29,7 @@ class OffsetMap:
     def __init__(self, memory_bytes: int, load_factor: float) -> None:
         slots = max(memory_bytes // SLOT_BYTES, KEYS_MIN + 1)
         self._slots = slots
-        # One slot stays empty at least, or a search for an unknown key would not end.
+        # At least one slot stays empty: otherwise the search for an unknown key would not end.
         self._keys_max = min(max(int(slots * load_factor), KEYS_MIN), slots - 1)
         self._high = array("q", (0,)) * slots
         self._low = array("q", (0,)) * slots
@@ -40,7 +41,9 @@ class OffsetMap:
         return self.keys >= self._keys_max
 
     def put_all(self, records: Iterable[tuple[bytes, int]]) -> int | None:
-        """Note (key, offset) pairs, offsets rising; the offset of the first that finds no room."""
+        """Store (key, offset) pairs, with rising offsets; returns the offset of the first pair
+        without room.
+        """
         high, low, offsets, slots = self._high, self._low, self._offsets, self._slots
         for key, offset in records:
             a, b = hash(key), hash(key + _OTHER)
@@ -56,7 +59,7 @@ class OffsetMap:
         return None
 
     def get_all(self, keys: Iterable[bytes | None]) -> list[int]:
-        """The last offset of each key; -1 if it is not among those noted, or there is no key."""
+        """The last offset of each key; -1 if the key is absent or not stored."""
         high, low, offsets, slots = self._high, self._low, self._offsets, self._slots
         found: list[int] = []
         for key in keys:

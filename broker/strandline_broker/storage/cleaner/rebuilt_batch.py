@@ -1,9 +1,10 @@
-"""A batch written again with fewer records: same offsets, timestamps, epochs, producer and codec
-(I-68).
+"""A batch rewritten with fewer records: offsets, timestamps, epochs, producer and codec stay the
+same (I-68).
 
-Offsets inside a batch are relative to its base offset and timestamps to its base timestamp, so a
-batch keeps both however many of its first records go. With a delete horizon (attribute bit 6,
-KIP-534) the field of the base timestamp holds the horizon, and timestamps are relative to that.
+Offsets in a batch are relative to its base offset, and timestamps to its base timestamp. A batch
+therefore keeps both, however many of its first records are removed. With a delete horizon
+(attribute bit 6, KIP-534) the field of the base timestamp holds the horizon, and timestamps are
+relative to it.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ _COMPRESSION: Final = 0x07
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _FROM_ATTRIBUTES: Final = struct.Struct(">hiqqqhii")
 _ANCHOR_SIZE: Final = 7
-"""Bytes of a record with no key, no value and all deltas 0."""
+"""Size of a record with no key, no value and all deltas 0."""
 _ROOM: Final = 1 << 31
 
 
 class RawRecord(Protocol):
-    """A record as the compiled codec hands it out."""
+    """A record as the compiled codec returns it."""
 
     @property
     def offset(self) -> int: ...
@@ -52,7 +53,7 @@ class RawRecord(Protocol):
 def with_records(
     header: BatchHeader, kept: Sequence[RawRecord], *, delete_horizon_ms: int | None = None
 ) -> tuple[BatchHeader, bytes]:
-    """The batch of `header` with only the records `kept`; with `delete_horizon_ms`, marked so."""
+    """The batch of `header` with only the records `kept`, and with `delete_horizon_ms` if given."""
     attributes, base_timestamp = header.attributes, header.base_timestamp
     if delete_horizon_ms is not None:
         attributes |= DELETE_HORIZON
@@ -73,7 +74,7 @@ def with_records(
 
 
 def emptied(header: BatchHeader) -> tuple[BatchHeader, bytes]:
-    """A bare header that still tells the batch's offsets, producer and largest timestamp (I-79)."""
+    """A bare header that keeps the batch's offsets, producer and largest timestamp (I-79)."""
     return _sealed(
         header._replace(
             attributes=header.attributes & ~(DELETE_HORIZON | _COMPRESSION),
@@ -96,8 +97,8 @@ def _body(base_offset: int, base_timestamp: int, kept: Sequence[RawRecord]) -> b
         base_sequence=-1,
         batch_size=_ROOM,
     )
-    # The builder takes its base timestamp from the first record: one more at 0 makes every other
-    # timestamp the difference to ours, and is cut off again.
+    # The builder takes its base timestamp from the first record. An extra first record at 0 makes
+    # every other timestamp the difference to ours; it is cut off afterwards.
     builder.append(0, 0, None, None, [])
     for record in kept:
         builder.append(

@@ -1,16 +1,17 @@
-"""A cleaned segment takes the place of old ones, in a log that is in use (I-73).
+"""A cleaned segment replaces old ones, in a log that is in use (I-73).
 
-Four steps in this order, the caller holding the partition's gate from the first to the last:
+Four steps follow in this order, and the caller holds the partition's gate throughout:
 
-1. `show`, on the event loop: readers get the new segment, whose files end in `.swap`;
-2. `set_old_aside`, in the disk pool: the old files are renamed to `.deleted`, durably;
-3. `name`, on the event loop: the new files get their final names;
-4. `settle`, in the disk pool: these names are durable.
+1. `show`, on the event loop: readers get the new segment, whose files end in `.swap`.
+2. `set_old_aside`, in the disk pool: the old files are renamed to `.deleted`, durably.
+3. `name`, on the event loop: the new files get their final names.
+4. `settle`, in the disk pool: these names become durable.
 
-A crash before the second step leaves the old segments whole, and the `.swap` that covers them; one
-after it leaves the `.swap` alone. In both cases `interrupted_swap` finishes the work at the next
-start, so there is never a mixture of old and new, nor a gap. So does one that an error stops, as a
-full disk may: a cut would come to the new segment alone. The log is out of use until then.
+A crash before the second step leaves the old segments whole, and the `.swap` that covers them. A
+crash after it leaves the `.swap` alone. In both cases `interrupted_swap` finishes the work at the
+next start, so old and new segments never mix, and no gap appears. An error, such as a full disk,
+stops the swap in the same way. The log is then out of use until the next start, because a cut would
+reach the new segment only.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Swap:
         self._set_aside: list[str] = []
 
     def show(self) -> bool:
-        """False, and nothing done, if the log no longer holds the old segments as they were."""
+        """Show the new segment; False, with nothing done, if the log no longer holds the old
+        segments as they were.
+        """
         return self._log.replace_segments(self._old, (self._new,))
 
     def set_old_aside(self) -> None:
@@ -52,7 +55,9 @@ class Swap:
             raise
 
     def name(self) -> None:
-        """Readers that open the files meanwhile start over: this too is a replacement."""
+        """Give the files their final names. Readers that open them meanwhile start over: this is a
+        replacement too.
+        """
         replaced = self._log.replace_segments((self._new,), (self._new,), move_files=self._rename)
         assert replaced, (self._log.path, self._new.base_offset)
 
@@ -63,7 +68,9 @@ class Swap:
             self._fs.replace(path, self._new.path(suffix))
 
     def settle(self, *, now_ms: int) -> None:
-        """`now_ms` counts the delay after which the old files are removed."""
+        """Make the names durable; `now_ms` begins the delay after which the old files are
+        removed.
+        """
         self._fs.fsync_dir(self._log.path)
         self._log.deleted_segments.await_removal(
             self._set_aside, now_ms=now_ms, delay_ms=self._log.config.file_delete_delay_ms

@@ -1,13 +1,13 @@
-"""The controller's store: one of our own logs in `__cluster_metadata-0`, and snapshots beside it
-(P-84).
+"""The controller's store: the log `__cluster_metadata-0`, in our own format, with snapshots beside
+it (P-84).
 
-One record batch is one atomic decision, and it is durable before `append` returns. So at most the
-last batch can be torn after a crash, and a bad batch with a sound one behind it is damage.
+One record batch is one atomic decision, durable before `append` returns. At most the last batch can
+therefore be torn after a crash. A bad batch with a sound one after it is damage.
 
-A snapshot stands for all records below its end offset. Once it is durable, the log loses the
-segments that the snapshot before it covers: so there are always two to begin from, and where the
-newest does not read, the one before it and the longer rest of the log give the same state. A log
-that is neither whole nor continued from a snapshot is refused.
+A snapshot stands for all records below its end offset. Once it is durable, the log drops the
+segments that the previous snapshot covers. Two starting points therefore always exist: if the
+newest snapshot does not parse, the previous one and the longer rest of the log give the same state.
+A log that is neither whole nor continued from a snapshot is refused.
 """
 
 from __future__ import annotations
@@ -44,22 +44,23 @@ if TYPE_CHECKING:
 TOPIC: Final = "__cluster_metadata"
 DIRECTORY: Final = f"{TOPIC}-0"
 TOPIC_ID: Final = bytes(15) + b"\x01"
-"""The id Kafka reserves for its metadata topic."""
+"""The id that Kafka reserves for its metadata topic."""
 CONFIG: Final = LogConfig(segment_ms=INT64_MAX)
 READ_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """The records' values of the snapshot that a start begins from."""
+    """The records' values of the snapshot from which a start begins."""
 
     end_offset: int
     values: Sequence[bytes]
 
 
 def check_identity(fs: FileSystem, root: str) -> None:
-    """DirectoryError if a store lies in `root` and nothing says of which cluster it is: under
-    another id it would be another cluster's, and end every broker that asks it.
+    """Raise DirectoryError if a store lies in `root` and its cluster is unknown.
+
+    Under another id the store would count as another cluster's, and end every broker that asks it.
     """
     store, meta = f"{root}/{DIRECTORY}", f"{root}/{META_NAME}"
     if fs.exists(store) and not fs.exists(meta):
@@ -71,14 +72,14 @@ def check_identity(fs: FileSystem, root: str) -> None:
 
 
 class NoRoom(KafkaStorageError):
-    """The disk is full, or what else a write needs is: it was refused whole, and may be tried
-    again.
+    """The disk is full, or another resource for the write is exhausted. The write was refused whole
+    and may be retried.
     """
 
 
 class MetadataLog:
-    """`append`, `seal` and `forget_covered` are called one at a time, `write_snapshot` beside them,
-    one at a time too.
+    """The metadata log. `append`, `seal` and `forget_covered` are called one at a time.
+    `write_snapshot` may run beside them, also one at a time.
     """
 
     __slots__ = ("_directory", "_failed", "_fs", "_log", "snapshot", "snapshots")
@@ -91,13 +92,13 @@ class MetadataLog:
         kept: Sequence[SnapshotId] = (),
         snapshot: StoredSnapshot | None = None,
     ) -> None:
-        """`open` makes one."""
+        """Use `open` to create one."""
         self.snapshot = snapshot
         self._fs = fs
         self._directory = directory
         self._log = log
         self.snapshots = tuple(kept)
-        """Those that the log goes on from, oldest first."""
+        """The snapshots from which the log continues, oldest first."""
         self._failed = False
 
     @classmethod
@@ -109,9 +110,11 @@ class MetadataLog:
         *,
         of_any_store: bool = False,
     ) -> MetadataLog:
-        """Load the log or begin it. DamagedLog or DirectoryError if what was decided before is not
-        all there, LaterSnapshot if a later build wrote one of its snapshots. `of_any_store`:
-        snapshots need not be of the directory's store.
+        """Load the log or begin it.
+
+        Raises DamagedLog or DirectoryError if earlier decisions are missing, and LaterSnapshot if a
+        later build wrote one of its snapshots. With `of_any_store` snapshots of other stores are
+        accepted.
         """
         path = f"{directory.path}/{DIRECTORY}"
         found = _find(directory)
@@ -142,18 +145,18 @@ class MetadataLog:
 
     @property
     def start_offset(self) -> int:
-        """Records below are in a snapshot only."""
+        """Start of the log: records below are in a snapshot only."""
         return self._log.log_start_offset
 
     @property
     def bytes_since_snapshot(self) -> int:
-        """Of the segments that hold records which the newest snapshot does not cover."""
+        """Bytes of the segments with records that the newest snapshot does not cover."""
         covered = self.snapshots[-1].end_offset if self.snapshots else 0
         return sum(s.size for s in self._log.segments if s.base_offset >= covered)
 
     def batches(self) -> Iterator[tuple[int, int, list[bytes]]]:
-        """(base offset, last offset, record values) of each decision, oldest first: those that
-        `snapshot` does not cover.
+        """(base offset, last offset, record values) of each decision that `snapshot` does not
+        cover, oldest first.
         """
         log = self._log
         position = log.log_start_offset if self.snapshot is None else self.snapshot.end_offset
@@ -178,8 +181,10 @@ class MetadataLog:
     def append(
         self, values: Sequence[bytes], *, controller_epoch: int, now_ms: int
     ) -> tuple[int, int]:
-        """(base, last offset) of a decision that is durable. NoRoom: nothing was written. Any other
-        error is final: what is on disk is unknown (P-24).
+        """Append a decision durably; returns its (base, last offset).
+
+        On NoRoom nothing was written. Any other error is final: the content of the disk is unknown
+        (P-24).
         """
         assert values, "a decision has at least one record"
         assert not self._failed, "the metadata log failed before; the process must have ended"
@@ -200,7 +205,7 @@ class MetadataLog:
         return appended.base_offset, appended.next_offset - 1
 
     def _no_room(self, error: OSError) -> NoRoom:
-        """What to answer where an append has failed, and what was written is cut off again."""
+        """Cut off what a failed append has written; returns the error to raise."""
         self._log.state.check_usable()
         self._failed = False
         remedy = "free disk space" if error.errno in NO_SPACE else "raise the limit"
@@ -210,8 +215,8 @@ class MetadataLog:
         )
 
     def seal(self) -> None:
-        """End the active segment, so that it can go once a snapshot covers it. OSError: the log
-        goes on in it.
+        """End the active segment, so that it can be removed once a snapshot covers it. After an
+        OSError the log continues in it.
         """
         if self._log.segments[-1].size > 0:
             self._log.roll()
@@ -219,8 +224,8 @@ class MetadataLog:
     def write_snapshot(
         self, values: Iterable[bytes], *, end_offset: int, controller_epoch: int, now_ms: int
     ) -> int:
-        """Keep the state after all records below `end_offset`, durably; bytes written. OSError:
-        nothing was gained, and nothing lost.
+        """Write the state after all records below `end_offset`, durably; returns the bytes written.
+        After an OSError nothing was gained or lost.
         """
         assert end_offset <= self.end_offset, (end_offset, self.end_offset)
         store_id = self._directory.store_id
@@ -235,11 +240,11 @@ class MetadataLog:
         )
 
     def forget_covered(self, *, end_offset: int, controller_epoch: int) -> int:
-        """`write_snapshot` has returned: remove the segments that the snapshot before it covers,
-        and the snapshots before that; how many segments.
+        """Remove the segments that the previous snapshot covers, and the snapshots before that one;
+        returns the number of segments.
 
-        A crash between any two steps leaves what a start can begin from. OSError: what was not
-        removed goes another time.
+        The caller has finished `write_snapshot`. A crash between any two steps leaves a valid
+        starting point. After an OSError a later call removes the rest.
         """
         log = self._log
         self.snapshots = (*self.snapshots[-1:], SnapshotId(end_offset, controller_epoch))
@@ -252,7 +257,7 @@ class MetadataLog:
             if not log.drop_segments(gone):
                 gone = ()
         if gone or log.deleted_segments.is_behind:
-            # Those too that an error left behind, and first: a log may not have a hole.
+            # Segments that an error left are removed too, and first: a log must not have a hole.
             log.deleted_segments.add(gone, now_ms=0, delay_ms=0)
             log.deleted_segments.purge(0)
         for old in list_snapshots(self._fs, log.path):
@@ -265,7 +270,9 @@ class MetadataLog:
 
 
 def _find(directory: DataDirectory) -> PartitionDir | None:
-    """Its name says whose it is: if the metadata does not, or no more, it is written again."""
+    """The directory of the log. Its name identifies it: if the metadata is missing or contradicts,
+    it is written again.
+    """
     partitions = directory.partitions()
     dirs = directory.partition_dirs
     for found in partitions:
@@ -284,7 +291,7 @@ def _begin_from(
     store_id: str | None,
     report: Report,
 ) -> tuple[list[SnapshotId], StoredSnapshot | None]:
-    """The newest snapshot that reads, and those that the log can be continued from."""
+    """The newest snapshot that parses, and the snapshots from which the log can be continued."""
     if named and named[-1].end_offset > log.log_end_offset:
         raise DirectoryError(
             f"the log in {log.path} ends at offset {log.log_end_offset}, but its snapshot "

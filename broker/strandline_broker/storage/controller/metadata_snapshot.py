@@ -1,9 +1,10 @@
-"""`<end offset>-<controller epoch>.checkpoint`: the controller's state in one file (I-8, P-84).
+"""The controller's state in one file: `<end offset>-<controller epoch>.checkpoint` (I-8, P-84).
 
-Record batches as in a log, offsets from 0 without a gap. The first record is a header (format,
-store, end offset), the last a footer with the number of records between them, so a file that ends
-early, or belongs to another store, is recognised. The file is written aside, made durable and given
-its name only then; nothing that it covers may go before that.
+The file holds record batches as a log does, with offsets from 0 without a gap. The first record is
+a header (format, store, end offset). The last is a footer with the number of records between them.
+A file that ends early, or belongs to another store, is therefore detected. The file is written
+under a temporary name, made durable, and then renamed. Nothing that it covers may be removed before
+that.
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ if TYPE_CHECKING:
 
 NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 VERSION: Final = 1
-"""It rises with the level of the records (`core.controller.records.LOG_LEVEL`); older ones are
-read.
+"""Version of the format. It rises with the level of the records
+(`core.controller.records.LOG_LEVEL`); older versions are read.
 """
 BATCH_BYTES: Final = 256 << 10
-"""Of values in one batch: what is encoded and written in one go."""
+"""Bytes of values in one batch, which is encoded and written at once."""
 
 
 class BadSnapshot(Exception):
-    """A snapshot file is not what was written; the message says why."""
+    """A snapshot file differs from what was written; the message says why."""
 
 
 class LaterSnapshot(Exception):
-    """A later build has written a snapshot: it cannot be read here, and is not damaged."""
+    """A later build has written a snapshot. It cannot be read here, and is not damaged."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SnapshotId:
-    """What a snapshot covers: every record below `end_offset`, the last one of
+    """The extent of a snapshot: every record below `end_offset`, the last one of
     `controller_epoch`.
     """
 
@@ -65,7 +66,7 @@ class SnapshotId:
 
 
 def list_snapshots(fs: FileSystem, directory: str) -> list[SnapshotId]:
-    """By name, oldest first; whether they read is another question."""
+    """The snapshots by name, oldest first, without a check of their content."""
     names = map(NAME.fullmatch, fs.listdir(directory))
     return sorted(SnapshotId(int(name[1]), int(name[2])) for name in names if name is not None)
 
@@ -79,8 +80,8 @@ def write_snapshot(
     store_id: str,
     now_ms: int,
 ) -> int:
-    """Its size in bytes, once it is durable under its name. OSError: it is not there, or nobody
-    knows.
+    """Write a snapshot; returns its size in bytes, once it is durable under its name. After an
+    OSError it may be absent or present.
     """
     batches = _batches(snapshot, values, store_id=store_id, now_ms=now_ms)
     return replace_file_with(fs, f"{directory}/{snapshot.name}", batches)
@@ -123,10 +124,10 @@ def _runs(header: dict[str, Any], values: Iterable[bytes]) -> Iterator[list[byte
 def read_snapshot(
     fs: FileSystem, directory: str, snapshot: SnapshotId, *, store_id: str | None
 ) -> list[bytes]:
-    """The values between header and footer; BadSnapshot unless all of it is as it was written, and
-    LaterSnapshot if a later build wrote it.
+    """The values between header and footer.
 
-    With `store_id` None any store's is read.
+    Raises BadSnapshot unless the whole file is as it was written, and LaterSnapshot if a later
+    build wrote it. With `store_id` None a snapshot of any store is read.
     """
     path = f"{directory}/{snapshot.name}"
     try:
@@ -158,7 +159,7 @@ def read_snapshot(
 
 
 def values_of(data: bytes, at: int, header: BatchHeader) -> list[bytes]:
-    """The record values of a batch of the controller's, which compresses none of them."""
+    """The record values of a batch of the controller, which compresses none of them."""
     if header.compression != Compression.NONE:
         raise CorruptMessage(f"the batch at offset {header.base_offset} is compressed")
     return [record.value or b"" for record in read_records(data, at, header)]

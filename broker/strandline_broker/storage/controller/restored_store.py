@@ -1,9 +1,10 @@
-"""Puts a restored store in the place of a controller's old one, and tells the brokers' directories.
+"""Replacement of a controller's store by a restored one, and the update of the brokers'
+directories.
 
-The new log's directory is made whole and durable under another name. Then the old one is set aside,
-never deleted, and the new one takes its name; the new store's id is written last, and after that
-the brokers' memories. Where that breaks off, `restore` is run again: a broker that was not told yet
-is refused meanwhile.
+The new log's directory is written whole and durable under another name. Then the old one is
+renamed, never deleted, and the new one takes its name. The new store's id is written next, and the
+brokers' memories last. After an interruption `restore` is run again. Until then the controller
+refuses a broker whose directory is not yet updated.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def set_aside_name(random_id: bytes) -> str:
 
 
 def check_not_half_done(fs: FileSystem, root: str) -> None:
-    """DirectoryError if an earlier restoration broke off between its two renames."""
+    """Raise DirectoryError if an earlier restoration stopped between its two renames."""
     names = sorted(fs.listdir(root))
     aside = [n for n in names if n.startswith(f"{DIRECTORY}.") and n.endswith("-stray")]
     if DIRECTORY not in names and UNFINISHED in names and aside:
@@ -54,8 +55,8 @@ def write_store(
     aside: str,
     now_ms: int,
 ) -> None:
-    """Make the directory `root` a store that begins from `snapshot`; `meta` says its new id. What
-    was there is kept as `aside`.
+    """Make the directory `root` a store that begins from `snapshot`; `meta` holds its new id. The
+    old content is kept as `aside`.
     """
     assert meta.store_id is not None, meta
     unfinished = f"{root}/{UNFINISHED}"
@@ -86,7 +87,7 @@ def tell_broker(
     controller_epoch: int,
     metadata_offset: int,
 ) -> None:
-    """Let a broker's directory obey the restored store from its first record on."""
+    """Make a broker's directory obey the restored store from its first record on."""
     state = read_state(fs, found.path) or found.state
     write_state(
         fs,

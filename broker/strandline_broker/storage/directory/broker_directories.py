@@ -1,15 +1,17 @@
 """All data directories of one broker (`log.dirs`): opened together, checked against each other.
 
-Each is a `DataDirectory` with its own lock, identity, checkpoints and clean-shutdown marker. What
-concerns the broker as a whole is kept so that the loss of one directory does not lose it:
+Each is a `DataDirectory` with its own lock, identity, checkpoints and clean-shutdown marker. Facts
+about the whole broker are stored so that the loss of one directory does not lose them:
 
-- who the broker is to the controller: the id of the directory it began with, remembered by all;
-- every replica it ever hosted, in whichever directory: remembered by all, so that a replica whose
-  directory is gone, or not mounted, is not taken for a new one (P-20);
-- the last controller record it obeyed (P-76): in the first directory that is in service.
+- The broker's identity to the controller, which is the id of its first directory: all directories
+  store it.
+- Every replica that the broker ever hosted, in any directory: all directories store it. A replica
+  whose directory is gone, or not mounted, is therefore not treated as new (P-20).
+- The last controller record that the broker obeyed (P-76): the first directory in service stores
+  it.
 
-A directory that cannot be read is out of service, and the others go on (KIP-112). Directories that
-contradict each other stop the start: whose records count is for the operator to say.
+A directory that cannot be read is out of service, and the others continue (KIP-112). Directories
+that contradict each other stop the start: the operator must decide whose records count.
 """
 
 from __future__ import annotations
@@ -39,15 +41,15 @@ Key = tuple[bytes, int]
 
 class BrokerDirectories:
     def __init__(self, online: Sequence[DataDirectory], failed: dict[str, str]) -> None:
-        """`open` makes one."""
+        """Use `open` to create one."""
         self.online = list(online)
-        """Those in service; a host takes one out that fails."""
+        """The directories in service; a host removes one that fails."""
         self.failed = failed
-        """Path of each that is not, and why."""
+        """The reason of each directory out of service, by path."""
         self.full: set[str] = set()
-        """Paths of those that have refused a write for want of room, and have none yet."""
+        """Paths of the directories that refused a write for lack of room, and still have none."""
         self.lacks_descriptors = False
-        """Whether a log has refused something as no more files could be opened; see
+        """True if a log refused a request because no more files could be opened; see
         `hosts.descriptors`.
         """
         self.directory_id = _identity(self.online)
@@ -64,7 +66,9 @@ class BrokerDirectories:
         new_id: Callable[[], bytes],
         sealed_max: int = OPEN_MAX,
     ) -> BrokerDirectories:
-        """DirectoryError if one is not ours, if they contradict each other, if none is usable."""
+        """Open all directories. Raises DirectoryError if one belongs to another node or cluster, if
+        they contradict each other, or if none is usable.
+        """
         online: list[DataDirectory] = []
         failed: dict[str, str] = {}
         open_segments = OpenSegments(sealed_max)
@@ -112,7 +116,7 @@ class BrokerDirectories:
 
     @property
     def findings(self) -> list[str]:
-        """What was odd when they were opened, in whole sentences, for the host to log."""
+        """Anomalies found at opening, in whole sentences, for the host to log."""
         return [finding for directory in self.online for finding in directory.findings]
 
     @property
@@ -126,21 +130,23 @@ class BrokerDirectories:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """Of the incarnation that closed every directory cleanly; -1 if there is none (I-51)."""
+        """Broker epoch of the incarnation that closed every directory cleanly; -1 if there is none
+        (I-51).
+        """
         epochs = {d.previous_broker_epoch for d in self.online if not d.is_new}
         return NO_EPOCH if self.failed or len(epochs) != 1 else epochs.pop()
 
     @property
     def state(self) -> BrokerState:
-        """What the broker remembers; the controller record that is newest in any directory."""
+        """The broker's stored state, with the newest controller record of all directories."""
         newest = max(
             (d.state for d in self.online), key=lambda s: (s.controller_epoch, s.metadata_offset)
         )
         return replace(newest, hosted=self.hosted)
 
     def update_state(self, **changes: Any) -> None:
-        """Replace fields of `state` in the first directory in service, durably; the flush policy in
-        all.
+        """Replace fields of `state` in the first directory in service, durably; the flush policy is
+        replaced in all directories.
         """
         everywhere = {name: changes.pop(name) for name in ("flush_policy",) if name in changes}
         if changes:
@@ -150,29 +156,33 @@ class BrokerDirectories:
                 directory.update_state(**everywhere)
 
     def keep_logs(self, made: Collection[tuple[DataDirectory, Log]]) -> None:
-        """Logs that `DataDirectory.make_logs` has made are noted as hosted, all with one write, and
-        count from here on (P-20).
+        """Record logs from `DataDirectory.make_logs` as hosted, all with one write; they count from
+        then on (P-20).
         """
         self.keep_hosted({(log.topic_id, log.partition) for _, log in made})
         for directory, log in made:
             directory.take_log(log)
 
     def delete_log(self, directory: DataDirectory, log: Log | PartitionDir) -> None:
-        """Nothing is renamed before all have forgotten it, so that all of it can be tried again."""
+        """Delete a log. It is renamed only after all directories have forgotten it, so that a
+        failure can be retried.
+        """
         self.forget_hosted(log.topic_id, log.partition)
         directory.delete_log(log)
 
     def mark_stray(self, directory: DataDirectory, log: Log | PartitionDir) -> None:
-        """As `delete_log`."""
+        """Set a log aside that no topic claims. All directories forget it first, as in
+        `delete_log`.
+        """
         self.forget_hosted(log.topic_id, log.partition)
         directory.mark_stray(log)
 
     def unknown(self) -> list[tuple[DataDirectory, UnknownDir]]:
-        """Partitions' directories that do not say whose they are."""
+        """Partitions' directories whose topic is unknown."""
         return [(d, each) for d in self.online for each in d.partition_dirs.unknown]
 
     def forget_hosted(self, topic_id: bytes, partition: int) -> None:
-        """Let `make_logs` make this replica anew: the caller knows that it is in no ISR."""
+        """Allow `make_logs` to create this replica again: the caller knows that it is in no ISR."""
         for directory in self.online:
             directory.forget_hosted(topic_id, partition)
         self.hosted.discard((topic_id, partition))
@@ -183,14 +193,14 @@ class BrokerDirectories:
         self.hosted |= more
 
     def take_out(self, directory: DataDirectory, why: str) -> None:
-        """The directory has failed; nothing is written there any more."""
-        # A thread may be going through the list as it was.
+        """Take a failed directory out of service; nothing is written there any more."""
+        # Another thread may be iterating over the old list.
         self.online = [each for each in self.online if each is not directory]
         self.failed[directory.path] = why
 
     def write_clean_shutdown(self, broker_epoch: int) -> None:
-        """The last thing a broker writes, once every log was flushed and closed without an error
-        (I-52).
+        """Write the clean-shutdown marker. It is a broker's last write, once every log was flushed
+        and closed without an error (I-52).
         """
         for directory in self.online:
             directory.write_clean_shutdown(broker_epoch)

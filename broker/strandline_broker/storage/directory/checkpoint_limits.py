@@ -1,14 +1,17 @@
-"""`checkpoint-limit-<n>`: above which offset the checkpoints of one partition must not be believed.
+"""Limits on one partition's checkpoints: `checkpoint-limit-<n>` holds the offset above which they
+must not be trusted.
 
-The recovery point, high watermark and log start of all partitions, and up to where each was
-compacted, stand in shared files that the disk pool writes now and then. When a log is cut below its
-recovery point, or created where an older topic of the same name stood, those files still say more
-than the log can keep; taken at their word, a later crash would pass a torn tail for flushed data,
-or call a cut log damaged. So the cut first writes, durably, a small file of its own into the
-partition's directory. It is removed when each shared file has been written again since. A log start
-that was written since, and that followers and clients are told of, counts at once: the file is
-replaced by one that names what it still is for. Names are never reused while the data directory is
-open, so the pool can remove one while the next is written, be it of another log in that place.
+Shared files store the recovery point, high watermark, log start and compaction offset of all
+partitions. The disk pool writes them from time to time. When a log is cut below its recovery point,
+or created where an older topic of the same name stood, those files still hold higher offsets than
+the log. After a later crash they would make a torn tail look like flushed data, or a cut log look
+damaged.
+
+The cut therefore first writes, durably, a small file into the partition's directory. The file is
+removed when each shared file has been written again. A log start that was written since, and
+reported to followers and clients, counts at once: the file is replaced by one that lists the
+remaining checkpoints. Names are never reused while the data directory is open. The pool can
+therefore remove one file while the next is written, even for another log at that place.
 """
 
 from __future__ import annotations
@@ -41,9 +44,9 @@ class Limit:
     name: str
     offset: int
     awaits: frozenset[str] = SHARED
-    """Shared checkpoint files that have not been written since."""
+    """Shared checkpoint files that have not been written since the limit."""
     named: frozenset[str] = SHARED
-    """Those for which the limit's own file counts."""
+    """Shared checkpoint files to which the limit applies on disk."""
 
 
 class CheckpointLimits:
@@ -53,17 +56,19 @@ class CheckpointLimits:
         self._fs = fs
         self.directory = directory
         self.is_lost = False
-        """Whether one did not read: what was durable below it nobody knows (I-7)."""
+        """True if a limit did not parse: it is then unknown what was durable below it (I-7)."""
         self._limits: tuple[Limit, ...] = ()
         self._prepared: tuple[Limit, ...] = ()
-        """Those whose cut does not show yet; for good if it has failed before that."""
+        """Limits whose cut is not visible yet; permanently so if the cut failed before that."""
         self.next_number = first_number
 
     @classmethod
     def load(
         cls, fs: FileSystem, directory: str, report: Report, first_number: int = 0
     ) -> CheckpointLimits:
-        """Those of a log, or what a crash left of its creation; new ones from `first_number` on."""
+        """The limits of a log, or of an interrupted creation; new ones are numbered from
+        `first_number` on.
+        """
         limits = cls(fs, directory, first_number)
         found = []
         for name in fs.listdir(directory):
@@ -77,39 +82,40 @@ class CheckpointLimits:
                 left = SHARED.intersection(awaits) or SHARED
                 found.append(Limit(name, natural(offset), left, left))
             except ValueError:
-                found.append(Limit(name, 0))  # nothing is believed: the whole log is scanned
+                found.append(Limit(name, 0))  # trust nothing: the whole log is scanned
                 limits.is_lost = True
         limits._limits = tuple(found)
         return limits
 
     def lowest(self, shared: str) -> int | None:
-        """Up to where the shared file is believed; None if nothing limits it."""
+        """The offset up to which the shared file is trusted; None without a limit."""
         return min((limit.offset for limit in self._limits if shared in limit.awaits), default=None)
 
     def add(self, offset: int) -> None:
-        """From now on no checkpoint of this partition counts above `offset`; durable on return."""
+        """Trust no checkpoint of this partition above `offset` from now on; durable on return."""
         self.prepare(offset)
         self.count()
 
     def prepare(self, offset: int) -> None:
-        """As `add`, for a cut that does not show yet: until `count`, what is written may be of the
-        log as it was.
+        """Write a limit for a cut that is not visible yet. Until `count` is called, a checkpoint
+        may still hold the log's values from before the cut.
         """
         limit = Limit(f"checkpoint-limit-{self.next_number}", offset)
         self.next_number += 1
         try:
             self._write(limit)
         except OSError:
-            # It may be there all the same, of a cut that does not come.
+            # The file may exist all the same, for a cut that does not happen.
             with contextlib.suppress(OSError):
                 self._fs.unlink(f"{self.directory}/{limit.name}")
             raise
         self._prepared = (*self._prepared, limit)
 
     def count(self) -> None:
-        """The cut shows: what is taken from the log from here on counts for what was prepared.
+        """Make the prepared limits count: the cut is visible, and later values of the log respect
+        it.
 
-        Also drops what `written` has removed; here, so that neither overtakes the other.
+        This also drops what `written` has removed; doing it here keeps the two in order.
         """
         left = [limit for limit in self._limits if limit.awaits]
         self._limits, self._prepared = (*left, *self._prepared), ()
@@ -123,8 +129,9 @@ class CheckpointLimits:
         return self._limits
 
     def written(self, limits: tuple[Limit, ...], shared: str, offset: int) -> None:
-        """The shared file `shared` was durably written with values taken after `limits` had been
-        read; `offset` is this partition's. OSError if that cannot be made to count.
+        """Record that the shared file `shared` was durably written, with values taken after
+        `limits` had been read; `offset` is this partition's. Raises OSError if the record cannot be
+        written.
         """
         for limit in limits:
             left = limit.awaits - {shared}
@@ -132,7 +139,7 @@ class CheckpointLimits:
                 with contextlib.suppress(FileNotFoundError):
                     self._fs.unlink(f"{self.directory}/{limit.name}")
             elif shared == LOG_STARTS and shared in limit.named and offset > limit.offset:
-                # Not at the first write: that may still have been of a log start below the limit.
+                # Not at the first write, which may still contain a log start below the limit.
                 self._write(Limit(limit.name, limit.offset, left))
                 limit.named = left
             limit.awaits = left

@@ -1,8 +1,8 @@
-"""`.kafka_cleanshutdown`: the proof that a broker flushed and closed every log before it ended
-(I-52, P-22).
+"""The clean-shutdown marker `.kafka_cleanshutdown`: proof that a broker flushed and closed every
+log before it ended (I-52, P-22).
 
-Kafka's format, one JSON object with the broker epoch that ended. It is written last of all, and
-removed durably as soon as it was read at start, before anything else happens.
+Kafka's format, one JSON object with the broker epoch that ended. The marker is written last. At a
+start it is read and durably removed before anything else happens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NO_EPOCH: Final = -1
 
 
 def take_clean_shutdown(fs: FileSystem, directory: str, report: Report) -> int | None:
-    """The broker epoch in the marker, which is gone on return; None without a marker that reads."""
+    """Remove the marker and return its broker epoch; None without a marker that parses."""
     path = f"{directory}/{FILE_NAME}"
     try:
         data = read_whole(fs, path)

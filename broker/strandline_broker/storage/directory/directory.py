@@ -1,11 +1,11 @@
-"""A broker's (or controller's) data directory: its identity, its lock, its checkpoints and its
+"""A data directory of a broker or controller: its identity, its lock, its checkpoints and its
 partitions' directories.
 
-Opening it locks it, checks that it belongs to this node and cluster, and takes the clean-shutdown
-marker away durably before anything else happens (I-52). The shared checkpoint files may be written
-in the disk pool, each by one caller at a time, while logs are cut, created and removed on the event
-loop: values are clamped to what the logs hold now, and `checkpoint_limits` covers what the files
-said before. `update_state`, and what uses it, runs in one place at a time.
+Opening locks it, checks that it belongs to this node and cluster, and durably removes the
+clean-shutdown marker before anything else happens (I-52). The disk pool may write the shared
+checkpoint files, each by one caller at a time, while the event loop cuts, creates and removes logs.
+Values are clamped to what the logs hold now, and `checkpoint_limits` covers the files' earlier
+content. `update_state`, and the methods that use it, run in one place at a time.
 """
 
 from __future__ import annotations
@@ -67,23 +67,23 @@ NAME_MAX: Final = 255
 
 
 class DirectoryError(Exception):
-    """The data directory cannot be used by this process; the message says why and what to do."""
+    """This process cannot use the data directory; the message says why, and the remedy."""
 
 
 class DirectoryUnusable(DirectoryError):
-    """The disk does not let us use it; others of the same broker may still do."""
+    """The disk cannot be used; other directories of the same broker may be usable."""
 
 
 class DataDirectory:
     def __init__(self, fs: FileSystem, path: str, lock: int, new_id: Callable[[], bytes]) -> None:
-        """`open` makes one."""
+        """Use `open` to create one."""
         self.path = path
         self.findings: list[str] = []
-        """What was odd when it was opened, in whole sentences, for the host to log."""
+        """Anomalies found at opening, in whole sentences, for the host to log."""
         self.previous_broker_epoch = NO_EPOCH
         self.clean = False
         self.is_new = False
-        """Nobody has used it before."""
+        """True if the directory was never used before."""
         self._fs = fs
         self._lock = lock
         self._new_id = new_id
@@ -92,7 +92,9 @@ class DataDirectory:
         self._logs: dict[tuple[str, int], Log] = {}
         self._checkpoints = SharedCheckpoints(fs, path)
         self._limits_from = 0
-        """Above the numbers of the limits of all deleted logs, whose removal may be under way."""
+        """Next number for a limit, above those of all deleted logs, whose removal may be
+        under way.
+        """
         self._were_always = False
         self._open_segments = OpenSegments()
         self.partition_dirs = PartitionDirs(fs, path, self._find)
@@ -109,10 +111,11 @@ class DataDirectory:
         open_segments: OpenSegments | None = None,
         pid: int | None = None,
     ) -> DataDirectory:
-        """Lock the directory, creating it if need be, and read what it says of itself.
-        DirectoryError if it is not ours.
+        """Lock the directory, creating it if necessary, and read its identity. Raises
+        DirectoryError if it belongs to another node or cluster.
 
-        `open_segments` is shared by the directories of one broker; `pid` is told to who comes next.
+        `open_segments` is shared by the directories of one broker. `pid` is shown to the next
+        process that finds the lock taken.
         """
         try:
             fs.makedirs(path)
@@ -136,7 +139,9 @@ class DataDirectory:
         return directory
 
     def _identify(self, node_id: int, cluster_id: str | None) -> bool:
-        """Whether the directory knew who it is; a new one learns it."""
+        """Check the directory's identity, or give one to a new directory; returns True if it had
+        one.
+        """
         try:
             meta = read_meta_properties(self._fs, self.path)
         except ValueError as error:
@@ -183,7 +188,7 @@ class DataDirectory:
         here = self.partitions()
         keys = [(p.topic, p.partition) for p in here]
         vouched_for = self._checkpoints.read(self.findings.append, keys, closed=epoch is not None)
-        # Without the old identity or state nothing proves that this is that directory (P-21).
+        # Without the old identity or state nothing proves that this is the same directory (P-21).
         if known and epoch is not None and vouched_for:
             self.clean = True
             self.previous_broker_epoch = epoch
@@ -195,7 +200,7 @@ class DataDirectory:
 
     @property
     def state(self) -> BrokerState:
-        """What it remembers of its broker."""
+        """The stored state of its broker."""
         return self._memory.state
 
     @property
@@ -208,11 +213,13 @@ class DataDirectory:
 
     @property
     def store_id(self) -> str | None:
-        """Identity of the controller's store that is kept here; None in a broker's directory."""
+        """Identity of the controller's store in this directory; None in a broker's directory."""
         return self._meta.store_id
 
     def set_cluster_id(self, cluster_id: str) -> None:
-        """Bind the directory to a cluster, durably. DirectoryError if it is another one's."""
+        """Bind the directory to a cluster, durably. Raises DirectoryError if it belongs to another
+        one.
+        """
         if self._meta.cluster_id == cluster_id:
             return
         if self._meta.cluster_id is not None:
@@ -220,7 +227,7 @@ class DataDirectory:
         self._keep_meta(replace(self._meta, cluster_id=cluster_id))
 
     def ensure_store_id(self) -> str:
-        """The store id, drawn and kept durably the first time."""
+        """The store id, created and stored durably at the first call."""
         if self._meta.store_id is None:
             self._keep_meta(replace(self._meta, store_id=new_directory_id(self._new_id)))
         assert self._meta.store_id is not None
@@ -235,11 +242,11 @@ class DataDirectory:
         self._memory.update(**changes)
 
     def logs(self) -> Collection[Log]:
-        """Those that are open now; another thread may come to open or give up one."""
+        """The logs that are open now; another thread may open or remove one."""
         return tuple(self._logs.values())
 
     def partitions(self) -> list[PartitionDir]:
-        """Partitions' directories in use, by name; what else lies here goes to `findings`."""
+        """The partitions' directories in use, by name; other entries are reported in `findings`."""
         return self.partition_dirs.look()
 
     def _find(self, finding: str) -> None:
@@ -247,7 +254,9 @@ class DataDirectory:
             self.findings.append(finding)
 
     def create_log(self, topic: str, topic_id: bytes, partition: int, config: LogConfig) -> Log:
-        """A new, empty log. KafkaStorageError if it was here before, and is gone (P-20)."""
+        """Create a new, empty log. Raises KafkaStorageError if the replica was here before and is
+        gone (P-20).
+        """
         (made,) = self.make_logs([NewLog(topic, topic_id, partition, config)])
         if not isinstance(made, Log):
             raise made
@@ -256,8 +265,10 @@ class DataDirectory:
         return made
 
     def make_logs(self, wanted: Iterable[NewLog]) -> list[Log | OSError | KafkaStorageError]:
-        """New, empty logs, or why there is none. They serve nothing before `hosted` names them: a
-        crash before that leaves creations that broke off.
+        """Create empty logs; returns each log, or the reason for its failure.
+
+        They serve nothing before `hosted` contains them. A crash before that leaves interrupted
+        creations.
         """
         made = side_by_side(self._making(new) for new in wanted)
         try:
@@ -277,7 +288,7 @@ class DataDirectory:
         self._fs.makedirs(path)
         limits = CheckpointLimits.load(self._fs, path, self.findings.append, self._limits_from)
         if self._checkpoints.may_name((new.topic, new.partition)):
-            limits.add(0)  # before the directory counts as a partition's, with a log that is lost
+            limits.add(0)  # before the directory counts as a partition's whose log is lost
         yield
         begun = yield from beginning(self._fs, path, new, is_made=is_made)
         return Log(
@@ -295,11 +306,11 @@ class DataDirectory:
         )
 
     def take_log(self, log: Log) -> None:
-        """One that was made is noted as hosted: it counts."""
+        """Record a log from `make_logs` as hosted, so that it counts."""
         self._logs[log.topic, log.partition] = log
 
     def set_aside(self, unknown: UnknownDir) -> None:
-        """Only the operator removes it (I-87)."""
+        """Set a directory of unknown identity aside; only the operator removes it (I-87)."""
         self._rename(unknown.path, "stray")
         self.partition_dirs.forget(unknown)
         self._checkpoints.forget((unknown.topic, unknown.partition))
@@ -313,7 +324,9 @@ class DataDirectory:
         one_batch_at_a_time: bool = False,
         on_bytes: Callable[[int], None] = lambda _: None,
     ) -> Log:
-        """Open a partition's directory, recover its log (I-7); DamagedLog if it must be refused."""
+        """Open a partition's directory and recover its log (I-7). Raises DamagedLog if it must be
+        refused.
+        """
         seal_partition_metadata(self._fs, pdir.path)
         limits = CheckpointLimits.load(self._fs, pdir.path, report)
         key = pdir.topic, pdir.partition
@@ -349,7 +362,7 @@ class DataDirectory:
         return log
 
     def delete_log(self, log: Log | PartitionDir) -> None:
-        """Rename the directory so that its name is free at once; `purge_deleted` removes the files
+        """Rename the directory, so that its name is free at once; `purge_deleted` removes the files
         (P-51).
         """
         self._give_up(log, "delete")
@@ -359,7 +372,8 @@ class DataDirectory:
         self._give_up(log, "stray")
 
     def _give_up(self, log: Log | PartitionDir, suffix: str) -> None:
-        # Hosted no more before it goes: what a crash in between leaves is hosted again at start.
+        # The log leaves `hosted` before its directory moves: after a crash in between, the next
+        # start hosts it again.
         self.forget_hosted(log.topic_id, log.partition)
         if isinstance(log, Log):
             log.retire()
@@ -371,24 +385,26 @@ class DataDirectory:
     def _rename(self, path: str, suffix: str) -> None:
         ending = f".{self._new_id().hex()}-{suffix}"
         name = path.rpartition("/")[2][: NAME_MAX - len(ending)] + ending
-        with contextlib.suppress(FileNotFoundError):  # it has gone before, perhaps not durably
+        with contextlib.suppress(FileNotFoundError):  # it was removed before, perhaps not durably
             self._fs.replace(path, f"{self.path}/{name}")
         self._fs.fsync_dir(self.path)
 
     def forget_hosted(self, topic_id: bytes, partition: int) -> None:
-        """Let `make_logs` make this replica anew: the caller knows that it is in no ISR."""
+        """Allow `make_logs` to create this replica again: the caller knows that it is in no ISR."""
         self._memory.forget_hosted(topic_id, partition)
 
     def strays(self) -> list[str]:
-        """Paths of what `mark_stray` has set aside and nobody has removed; blocking."""
+        """Paths of the strays from `mark_stray` that still exist; blocking."""
         return find_strays(self._fs, self.path)
 
     def purge_deleted(self) -> list[str]:
-        """Remove the files of deleted logs, blocking; returns what is left of them, and why."""
+        """Remove the files of deleted logs; blocking. Returns the remaining ones, with reasons."""
         return purge_deleted(self._fs, self.path)
 
     def write_recovery_points(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Up to where each log is durable; partitions not named keep their entry (P-16)."""
+        """Write the offsets up to which each log is durable; other partitions keep their entry
+        (P-16).
+        """
         self._checkpoints.write(RECOVERY_POINTS, offsets, self._logs)
 
     def write_high_watermarks(self, offsets: Mapping[Key, int], taken: Taken | None = None) -> None:
@@ -401,9 +417,11 @@ class DataDirectory:
         self._checkpoints.write(CLEANED, offsets, self._logs)
 
     def write_clean_shutdown(self, broker_epoch: int) -> None:
-        """The last thing a broker writes, once every open log was flushed and closed (I-52)."""
+        """Write the clean-shutdown marker, last of all, once every open log was flushed and closed
+        (I-52).
+        """
         if has_failed_flush(self._fs, self.path) and self.partition_dirs.are_among(self._logs):
-            forget_failed_flush(self._fs, self.path)  # who did not open flushed nothing (P-24)
+            forget_failed_flush(self._fs, self.path)  # an unopened log is not flushed (P-24)
         write_clean_shutdown(self._fs, self.path, broker_epoch)
 
     def close(self) -> None:

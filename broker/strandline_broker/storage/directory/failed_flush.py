@@ -1,10 +1,11 @@
-"""`flush-failed`: in this data directory a flush has failed, so the page cache may hold pages that
-look clean although the disk never got them (P-24).
+"""The marker `flush-failed`: a flush has failed in this data directory. The page cache may hold
+pages that look clean although the disk never got them (P-24).
 
-The next process writes again what its recovery reads (see `recovery_rewrite`), whatever the flush
-policy: otherwise it would call durable what the next loss of power takes, and then take that for
-damage. The file is not flushed itself: with the page cache, of which it speaks, it may go too. It
-stays until a shutdown that has flushed all, which one with a log that did not open has not.
+The next process rewrites the data that its recovery reads (see `recovery_rewrite`), under any flush
+policy. Otherwise it would treat data as durable that the next loss of power removes, and then
+report damage. The marker itself is not synced: it may be lost together with the page cache that it
+describes. It stays until a shutdown has flushed everything. A shutdown with a log that did not open
+has not.
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ FILE_NAME: Final = "flush-failed"
 
 
 def note_failed_flush(fs: FileSystem, directory: str) -> None:
-    """A disk that does not even take this has no pages to give back to the next process either."""
+    """Write the marker. A disk that refuses even this write has no pages to return to the next
+    process.
+    """
     with contextlib.suppress(OSError):
         fs.close(fs.open(f"{directory}/{FILE_NAME}", os.O_WRONLY | os.O_CREAT))
 
 
 @contextlib.contextmanager
 def noting_failure(fs: FileSystem, log: str) -> Iterator[None]:
-    """Around what syncs batches of the log in the directory `log`: noted at once, whoever hears of
-    the error.
+    """A context around the syncs of batches of the log in directory `log`; a failure is recorded at
+    once, wherever the error is handled.
     """
     try:
         yield
@@ -44,6 +47,6 @@ def has_failed_flush(fs: FileSystem, directory: str) -> bool:
 
 
 def forget_failed_flush(fs: FileSystem, directory: str) -> None:
-    """All is durable now."""
+    """Remove the marker: everything is durable now."""
     with contextlib.suppress(FileNotFoundError):
         fs.unlink(f"{directory}/{FILE_NAME}")

@@ -1,6 +1,7 @@
-"""Who holds a data directory's lock: its process id, in the lock file, for people to read.
+"""The holder of a data directory's lock: its process id, in the lock file, for people to read.
 
-The lock itself is the system's and ends with its process; what the file says decides nothing.
+The lock itself belongs to the system and ends with its process. No decision uses the file's
+content.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
 
 
 class LockHeld(Exception):
-    """Another process has it; the message says what to do."""
+    """Another process holds the lock; the message gives the remedy."""
 
 
 def take_lock(fs: FileSystem, directory: str, pid: int | None) -> int:
-    """The descriptor that holds the directory's lock; LockHeld, or OSError where there can be none.
-    `pid` is left for whom it keeps out.
+    """Take the directory's lock; returns the descriptor that holds it.
+
+    `pid` is written for processes that find the lock taken. Raises LockHeld, or OSError if locking
+    is impossible.
     """
     try:
         lock = fs.lock(f"{directory}/{LOCK_NAME}")
@@ -38,7 +41,7 @@ def take_lock(fs: FileSystem, directory: str, pid: int | None) -> int:
 
 
 def _holder(fs: FileSystem, directory: str) -> str:
-    """` (pid N)`, or nothing where it is not known."""
+    """The text ` (pid N)`, or an empty one if the holder is unknown."""
     try:
         text = read_whole(fs, f"{directory}/{LOCK_NAME}")[:20].strip()
     except OSError:

@@ -1,12 +1,11 @@
-"""`meta.properties`: whose data directory this is, in Kafka's format (version 1: node.id,
+"""The identity of a data directory: `meta.properties`, in Kafka's format (version 1: node.id,
 directory.id, cluster.id).
 
-A controller's directory also has `store.id`, the identity of the store that its metadata log is
-(P-76).
+A controller's directory also has `store.id`, the identity of the store in its metadata log (P-76).
 
-A changed bit of an id reads as another id: a controller of another cluster ends every broker that
-asks it. So a seal stands beside the file (`sealed_file`), and what that does not name does not
-read. A file without a seal is believed: Kafka, or an earlier version, wrote it.
+A changed bit of an id reads as another id. With a wrong cluster id, a controller ends every broker
+that asks it. A seal therefore stands beside the file (`sealed_file`), and content that it does not
+list is refused. A file without a seal is trusted: Kafka, or an earlier version, wrote it.
 """
 
 from __future__ import annotations
@@ -36,7 +35,9 @@ class MetaProperties:
 
 
 def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | None:
-    """None if there is no such file; ValueError if it does not read, or is not what was written."""
+    """The properties; None if there is no file. Raises ValueError if it does not parse, or differs
+    from what was written.
+    """
     try:
         text = read_sealed(fs, f"{directory}/{FILE_NAME}").decode("utf-8")
     except FileNotFoundError:
@@ -66,7 +67,7 @@ def write_meta_properties(fs: FileSystem, directory: str, meta: MetaProperties) 
     if meta.store_id is not None:
         lines.append(f"store.id={meta.store_id}")
     file = SealedFile(fs, f"{directory}/{FILE_NAME}")
-    file.read(lambda _: None)  # its seal goes on to name what a crash may leave there
+    file.read(lambda _: None)  # the seal continues to list what a crash may leave there
     file.replace("\n".join([*lines, ""]).encode("utf-8"))
 
 
@@ -75,7 +76,7 @@ def seal_meta_properties(fs: FileSystem, directory: str) -> None:
 
 
 def new_directory_id(new_id: Callable[[], bytes]) -> str:
-    """Random, and not to be taken for an option on a command line."""
+    """A random id that no command line can mistake for an option."""
     while True:
         text = topic_id_text(new_id())
         if not text.startswith("-"):

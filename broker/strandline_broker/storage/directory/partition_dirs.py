@@ -1,5 +1,5 @@
-"""Which entries of a data directory are partitions' directories, `<topic>-<partition>` with a topic
-id.
+"""The entries of a data directory that are partitions' directories: `<topic>-<partition>` with a
+topic id.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PartitionDir:
 
 @dataclass(frozen=True, slots=True)
 class UnknownDir:
-    """Segments of a partition in a directory that does not say of which topic."""
+    """A directory with segments of a partition whose topic is unknown."""
 
     path: str
     topic: str
@@ -51,7 +51,9 @@ class UnknownDir:
 def find_partitions(
     fs: FileSystem, root: str, report: Report
 ) -> tuple[list[PartitionDir], list[UnknownDir]]:
-    """By name. What does not belong in a data directory is ignored and reported."""
+    """The partitions' directories and the unknown ones, by name. Entries that do not belong in a
+    data directory are ignored and reported.
+    """
     found, unknown = [], []
     for name in sorted(fs.listdir(root)):
         path = f"{root}/{name}"
@@ -91,7 +93,7 @@ def find_strays(fs: FileSystem, root: str) -> list[str]:
 
 
 def purge_deleted(fs: FileSystem, root: str) -> list[str]:
-    """Remove the directories of deleted logs. Returns what could not be removed, and why."""
+    """Remove the directories of deleted logs; returns the remaining ones, with reasons."""
     failures = []
     for name in fs.listdir(root):
         match = GIVEN_UP_NAME.fullmatch(name)

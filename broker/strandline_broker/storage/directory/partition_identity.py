@@ -1,10 +1,10 @@
-"""Which replica a directory is whose `partition.metadata` is gone, or not what was written (I-36).
+"""The identity of a directory whose `partition.metadata` is gone, or differs from what was written
+(I-36).
 
-The records beside it are sound, so such a directory is not given up: where it can be of one replica
-alone, the metadata is written again, and the log is opened as after an unclean stop. What the
-broker remembers to have hosted says which replicas there can be, and the seal of the lost metadata
-which of them it is. Where no seal tells, the controller does, which knows the id of the topic that
-the directory is named after.
+The records beside it are sound, so such a directory is not given up. If it can belong to one
+replica only, the metadata is written again, and the log is opened as after an unclean stop. The
+broker's list of hosted replicas gives the candidates, and the seal of the lost metadata selects
+one. Without a seal the controller decides: it knows the id of the topic in the directory's name.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ class PartitionDirs:
 
     def __init__(self, fs: FileSystem, root: str, report: Report) -> None:
         self.unknown: list[UnknownDir] = []
-        """Those that do not say whose they are, as of the last look."""
+        """The directories whose topic is unknown, as of the last `look`."""
         self._fs = fs
         self._root = root
         self._report = report
         self._identified: set[str] = set()
 
     def look(self) -> list[PartitionDir]:
-        """Those that say whose they are, by name."""
+        """List the directories whose topic is known, by name."""
         found, self.unknown = find_partitions(self._fs, self._root, self._report)
         return found
 
     def are_among(self, opened: Container[tuple[str, int]]) -> bool:
-        """Whether no replica lies here but these."""
+        """True if no replica lies here other than `opened`."""
         here = self.look()
         return not self.unknown and all((p.topic, p.partition) in opened for p in here)
 
@@ -63,7 +63,7 @@ class PartitionDirs:
         return sealed_as(self._fs, unknown.path, topic_id) is True
 
     def identify(self, unknown: UnknownDir | PartitionDir, topic_id: bytes) -> PartitionDir:
-        """Write down again whose it is."""
+        """Write the topic id of a directory again."""
         write_partition_metadata(self._fs, unknown.path, topic_id)
         self.unknown = [each for each in self.unknown if each.path != unknown.path]
         self._identified.add(unknown.path)
@@ -75,7 +75,7 @@ class PartitionDirs:
         return PartitionDir(unknown.path, unknown.topic, topic_id, unknown.partition)
 
     def was_identified(self, path: str) -> bool:
-        """Whether what it said of itself was lost."""
+        """True if the directory's identity was lost."""
         return path in self._identified
 
     def forget(self, unknown: UnknownDir) -> None:
@@ -90,11 +90,13 @@ def is_stray(
     *,
     is_open: bool,
 ) -> bool:
-    """Whether what lies where a log is to be made has to go. KafkaStorageError if it is a replica.
+    """True if the content of a new log's directory must be set aside. Raises KafkaStorageError if
+    it is a replica.
 
-    A directory without metadata is what a crash left of a creation; with segments in it, it is a
-    stray. One that was never noted as hosted is a creation that broke off: it is gone on with, or
-    makes way if it was another topic's. One of another whose log `is_open` is yet to be removed.
+    A directory without metadata comes from an interrupted creation; with segments in it, it is a
+    stray. A directory that was never recorded as hosted is an interrupted creation too: it is
+    continued, or set aside if it belongs to another topic. A directory of another topic whose log
+    `is_open` is still to be removed.
     """
     if not fs.exists(path):
         return False
@@ -117,7 +119,9 @@ def is_stray(
 def identify_by_seals(
     directories: Iterable[DataDirectory], hosted: Collection[tuple[bytes, int]]
 ) -> None:
-    """A directory whose seal names one replica that is found nowhere, as no other's does, is it."""
+    """Identify each unknown directory whose seal names one replica, if that replica is found
+    nowhere else and no other seal names it.
+    """
     every = list(directories)
     unknown = [(d, each) for d in every for each in d.partition_dirs.unknown]
     if not unknown:
@@ -131,5 +135,5 @@ def identify_by_seals(
         ]
         if len(claiming) == 1:
             ((directory, each),) = claiming
-            with contextlib.suppress(OSError):  # then the controller's word has it tried again
+            with contextlib.suppress(OSError):  # the controller's answer causes another try
                 directory.partition_dirs.identify(each, topic_id)

@@ -1,9 +1,8 @@
-"""`partition.metadata`: the topic id that a partition's directory belongs to, in Kafka's format
-(I-36, P-19).
+"""The topic id of a partition's directory: `partition.metadata`, in Kafka's format (I-36, P-19).
 
 A changed bit of the id reads as another id, so a seal stands beside the file (`sealed_file`). A
-file that is not what its seal says does not read. One without a seal is believed: Kafka, or an
-earlier version, wrote it; it gets one when its log is opened.
+file that its seal does not list is refused. One without a seal is trusted: Kafka, or an earlier
+version, wrote it. It gets a seal when its log is opened.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ FILE_NAME: Final = "partition.metadata"
 
 
 def read_partition_metadata(fs: FileSystem, directory: str) -> bytes | None:
-    """The topic id; None if there is no such file; ValueError if it does not read, or is not what
-    was written.
+    """The topic id; None if there is no file. Raises ValueError if it does not parse, or differs
+    from what was written.
     """
     path = f"{directory}/{FILE_NAME}"
     try:
@@ -49,7 +48,7 @@ def write_partition_metadata(fs: FileSystem, directory: str, topic_id: bytes) ->
 
 
 def writing_partition_metadata(fs: FileSystem, directory: str, topic_id: bytes) -> Steps[None]:
-    """In the steps of `replacing_files`."""
+    """Write the file, in the steps of `replacing_files`."""
     return SealedFile(fs, f"{directory}/{FILE_NAME}").replacing(_content(topic_id))
 
 
@@ -58,7 +57,9 @@ def seal_partition_metadata(fs: FileSystem, directory: str) -> None:
 
 
 def sealed_as(fs: FileSystem, directory: str, topic_id: bytes) -> bool | None:
-    """Whether the seal names what was written for that topic id; None if no seal says anything."""
+    """True if the seal lists the content for that topic id; None if there is no seal that
+    parses.
+    """
     named = named_if_any(fs, f"{directory}/{FILE_NAME}")
     if named is None:
         return None

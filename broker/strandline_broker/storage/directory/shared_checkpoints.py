@@ -1,9 +1,9 @@
-"""The four checkpoint files that all partitions of a data directory share, and what they may still
-say.
+"""The four checkpoint files that all partitions of a data directory share, and their possible
+content.
 
-Each may be written in the disk pool, by one caller at a time, while logs are cut, created and
-removed elsewhere: values are clamped to what the logs hold now, and `checkpoint_limits` covers what
-the files said before.
+The disk pool may write each file, by one caller at a time, while logs are cut, created and removed
+elsewhere. Values are clamped to what the logs hold now, and `checkpoint_limits` covers the files'
+earlier content.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _MOST: dict[str, Callable[[Log], int]] = {
     LOG_STARTS: lambda log: log.log_start_offset,
     CLEANED: lambda log: log.cleaned_to,
 }
-"""What a log can answer for at the moment, whatever was computed for it before."""
+"""The largest value that a log allows at the moment, whatever was computed before."""
 
 _CLOSED_WITH: Final = frozenset({RECOVERY_POINTS, LOG_STARTS})
 
 UNKNOWN: Final = OFFSET_MAX
-"""Of a partition whose entry was lost with its file, until its log is open and can answer: the file
-may be written for others before that, and a process may end.
+"""The value of a partition whose entry was lost with its file, until its log is open and provides
+one. The file may be written for other partitions, and a process may end, before that.
 """
 
 
@@ -58,16 +58,17 @@ class SharedCheckpoints:
         self._offsets: dict[str, Offsets] = {name: {} for name in _MOST}
         self._named: set[Key] = set()
         self._lost: set[str] = set()
-        """Files that were there and not to be believed."""
+        """Files that exist but cannot be trusted."""
         self._current: set[str] = set()
-        """Files that say what is in `_offsets`, durably, no more and no less. What a start has read
-        may have been written by a process that was killed before its sync.
+        """Files whose durable content equals `_offsets`. Content that a start has read may come
+        from a process that was killed before its sync.
         """
 
     def read(self, report: Report, here: Iterable[Key], *, closed: bool) -> bool:
-        """False if one is lost without which nobody knows where the logs begin and end: then what
-        is left of them must not count as what a clean stop had left, if it was one (`closed`).
-        `here`: the partitions that may have an entry.
+        """Read the files; False if one is lost that is needed to know where the logs begin and end.
+
+        The rest must then not count as the result of a clean stop (`closed`). `here` lists the
+        partitions that may have an entry.
         """
         for name, file in self._files.items():
             offsets = read_offsets(file, report)
@@ -82,29 +83,30 @@ class SharedCheckpoints:
         return self._lost.isdisjoint(_CLOSED_WITH)
 
     def has_lost(self, name: str, key: Key) -> bool:
-        """Whether the file may have had an entry for a partition, and nobody knows it any more."""
+        """True if the file may have had an entry for the partition, and the entry is lost."""
         missing = UNKNOWN if name in self._lost else 0
         return self._offsets[name].get(key, missing) == UNKNOWN
 
     def names(self, name: str, key: Key) -> bool:
-        """Whether the file has an entry for a partition."""
+        """True if the file has an entry for the partition."""
         return key in self._offsets[name]
 
     def gaps_below(self, key: Key) -> int:
-        """Up to where a cleaning may have left gaps in a log, whatever was cut from it since.
+        """The offset below which a cleaning may have left gaps in a log, whatever was cut since.
 
-        Anywhere if that is lost: a log that Kafka has compacted bears no other sign of it (I-7).
+        If the value is lost, gaps may be anywhere: a log that Kafka has compacted has no other sign
+        of it (I-7).
         """
         return OFFSET_MAX if self.has_lost(CLEANED, key) else self._offsets[CLEANED].get(key, 0)
 
     def may_name(self, key: Key) -> bool:
-        """Whether a file on disk may hold an entry for `key`, perhaps of an older topic of that
+        """True if a file on disk may hold an entry for `key`, perhaps of an older topic of that
         name.
         """
         return key in self._named
 
     def offset(self, name: str, key: Key, limits: CheckpointLimits) -> int:
-        """What the file says of a partition, as far as it may be believed; 0 if it says nothing."""
+        """The file's offset of a partition, as far as it is to be trusted; 0 without an entry."""
         offset = 0 if self.has_lost(name, key) else self._offsets[name].get(key, 0)
         lowest = limits.lowest(name)
         return offset if lowest is None else min(offset, lowest)
@@ -121,15 +123,18 @@ class SharedCheckpoints:
         logs: Mapping[Key, Log],
         taken: Taken | None = None,
     ) -> None:
-        """Partitions that `offsets` does not name keep what the file says of them (P-16). A file
-        that says all this is left as it is, if it is there and no cut waits for it to be written: a
-        directory that has gone is to be found out while nothing changes in it, too (KIP-112).
+        """Write the file; partitions that `offsets` does not name keep their entry (P-16).
 
-        `taken`: the logs of which the offsets are, with the limits that they had before; None if
-        whatever a log can answer for now holds, a cut since or not. A high watermark does not: the
-        log may have grown past it again, with other records (I-13). Nor does a log start: the log
-        may have begun anew behind it, with nothing in between (I-75). One that was taken before
-        another and comes behind it takes nothing back: what was told as durable stays said.
+        A file with this exact content is not written, if it exists and no cut waits for a write.
+        Its existence is checked so that a lost directory is noticed while nothing changes in it,
+        too (KIP-112).
+
+        `taken` holds the logs of the offsets, with their limits from before. None means that any
+        value that a log allows now is valid, even after a cut. That is wrong for a high watermark:
+        the log may have grown past it again, with other records (I-13). It is also wrong for a log
+        start: the log may have restarted after it, with nothing in between (I-75). A log start that
+        was taken earlier and is written later does not lower the entry: a value that was reported
+        as durable stays.
         """
         merged = dict(self._offsets[name])
         limits = []
@@ -137,13 +142,13 @@ class SharedCheckpoints:
             log = logs.get(key)
             if log is None or (taken is not None and log not in taken):
                 continue
-            # The limits before the value: one that a cut adds in between stays.
+            # Limits are read before the value, so that a limit added in between stays.
             current = log.limits.current() if taken is None else taken[log]
             if name == LOG_STARTS:
                 offset = max(offset, merged.get(key, 0))
             merged[key] = min(offset, _MOST[name](log))
             limits.append((log, current, merged[key]))
-        if name == CLEANED:  # Kafka's has no entry for a log that was never compacted
+        if name == CLEANED:  # Kafka's file has no entry for a log that was never compacted
             merged = {key: offset for key, offset in merged.items() if offset > 0}
         is_said = name in self._current and merged == self._offsets[name]
         is_cut = any(current for _, current, _ in limits)
@@ -155,8 +160,8 @@ class SharedCheckpoints:
         self._offsets[name] = merged
         self._current.add(name)
         for log, current, offset in limits:
-            # A log that was removed meanwhile took its limits along, and another of that name may
-            # stand in its place (P-51).
+            # A removed log took its limits along, and another log of that name may stand in its
+            # place (P-51).
             if log.deleted:
                 continue
             try:

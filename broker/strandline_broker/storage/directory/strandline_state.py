@@ -1,16 +1,22 @@
-"""`strandline-state`: what a data directory remembers beyond Kafka's files (P-20, P-76, I-51).
+"""The memory of a data directory beyond Kafka's files: `strandline-state` (P-20, P-76, I-51).
 
-Which cluster, store and metadata offset its broker last obeyed, so that a controller restored from
-an old copy is found out; the flush policy its logs were written under; and each (topic id,
-partition) it ever hosted, so that a replica whose directory vanished is not taken for a new one.
+It has three parts:
 
-One line with version and CRC-32C, one with a JSON object, and behind them a line for each change
-since: the CRC-32C of its JSON object, continued from the line before, and that object. A change is
-one write at the end of the file and one sync, whatever the directory hosts; now and then, at the
-first change of a process, and after an error, the file is replaced whole. A crash leaves at most
-the last line unfinished, which nobody was told of: it does not count. In a directory that was
-closed there is no such line, so one is damage, as a bad line before others is. Version 1 was one
-object without changes.
+- The cluster, store and metadata offset that the broker last obeyed, so that a controller restored
+  from an old copy is detected.
+- The flush policy under which its logs were written.
+- Each (topic id, partition) it ever hosted, so that a replica whose directory vanished is not
+  treated as new.
+
+The file has one line with version and CRC-32C, one with a JSON object, and one line for each change
+since. A change line holds the CRC-32C of its JSON object, continued from the previous line, and
+that object. A change is one write at the end of the file and one sync, whatever the directory
+hosts. The file is replaced whole from time to time, at the first change of a process, and after an
+error.
+
+A crash leaves at most the last line unfinished. That change was reported to no caller, so it does
+not count. A directory that was closed has no such line, so an unfinished line there is damage, as
+is a bad line before others. Version 1 was one object without changes.
 """
 
 from __future__ import annotations
@@ -44,11 +50,11 @@ FIELDS: Final = (
 )
 MORE: Final = "hosts"
 GIVEN_UP: Final = "gives_up"
-"""Of a change: what is hosted from then on, and what is not any more."""
+"""Keys of a change: the replicas hosted from then on, and those no longer hosted."""
 CRC_DIGITS: Final = 9
-"""With the space behind them."""
+"""Length of a CRC in hexadecimal with the space after it."""
 APPENDED_MIN: Final = 4096
-"""Up to this size the file is not replaced for its length alone."""
+"""Size up to which the file is not replaced for its length alone."""
 
 REPLICATED: Final = "replicated"
 ALWAYS: Final = "always"
@@ -64,13 +70,13 @@ class BrokerState:
     identity: str = ""
     """Directory id under which the controller knows the broker; the same in all its directories."""
     hosted: Set[Key] = frozenset()
-    """(topic id, partition) of every replica this broker holds or held and has not given up. That
-    of a `Memory` changes with it.
+    """(topic id, partition) of every replica this broker holds, or held and has not given up. The
+    set of a `Memory` changes with it.
     """
 
 
 def read_state(fs: FileSystem, directory: str) -> BrokerState | None:
-    """None if there is no such file; ValueError if it does not read."""
+    """The state in the file; None if there is no file. Raises ValueError if it does not parse."""
     try:
         return _parse(read_whole(fs, f"{directory}/{FILE_NAME}"))[0]
     except FileNotFoundError:
@@ -78,7 +84,7 @@ def read_state(fs: FileSystem, directory: str) -> BrokerState | None:
 
 
 def _parse(data: bytes) -> tuple[BrokerState, bool]:
-    """And whether its last line is unfinished."""
+    """The state, and True if the last line is unfinished."""
     head, _, rest = data.partition(b"\n")
     try:
         if head == _head(1, rest):
@@ -137,7 +143,9 @@ def _by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
 
 
 def _state(fields: dict[str, Any], hosted: Iterable[Key]) -> BrokerState:
-    """TypeError if a field is of another kind: a checksum says that it was written, not by whom."""
+    """The state with these fields. Raises TypeError if a field has another type: a checksum proves
+    that it was written, not by which program.
+    """
     state = BrokerState(**fields, hosted=frozenset(hosted))
     optional = [each for each in (state.cluster_id, state.store_id) if each is not None]
     for text in (state.flush_policy, state.identity, *optional):
@@ -151,7 +159,7 @@ def _state(fields: dict[str, Any], hosted: Iterable[Key]) -> BrokerState:
 
 
 def write_state(fs: FileSystem, directory: str, state: BrokerState) -> tuple[int, int]:
-    """Replace the file whole; its size, and the CRC-32C that the first change continues."""
+    """Replace the file whole; returns its size and the CRC-32C that the first change continues."""
     fields = {name: getattr(state, name) for name in FIELDS}
     first = json.dumps(fields | {"hosted": _by_topic(state.hosted)}).encode("ascii")
     data = b"%b\n%b\n" % (_head(VERSION, first), first)
@@ -160,7 +168,7 @@ def write_state(fs: FileSystem, directory: str, state: BrokerState) -> tuple[int
 
 
 class Memory:
-    """The state that one directory keeps; `update`, and what uses it, runs in one place at a
+    """The state of one directory; `update`, and the methods that use it, run in one place at a
     time.
     """
 
@@ -170,14 +178,16 @@ class Memory:
         self._directory = directory
         self._hosted: set[Key] = set()
         self._spare: set[Key] = set()
-        """Given up, while the file still names them."""
+        """Replicas that were given up while the file still names them."""
         self._set(self.state)
         self._file: File | None = None
-        """To be appended to; None: the next change replaces it."""
+        """The file to append to; None: the next change replaces it."""
         self._size = self._crc = self._whole = 0
 
     def read(self, *, closed: bool) -> None:
-        """ValueError if the file does not read. `closed`: nobody was writing to it."""
+        """Read the file. Raises ValueError if it does not parse. `closed` means that no process was
+        writing to it.
+        """
         try:
             state, unfinished = _parse(read_whole(self._fs, f"{self._directory}/{FILE_NAME}"))
         except FileNotFoundError:
@@ -193,8 +203,8 @@ class Memory:
     def update(
         self, hosts: Set[Key] = frozenset(), gives_up: Set[Key] = frozenset(), **changes: Any
     ) -> None:
-        """Replace fields, and host more or less, durably. The work is proportional to the change,
-        but where the file is replaced whole.
+        """Replace fields, and add or remove hosted replicas, durably. The work is proportional to
+        the change, unless the file is replaced whole.
         """
         state = replace(self.state, **changes)
         more, gone = hosts - self._hosted, gives_up & self._hosted
@@ -214,7 +224,7 @@ class Memory:
         self._set(state)
 
     def _write(self, change: dict[str, Any], whole: Callable[[], BrokerState]) -> None:
-        file, self._file = self._file, None  # what an error leaves behind is replaced whole
+        file, self._file = self._file, None  # after an error the file is replaced whole
         if file is None or self._size > max(2 * self._whole, APPENDED_MIN):
             self._whole, self._crc = write_state(self._fs, self._directory, whole())
             self._size = self._whole
@@ -229,11 +239,11 @@ class Memory:
         self._file = file
 
     def forget_hosted(self, topic_id: bytes, partition: int) -> None:
-        """A replica is given up.
+        """Give up a replica.
 
-        A full disk only puts off the writing, to the next change: giving replicas up is what makes
-        room. The file then names one too many, which either nothing refers to any more (a deleted
-        topic), or may be made anew, being in no ISR (P-20).
+        A full disk only delays the write until the next change: giving up replicas frees room. The
+        file then names one replica too many. Either nothing refers to it any more (a deleted
+        topic), or it may be created again, as it is in no ISR (P-20).
         """
         gone = {(topic_id, partition)} & self._hosted
         try:

@@ -1,7 +1,8 @@
-"""What a stopped broker's data directory says of itself and of its logs; nothing is changed.
+"""A read-only survey of a stopped broker's data directory and of its logs.
 
-For `controller restore`: which cluster and store its broker obeyed and how far, which replicas lie
-there, and the greatest leader epoch and producer id that any of them knows (P-76).
+`controller restore` uses it. It reports the cluster and store that the broker obeyed and how far,
+the replicas in the directory, and the greatest leader epoch and producer id that any of them
+contains (P-76).
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ class FoundLog:
     topic_id: bytes
     partition: int
     leader_epoch: int
-    """-1 as `producer_id`: none is known."""
+    """Greatest leader epoch; -1 if none is known, as for `producer_id`."""
     producer_id: int
-    """Of those that a controller has given out; what producers choose says nothing of these."""
+    """Greatest producer id that a controller has assigned; ids that producers choose do not
+    count.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,9 @@ class FoundDirectory:
 
 
 def lock_directory(fs: FileSystem, path: str) -> int:
-    """Keep every server out of it until the descriptor is closed. DirectoryError if one is in."""
+    """Lock the directory against every server until the descriptor is closed. Raises DirectoryError
+    if a server is using it.
+    """
     try:
         return fs.lock(f"{path}/{LOCK_NAME}")
     except BlockingIOError as error:
@@ -64,7 +69,9 @@ def lock_directory(fs: FileSystem, path: str) -> int:
 
 
 def survey(fs: FileSystem, path: str, report: Report) -> FoundDirectory:
-    """DirectoryError if it is not a broker's data directory, or does not say whose it is."""
+    """Survey the directory at `path`. Raises DirectoryError if it is not a broker's, or its owner
+    is unknown.
+    """
     try:
         meta = read_meta_properties(fs, path)
         state = read_state(fs, path)
@@ -104,7 +111,7 @@ def _greatest_given(known: int, *found: int) -> int:
 
 
 def _headers(file: File) -> Iterator[BatchHeader]:
-    """Those of a segment, up to the first bytes that cannot be one."""
+    """The headers of a segment's batches, up to the first bytes that cannot be one."""
     position, size = 0, file.size()
     while position + HEADER_SIZE <= size:
         data = file.read(READ_BYTES, position)

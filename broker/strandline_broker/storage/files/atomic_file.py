@@ -1,9 +1,10 @@
-"""Small files that are replaced whole: after a crash either the old content or the new is there
+"""Small files that are replaced whole: after a crash the file has either the old content or the new
 (I-8).
 
-Write a temporary file, fsync it, rename it over the old one, fsync the directory. The temporary's
-name is never used twice in one process, so two writers cannot mix their bytes. Where one of these
-fails, the temporary is closed before it is removed: the room of a file that is open stays taken.
+A replacement writes a temporary file, syncs it, renames it over the old one, and syncs the
+directory. The temporary's name is never used twice in one process, so two writers cannot mix their
+bytes. If a step fails, the temporary is closed before it is removed: an open file keeps its room on
+the disk.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def replace_file(fs: FileSystem, path: str, data: bytes) -> None:
 
 
 def replace_file_with(fs: FileSystem, path: str, parts: Iterable[bytes]) -> int:
-    """As `replace_file`, written part by part; the size of the whole."""
+    """Replace a file like `replace_file`, written part by part; returns the size of the whole."""
     temporary = _temporary(path)
     try:
         with closing(File(fs, temporary, CREATE_EMPTY)) as file:
@@ -46,8 +47,10 @@ def replace_file_with(fs: FileSystem, path: str, parts: Iterable[bytes]) -> int:
 
 
 def replacing_files(fs: FileSystem, contents: Sequence[tuple[str, bytes]]) -> Steps[None]:
-    """Replace files of one directory, one after the other: after a crash the first ones are new,
-    the others old. A step ends with all written, with all durable, and with all in their places.
+    """Replace files of one directory, one after the other; after a crash the first ones are new,
+    the others old.
+
+    A step ends when all files are written, when all are durable, and when all are in place.
     """
     waiting = [(_temporary(path), path) for path, _ in contents]
     try:
@@ -75,7 +78,7 @@ def _temporary(path: str) -> str:
 
 
 def _write(file: File, parts: Iterable[bytes]) -> int:
-    """The content of a new file, to be synced; its size."""
+    """Write the content of a new file, without a sync; returns its size."""
     size = 0
     for part in parts:
         file.write((part,), len(part), size)
@@ -89,7 +92,7 @@ def _give_up(fs: FileSystem, temporary: str) -> None:
 
 
 def remove_file(fs: FileSystem, path: str) -> None:
-    """Remove a file, durably; one that is not there is fine."""
+    """Remove a file, durably; a missing file is fine."""
     with contextlib.suppress(FileNotFoundError):
         fs.unlink(path)
     fs.fsync_dir(os.path.dirname(path))

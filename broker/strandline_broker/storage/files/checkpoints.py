@@ -2,9 +2,9 @@
 each entry.
 
 The offset checkpoints at the root of a data directory have entries `topic partition offset`. The
-format has no checksum of its own, so a seal stands beside each file (`sealed_file`). Files that are
-ours alone have the same lines with version 1, and the CRC-32C of all that follows behind it. A file
-that does not read is treated as absent, with a report, and never as empty and valid (I-8).
+format has no checksum, so a seal stands beside each file (`sealed_file`). Our own files have the
+same lines with version 1, and a CRC-32C of everything after it. A file that does not parse is
+treated as absent, with a report, and never as empty and valid (I-8).
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ Offsets = dict[tuple[str, int], int]
 
 
 def read_checkpoint(fs: FileSystem, path: str, report: Report) -> list[tuple[str, ...]] | None:
-    """The entries of a file of ours, each split into words; None if it is absent or does not read.
+    """The entries of one of our files, each split into words; None if it is absent or does not
+    parse.
 
     Earlier versions wrote Kafka's form.
     """
@@ -55,8 +56,8 @@ def read_checkpoint(fs: FileSystem, path: str, report: Report) -> list[tuple[str
 
 
 def parse(data: bytes) -> list[tuple[str, ...]]:
-    """The entries of a file in Kafka's form, each split into words. ValueError if it does not
-    read.
+    """The entries of a file in Kafka's form, each split into words. Raises ValueError if it does
+    not parse.
     """
     lines = data.decode("utf-8").splitlines()
     if len(lines) < 2:
@@ -70,7 +71,9 @@ def parse(data: bytes) -> list[tuple[str, ...]]:
 
 
 def natural(text: str) -> int:
-    """A plain decimal number; ValueError for signs, spaces, underscores, which `int` would take."""
+    """A plain decimal number; ValueError for signs, spaces and underscores, which `int` would
+    accept.
+    """
     if not (text.isascii() and text.isdigit()):
         raise ValueError(f"{text!r} is not a number")
     return int(text)
@@ -81,7 +84,7 @@ def in_kafkas_form(entries: Iterable[str]) -> bytes:
 
 
 def write_checkpoint(fs: FileSystem, path: str, entries: Iterable[str]) -> None:
-    """A file of ours."""
+    """Write one of our own files."""
     rest = _counted(entries)
     replace_file(fs, path, _own_head(rest) + b"\n" + rest)
 
@@ -96,7 +99,7 @@ def _own_head(rest: bytes) -> bytes:
 
 
 def read_offsets(file: SealedFile, report: Report) -> Offsets | None:
-    """None if the file is absent, or is not to be believed."""
+    """The offsets in the file; None if it is absent or cannot be trusted."""
     data = file.read(report)
     if data is None:
         return None

@@ -1,9 +1,9 @@
-"""One open file of the storage layer: whole reads, whole writes, errors that name the path and the
-place.
+"""One open file of the storage layer: whole reads, whole writes, and errors that name the path and
+the position.
 
-The descriptor is closed when the last reference goes. A reader in the disk pool holds a reference
-while it reads, so a roll or a deletion on the event loop can never close, and the system never give
-to another file, a descriptor in use.
+The descriptor is closed with the last reference. A reader in the disk pool holds a reference while
+it reads. A roll or a deletion on the event loop can therefore never close a descriptor in use, and
+the system cannot give it to another file.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ WRITE: Final = os.O_RDWR | os.O_CLOEXEC
 CREATE: Final = WRITE | os.O_CREAT
 CREATE_EMPTY: Final = CREATE | os.O_TRUNC
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of a full disk: they pass by themselves once there is room."""
+"""Errors of a full disk: they end once there is room."""
 NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 """Errors of a process, or a machine, that may open no more files."""
 PASSING: Final = NO_SPACE | NO_DESCRIPTORS | {errno.ENOMEM}
-"""Errors that say nothing against the disk: what asked for it is refused, and may ask again."""
+"""Errors that do not indicate a bad disk: the request is refused and may be retried."""
 
 
 class File:
@@ -43,17 +43,17 @@ class File:
         self.close()
 
     def close(self) -> None:
-        """For who has the only reference, and cannot be sure when it goes: an error that is on its
-        way keeps all that the frames it has left refer to.
+        """Close the descriptor. For a caller that has the only reference but cannot know when it
+        ends: a propagating error keeps everything that its frames refer to.
         """
-        # What matters was fsynced before, so an error here has nothing to say.
+        # Important data was synced before, so an error here means nothing.
         fd, self.fd = self.fd, -1
         if fd >= 0:
             with contextlib.suppress(OSError):
                 self._fs.close(fd)
 
     def read(self, length: int, position: int) -> bytes:
-        """`length` bytes, or fewer if the file ends before."""
+        """Read `length` bytes, or fewer if the file ends before."""
         try:
             data = self._fs.pread(self.fd, length, position)
             while 0 < len(data) < length:
@@ -66,8 +66,8 @@ class File:
         return data
 
     def write(self, buffers: Sequence[Buffer], size: int, position: int) -> None:
-        """All `size` bytes of `buffers`, however many calls it takes; OSError leaves an unknown
-        part written.
+        """Write all `size` bytes of `buffers`, in as many calls as needed; after an OSError an
+        unknown part is written.
         """
         try:
             written = self._fs.pwritev(self.fd, buffers, position)
@@ -91,7 +91,9 @@ class File:
             self._fail(error, f"cutting to {length} bytes")
 
     def sync(self) -> None:
-        """Make data and size durable. An error is final: asking again may lie (P-24)."""
+        """Make data and size durable. An error is final: a second sync may report a false success
+        (P-24).
+        """
         try:
             self._fs.fdatasync(self.fd)
         except OSError as error:
@@ -112,8 +114,8 @@ def read_whole(fs: FileSystem, path: str) -> bytes:
 
 
 def write_whole(fs: FileSystem, path: str, data: bytes) -> File:
-    """Make `data` the whole content of the file at `path`, in place and not durably; for what can
-    be rebuilt.
+    """Make `data` the whole content of the file at `path`, in place and not durable; for data that
+    can be rebuilt.
     """
     file = File(fs, path, CREATE)
     if data:

@@ -1,14 +1,15 @@
-"""Files in Kafka's formats, which have no checksum, each with a `<name>.seal` of ours (I-8).
+"""Files in Kafka's formats, which have no checksum, each with our own `<name>.seal` (I-8).
 
-A digit that a disk has changed reads as another offset: a high watermark that is too high has
-records served that may yet be cut, and nothing else on the disk contradicts it. So the seal says
-which contents of the file are ours, by their CRC-32C. Content that it does not name is lost: no
-number of it is believed, and that there was one counts (`SharedCheckpoints.has_lost`). A file
-without a seal is believed: Kafka, or an earlier version, wrote it.
+A digit that the disk has changed reads as another offset. With a high watermark that is too high,
+records are served that may still be cut, and nothing else on the disk contradicts it. The seal
+therefore lists the valid contents of the file, by CRC-32C. Content that the seal does not list is
+lost: none of its numbers is trusted, but the fact that it existed counts
+(`SharedCheckpoints.has_lost`). A file without a seal is trusted: Kafka, or an earlier version,
+wrote it.
 
-The seal is replaced before the file, and names the content that stands there too: wherever a crash
-interrupts the two, what is found is named. A seal without a file is of a first write that came no
-further; so a file that vanishes whole is taken for one that never was.
+The seal is replaced before the file, and lists the present content too. Whenever a crash interrupts
+the two writes, the content on disk is listed. A seal without a file comes from a first write that
+was interrupted. A file that vanishes whole is therefore treated as one that never existed.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
 SUFFIX: Final = ".seal"
 VERSION: Final = 1
 NAMED_MAX: Final = 8
-"""Contents of one seal. More than two come of writes that failed half-way, again and again."""
+"""Limit on the contents listed in one seal. More than two result only from repeated writes that
+failed half-way.
+"""
 
 
 class SealedFile:
-    """One file, written by one caller at a time."""
+    """One sealed file, written by one caller at a time."""
 
     __slots__ = ("_fs", "_there", "path")
 
@@ -44,10 +47,10 @@ class SealedFile:
         self._fs = fs
         self.path = path
         self._there: tuple[int, ...] = ()
-        """CRC-32C of each content that may be on the disk, as far as it is known."""
+        """CRC-32C of each content that may be on the disk, as far as known."""
 
     def read(self, report: Report) -> bytes | None:
-        """The content; None if there is none, or none that may be believed."""
+        """The content; None if the file is absent or not to be trusted."""
         try:
             data = read_whole(self._fs, self.path)
         except FileNotFoundError:
@@ -56,7 +59,7 @@ class SealedFile:
         try:
             named = named_by_seal(self._fs, self.path)
         except ValueError as error:
-            # Another file than the one it guards: that one was not changed by the same fault.
+            # The seal is another file: the fault that changed it did not change the file it guards.
             report(f"{self.path}{SUFFIX} does not read ({error}); the file is believed without it.")
             named = None
         if named is not None and crc not in named:
@@ -70,14 +73,16 @@ class SealedFile:
         return data
 
     def replace(self, data: bytes) -> None:
-        """Durable on return. After an OSError the old content is there, or the new."""
+        """Replace the file; durable on return. After an OSError it has the old content or
+        the new.
+        """
         in_a_row(self.replacing(data))
 
     def replacing(self, data: bytes) -> Steps[None]:
-        """As `replace`, in the steps of `replacing_files`."""
+        """Replace the file, in the steps of `replacing_files`."""
         crc = crc32c(data)
         named = tuple(dict.fromkeys((*self._there, crc)))
-        # The first is what is there if none of the writes that failed since has come so far.
+        # The first is the content on disk if none of the failed writes since has replaced it.
         named = named[:1] + named[1:][1 - NAMED_MAX :]
         self._there = named
         seal = (self.path + SUFFIX, _seal(named))
@@ -86,8 +91,8 @@ class SealedFile:
 
 
 def named_by_seal(fs: FileSystem, path: str) -> tuple[int, ...] | None:
-    """CRC-32C of each content that may stand in the file at `path`. None without a seal; ValueError
-    if it does not read.
+    """CRC-32C of each content that the file at `path` may have. None without a seal; ValueError if
+    the seal does not parse.
     """
     try:
         data = read_whole(fs, path + SUFFIX)
@@ -100,8 +105,10 @@ def named_by_seal(fs: FileSystem, path: str) -> tuple[int, ...] | None:
 
 
 def read_sealed(fs: FileSystem, path: str) -> bytes:
-    """The content of a file that counts as what it says or not at all. ValueError if its seal does
-    not name it; one without a seal, or with one that does not read, is believed.
+    """The content of a file that is valid as a whole or not at all.
+
+    Raises ValueError if its seal does not list it. A file without a seal, or with one that does not
+    parse, is trusted.
     """
     data = read_whole(fs, path)
     named = named_if_any(fs, path)
@@ -111,8 +118,8 @@ def read_sealed(fs: FileSystem, path: str) -> bytes:
 
 
 def named_if_any(fs: FileSystem, path: str) -> tuple[int, ...] | None:
-    """As `named_by_seal`; None too for a seal that does not read: it is another file than the one
-    it guards, which was not changed by the same fault.
+    """The result of `named_by_seal`, or None for a seal that does not parse. The seal is another
+    file: the fault that changed it did not change the file it guards.
     """
     with contextlib.suppress(ValueError):
         return named_by_seal(fs, path)
@@ -120,7 +127,7 @@ def named_if_any(fs: FileSystem, path: str) -> tuple[int, ...] | None:
 
 
 def seal_if_none(fs: FileSystem, path: str) -> None:
-    """A file that was believed without a seal gets one, unless the disk is full."""
+    """Give a seal to a file that was trusted without one, unless the disk is full."""
     if named_if_any(fs, path) is not None:
         return
     try:

@@ -1,5 +1,5 @@
-"""Long blocking work in steps of some milliseconds, so that whoever drives it can let others have
-the thread in between.
+"""Long blocking work in steps of some milliseconds, so that its driver can give the thread to
+others in between.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RECORDS_A_STEP: Final = 8192
 
 
 def in_a_row(steps: Steps[T]) -> T:
-    """All steps, where nobody waits."""
+    """Run all steps at once, when no other work waits; returns the result."""
     while True:
         try:
             next(steps)
@@ -32,8 +32,10 @@ def in_a_row(steps: Steps[T]) -> T:
 
 
 def side_by_side(works: Iterable[Steps[T]]) -> list[T | OSError | KafkaStorageError]:
-    """The first step of each, then the second of each: where steps end before something is made
-    durable, the disk is asked for all of it together. What has failed is out, the others go on.
+    """Run the first step of each work, then the second of each, and so on.
+
+    Steps end before data is made durable, so the disk is asked for all of it together. A work that
+    fails stops, and the others continue.
     """
     going = dict(enumerate(works))
     ended: dict[int, T | OSError | KafkaStorageError] = {}
@@ -51,7 +53,7 @@ def side_by_side(works: Iterable[Steps[T]]) -> list[T | OSError | KafkaStorageEr
 
 
 def paced(items: Iterable[T], every: int) -> Iterator[T | None]:
-    """The items, and None where a step ends: after so many of them."""
+    """The items, with a None after every `every` items, where a step ends."""
     for number, item in enumerate(items, 1):
         yield item
         if number % every == 0:

@@ -249,7 +249,7 @@ FOUND_IN_STORAGE: Final = (
             Edit(
                 _DIRECTORY,
                 "            limits.add(0)"
-                "  # before the directory counts as a partition's, with a log that is lost\n"
+                "  # before the directory counts as a partition's whose log is lost\n"
                 "        yield\n"
                 "        begun = yield from beginning(self._fs, path, new, is_made=is_made)\n",
                 "            pass\n"

@@ -362,8 +362,8 @@ FOUND_IN_WAITS: Final = (
         (
             Edit(
                 "strandline_broker.storage.directory.directory",
-                "        with contextlib.suppress(FileNotFoundError):  # it has gone before",
-                "        with contextlib.suppress():  # it has gone before",
+                "        with contextlib.suppress(FileNotFoundError):  # it was removed before",
+                "        with contextlib.suppress():  # it was removed before",
             ),
         ),
         history="tests/unit/broker/storage/directory/test_directory.py"

@@ -31,7 +31,7 @@ READ_IN_REPLICATION: Final = (
         (
             Edit(
                 _LEADER,
-                "            # longer be applied (I-27).\n            self._proposal = None\n",
+                "            # no longer be applied (I-27).\n            self._proposal = None\n",
                 "            pass\n",
             ),
         ),

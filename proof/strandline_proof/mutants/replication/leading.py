@@ -175,9 +175,9 @@ LEADING: Final = (
         (
             Edit(
                 _LEADER,
-                '        """I-9, I-29."""\n'
+                '        """Raise the high watermark as far as I-9 and I-29 allow."""\n'
                 "        if self.below_min_isr():\n            return []\n",
-                '        """I-9, I-29."""\n',
+                '        """Raise the high watermark as far as I-9 and I-29 allow."""\n',
             ),
         ),
     ),
