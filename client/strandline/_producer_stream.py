@@ -18,7 +18,7 @@ import grpc.aio
 from strandline._connections import MessageTooLarge, on_stream, transport_error
 from strandline._core.backoff import Backoff
 from strandline._core.delivery_terms import Answer
-from strandline.errors import BrokerUnreachable, StrandlineError
+from strandline.errors import BrokerUnreachable, RequestTimedOut, StrandlineError
 from strandline.types import Broker
 from strandline_proto.hot_messages import ProduceData, ProduceRequest, ProduceResponse
 from strandline_runtime.cancellation import deliver_cancellation
@@ -209,10 +209,32 @@ class ProducerStream:
                     leader=hint.leader_id,
                     leader_epoch=hint.leader_epoch,
                 )
-            self._sender.on_answer(*found, _answer(result))
+            self._sender.on_answer(*found, self._answer(result, request))
         for queue, batch, attempt in by_key.values():
             missing = BrokerUnreachable(f"broker {self.broker_id} left {queue} out of its answer")
             self._sender.on_lost(queue, batch, attempt, missing)
+
+    def _answer(self, result: ProduceResult, request: Request) -> Answer:
+        message = result.error_message
+        if result.record_errors:
+            first = result.record_errors[0]
+            message = f"{message} (record {first.batch_index}: {first.message})"
+        options, waited_ms = self._sender.options, request.message.timeout_ms
+        if result.error_code == RequestTimedOut.code and waited_ms < int(
+            self._sender.request_timeout_ms
+        ):
+            message = (
+                f"not committed in the {waited_ms} ms that were left of delivery_timeout_ms "
+                f"({options.delivery_timeout_ms:.0f}); the records were appended"
+            )
+        return Answer(
+            result.error_code,
+            message,
+            result.appended,
+            result.base_offset,
+            result.leader_epoch,
+            result.log_append_time_ms,
+        )
 
     # Silence.
 
@@ -240,18 +262,3 @@ def _first_cause(group: BaseExceptionGroup[Any], address: str) -> BrokerUnreacha
         if isinstance(cause, BrokerUnreachable):
             return cause
     return None
-
-
-def _answer(result: ProduceResult) -> Answer:
-    message = result.error_message
-    if result.record_errors:
-        first = result.record_errors[0]
-        message = f"{message} (record {first.batch_index}: {first.message})"
-    return Answer(
-        result.error_code,
-        message,
-        result.appended,
-        result.base_offset,
-        result.leader_epoch,
-        result.log_append_time_ms,
-    )

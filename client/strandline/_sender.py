@@ -36,12 +36,17 @@ if TYPE_CHECKING:
     from strandline._core.producer_batch import ProducerBatch
     from strandline._producer_stream import InFlight
     from strandline._session import Session
-    from strandline.errors import ClientClosed
+    from strandline.errors import ClientClosed, FlushFailed
 
 TICK_MS: Final = 50.0
 """Between two looks while something is overdue."""
 STALL_MS: Final = 500.0
 """No answer for so long: ask whether the leader has moved. A paused broker says nothing."""
+
+REPORT_AFTER_MS: Final = 1000.0
+"""So long after a failure its future may be looked at before the log has a line of it."""
+REPORT_EVERY_MS: Final = 30_000.0
+PARTITIONS_NAMED: Final = 5
 
 
 class Sender:
@@ -74,6 +79,10 @@ class Sender:
         self._identity: Identity | None = None
         self._identity_wanted = asyncio.Event()
         self._progress: asyncio.Future[None] | None = None
+        self._unreported: dict[str, None] = {}
+        """Partitions with failures that nobody has heard of, since the last line in the log."""
+        self._report: asyncio.TimerHandle | None = None
+        self._reported_ms = float("-inf")
         self._homeless: dict[PartitionKey, float] = {}
         """Queues of topics that were deleted, and until when these may be created again."""
         self.cluster.watchers.append(self._on_metadata)
@@ -256,19 +265,11 @@ class Sender:
         self, queue: PartitionQueue, batch: ProducerBatch, error: Exception | None
     ) -> None:
         if error is not None:
-            unheard = 0
             for _, _, record in batch.waiters:
                 record.settle(error, None, self.runtime)
                 if not record.is_told:
                     self.unheard.add(record, error)
-                    unheard += 1
-            if unheard:
-                self.runtime.log.error(
-                    "records were not acknowledged, and nobody waits for them",
-                    partition=str(queue),
-                    records=unheard,
-                    error=describe(error),
-                )
+                    self._report_soon(queue)
             return
         topic, partition, epoch = queue.topic, queue.partition, batch.leader_epoch
         base, stamped = batch.base_offset, batch.log_append_time_ms
@@ -278,6 +279,40 @@ class Sender:
             record.settle(
                 None, RecordMetadata(topic, partition, offset, time_ms, epoch), self.runtime
             )
+
+    def _report_soon(self, queue: PartitionQueue) -> None:
+        """One line in the log for all that fails in a while, not one for each batch."""
+        self._unreported[str(queue)] = None
+        if self._report is None:
+            now_ms = self.now_ms()
+            at_ms = max(now_ms + REPORT_AFTER_MS, self._reported_ms + REPORT_EVERY_MS)
+            loop = asyncio.get_running_loop()
+            self._report = loop.call_later((at_ms - now_ms) / 1000, self.report)
+
+    def report(self) -> None:
+        """Log what has failed since the last line and was not looked at to this moment."""
+        if self._report is not None:
+            self._report.cancel()
+            self._report = None
+        partitions, self._unreported = list(self._unreported), {}
+        failed = self.unheard.look()
+        if not partitions or failed is None:
+            return
+        self._reported_ms = self.now_ms()
+        more = len(partitions) - PARTITIONS_NAMED
+        named = ", ".join(partitions[:PARTITIONS_NAMED]) + (f" and {more} more" if more > 0 else "")
+        self.runtime.log.error(
+            "records were not acknowledged, and their futures were not looked at so far; flush() "
+            "raises FlushFailed for those that nobody looks at",
+            partitions=named,
+            records=failed.failed + failed.unknown,
+            error=describe(failed.errors[0]),
+        )
+
+    def take_unheard(self) -> FlushFailed | None:
+        """What nobody has heard of, to be raised now; it is in the log too."""
+        self.report()
+        return self.unheard.take()
 
     # Bounds.
 
@@ -446,6 +481,7 @@ class Sender:
         """The producer is closing or broken: settle what is left, honestly."""
         for queue in self.queues.values():
             self._settle(queue.on_hopeless(error), queue)
+        self.report()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

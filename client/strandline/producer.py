@@ -160,7 +160,7 @@ class Producer:
             self._session = self._sender = None
             sender.fail_everything(closed)
             await session.close()
-        if (failed := sender.unheard.take()) is not None:
+        if (failed := sender.take_unheard()) is not None:
             raise failed
 
     def _started(self) -> tuple[Sender, HandOver]:
@@ -301,7 +301,7 @@ class Producer:
         if timeout_ms is not None:
             milliseconds("timeout_ms", timeout_ms, least=0)
         await sender.flush(timeout_ms)
-        if (failed := sender.unheard.take()) is not None:
+        if (failed := sender.take_unheard()) is not None:
             raise failed
 
 

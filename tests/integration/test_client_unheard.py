@@ -15,9 +15,10 @@ from strandline import Producer, sync
 from strandline.errors import (
     DeliveryTimedOut,
     FlushFailed,
+    InvalidRecord,
     NotEnoughReplicas,
     OperationTimedOut,
-    RecordTooLarge,
+    RequestTimedOut,
     SendManyFailed,
 )
 from support.scripted_broker import ScriptedCluster, scripted_cluster
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from strandline import RecordMetadata
 
-REFUSED = Act(code=RecordTooLarge.code, message="too large for this topic")
+REFUSED = Act(code=InvalidRecord.code, message="not for this topic")
 UNANSWERED = Act(append=True, answer=False)
 Fate = tuple[Exception | None, "RecordMetadata | None"]
 
@@ -54,12 +55,12 @@ async def test_flush_raises_what_nobody_has_heard_of(
         with pytest.raises(FlushFailed, match="5 records were not acknowledged, 5 of") as failed:
             await producer.flush()
         assert (failed.value.failed, failed.value.unknown) == (5, 0)
-        assert [type(error) for error in failed.value.errors] == [RecordTooLarge]
+        assert [type(error) for error in failed.value.errors] == [InvalidRecord]
         assert not failed.value.may_have_been_written
         await producer.flush()  # it has been said
     [logged] = [r for r in caplog.records if r.name == "strandline" and r.levelno == logging.ERROR]
     assert "orders/1" in logged.getMessage()
-    assert "too large for this topic" in logged.getMessage()
+    assert "not for this topic" in logged.getMessage()
 
 
 async def test_the_end_of_the_block_raises_it_too(cluster: ScriptedCluster) -> None:
@@ -80,14 +81,14 @@ async def test_who_has_looked_is_not_told_again(cluster: ScriptedCluster) -> Non
     async with Producer(cluster.bootstrap) as producer:
         sent = await half_of_ten(producer, cluster)
         outcomes = await asyncio.gather(*sent, return_exceptions=True)
-        assert sum(isinstance(outcome, RecordTooLarge) for outcome in outcomes) == 5
+        assert sum(isinstance(outcome, InvalidRecord) for outcome in outcomes) == 5
         await producer.flush()
         sent = await half_of_ten(producer, cluster)
         assert producer._sender is not None
         await producer._sender.flush()
         assert sum(future.exception() is not None for future in sent) == 5, "looked at late"
         cluster.partition("orders", 0).acts.append(REFUSED)
-        with pytest.raises(RecordTooLarge):
+        with pytest.raises(InvalidRecord):
             await producer.send_and_wait("orders", b"v", partition=0)
 
 
@@ -111,7 +112,7 @@ async def test_a_callback_hears_of_every_record(
         [bad] = [error for error, metadata in heard if metadata is None]
         assert good is not None
         assert good.offset == 0
-        assert isinstance(bad, RecordTooLarge)
+        assert isinstance(bad, InvalidRecord)
     assert "a defect of the caller's" in caplog.text
 
 
@@ -228,12 +229,12 @@ def test_the_blocking_producer_tells_the_same(threaded_cluster: ScriptedCluster)
         with pytest.raises(FlushFailed):
             producer.flush(timeout_ms=10_000)
         partition.acts.append(REFUSED)
-        with pytest.raises(RecordTooLarge):
+        with pytest.raises(InvalidRecord):
             producer.send("orders", b"b").result(10)
         partition.acts.append(REFUSED)
         producer.send("orders", b"c", on_delivery=lambda *fate: heard.append(fate))
         producer.flush()
-        assert [type(error) for error, _ in heard] == [RecordTooLarge]
+        assert [type(error) for error, _ in heard] == [InvalidRecord]
     partition.acts.append(REFUSED)
     with pytest.raises(FlushFailed), sync.Producer(threaded_cluster.bootstrap) as producer:
         producer.send("orders", b"d")
@@ -249,3 +250,66 @@ def test_what_ends_a_blocking_block_matters_more(threaded_cluster: ScriptedClust
 
     with pytest.raises(KeyError):
         fails()
+
+
+def errors_logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "strandline" and record.levelno >= logging.WARNING
+    ]
+
+
+async def test_many_failures_are_one_line_in_the_log(
+    cluster: ScriptedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    for partition in range(2):
+        cluster.partition("orders", partition).acts.extend([REFUSED] * 1000)
+    async with Producer(cluster.bootstrap, batch_size=100) as producer:
+        sent = [await producer.send("orders", bytes(90), partition=n % 2) for n in range(200)]
+        with pytest.raises(FlushFailed, match="200 records were not acknowledged, 200 of"):
+            await producer.flush()
+        assert all(future.exception() is not None for future in sent)
+    [line] = errors_logged(caplog)
+    assert "orders/0" in line
+    assert "orders/1" in line
+    assert "200" in line
+    assert "not for this topic" in line
+
+
+async def test_failures_that_are_looked_at_in_time_are_no_line(
+    cluster: ScriptedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.partition("orders", 0).acts.extend([REFUSED] * 1000)
+    async with Producer(cluster.bootstrap, batch_size=100) as producer:
+        sent = [await producer.send("orders", bytes(90), partition=0) for _ in range(100)]
+        for future in sent:
+            with pytest.raises(InvalidRecord):
+                await future
+    assert errors_logged(caplog) == []
+
+
+async def test_a_line_comes_without_a_flush(
+    cluster: ScriptedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.partition("orders", 0).acts.extend([REFUSED] * 1000)
+    async with Producer(cluster.bootstrap) as producer:
+        await producer.send("orders", b"v", partition=0)
+        async with asyncio.timeout(20):
+            while not errors_logged(caplog):  # noqa: ASYNC110 - the log has no event
+                await asyncio.sleep(0.05)
+        with pytest.raises(FlushFailed):
+            await producer.flush()
+    assert len(errors_logged(caplog)) == 1
+
+
+async def test_a_time_out_names_the_limit_that_was_set(cluster: ScriptedCluster) -> None:
+    """The last try has a few milliseconds, which say nothing to whoever reads the error."""
+    late = Act(code=RequestTimedOut.code, append=True, message="not committed within 1 ms")
+    cluster.partition("orders", 0).acts.extend([late] * 1000)
+    async with Producer(cluster.bootstrap, delivery_timeout_ms=700) as producer:
+        with pytest.raises(DeliveryTimedOut) as caught:
+            await producer.send_and_wait("orders", b"v", partition=0)
+    assert "within 700 ms" in str(caught.value)
+    assert "left of delivery_timeout_ms (700)" in str(caught.value)
+    assert "within 1 ms" not in str(caught.value)
