@@ -197,6 +197,18 @@ def test_of_sessions_the_end_alone_tells_what_closes_together(
         check_statement(spark, silver, statement, step="s", line=1, sessions=True)
 
 
+@pytest.mark.parametrize("choice", ["max", "min", "first", "any_value"])
+def test_of_fixed_windows_the_start_tells_the_end(spark: SparkSession, choice: str) -> None:
+    silver = spark.createDataFrame([], SCHEMA).schema
+    chosen = f"SELECT window_start, {choice}(window_end) AS window_end, count(*) FROM silver"
+    check_statement(spark, silver, f"{chosen} GROUP BY window_start", step="s", line=1)
+    other = chosen.replace("(window_end)", "(window_end) FILTER (WHERE n > 1)")
+    for statement, sessions in ((other, False), (chosen, True)):
+        grouped = f"{statement} GROUP BY window_start"
+        with pytest.raises(OptionError, match=r"window_end|several windows"):
+            check_statement(spark, silver, grouped, step="s", line=1, sessions=sessions)
+
+
 def test_files_beside_silver_are_refused(spark: SparkSession, tmp_path: object) -> None:
     silver = spark.createDataFrame([], SCHEMA).schema
     spark.range(3).write.parquet(f"{tmp_path}/parquet")

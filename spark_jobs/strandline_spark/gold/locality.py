@@ -32,6 +32,7 @@ _PASSING: Final = frozenset(
 )
 """They give rows of their child, or for each row some of its own."""
 _CONSTANT: Final = frozenset(("OneRowRelation", "LocalRelation", "Range", "UnionLoopRef"))
+_CHOOSING: Final = frozenset(("Max", "Min", "First", "Last", "AnyValue"))
 _LIMITS: Final = frozenset(("GlobalLimit", "LocalLimit", "Offset", "Tail"))
 _DISTINCT: Final = frozenset(("Distinct", "Deduplicate"))
 _ALONE: Final = _LIMITS | _DISTINCT | {"Window"}
@@ -297,6 +298,10 @@ def _kind(expression: Any, rows: _Rows) -> str | None:
     name = _name(expression)
     if name == "Alias":
         return _kind(expression.child(), rows)
+    if name == "AggregateExpression" and not expression.filter().isDefined():
+        # The rows are grouped by the window, so there is one to choose from.
+        chosen = expression.aggregateFunction()
+        return _kind(chosen.child(), rows) if _name(chosen) in _CHOOSING else None
     if name == "Coalesce":
         return rows.halves.get(frozenset(_id(one) for one in _each(expression.children())))
     return rows.keys.get(_id(expression))

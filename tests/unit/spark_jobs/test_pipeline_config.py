@@ -130,6 +130,12 @@ def test_the_docs_have_a_sound_file_with_every_key_and_no_other() -> None:
         ('event_time = "at"', 'event_time = "when"', 9, r"event_time# = 'when' is no column"),
         ('event_time = "at"', 'event_time = "user"', 9, "event_time#"),
         (
+            'event_time = "at"',
+            'event_time = "at"\nmax_ahead = "soon"',
+            10,
+            "max_ahead# = 'soon': give .* as '5 minutes', or 'unlimited'",
+        ),
+        (
             'format = "json"',
             'format = "json"\npattern = "x"',
             9,
@@ -247,6 +253,22 @@ def test_folders_are_relative_to_the_file(tmp_path: Path) -> None:
 )
 def test_durations(text: str, us: int) -> None:
     assert duration_us("k", text) == us
+
+
+@pytest.mark.parametrize(
+    ("key", "micros"),
+    [
+        ("", 3600 * 10**6),
+        ('max_ahead = "0 seconds"', 0),
+        ('max_ahead = "2 days"', 2 * 86_400 * 10**6),
+        ('max_ahead = "unlimited"', None),
+    ],
+)
+def test_event_times_are_bounded_by_an_hour_unless_the_file_says_otherwise(
+    key: str, micros: int | None
+) -> None:
+    found = read(WHOLE.replace('event_time = "at"', f'event_time = "at"\n{key}'))
+    assert found.parse.max_ahead == micros
 
 
 @pytest.mark.parametrize("text", ["0 seconds", "1.5 hours", "month", "-1 day", "", "5300 weeks"])
