@@ -9,8 +9,8 @@ from pathlib import Path
 
 from md_table import table
 from proof_tables import proof_tables
-from strandline_broker.config import BROKER_KEYS, CONTROLLER_KEYS
-from strandline_broker.config_key import Key
+from strandline_broker.config.key import Key
+from strandline_broker.config.keys import BROKER_KEYS, CONTROLLER_KEYS
 from strandline_broker.core.groups.group_config import GROUP_KEYS
 from strandline_broker.core.topic_config import TOPIC_KEYS
 from strandline_proto.errors import ERRORS

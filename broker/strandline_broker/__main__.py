@@ -28,7 +28,7 @@ from strandline_runtime.real import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from strandline_broker.config import ServerConfig
+    from strandline_broker.config.keys import ServerConfig
     from strandline_runtime.runtime import Runtime
 
 
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     raise_descriptor_limit()
     take_short_turns()
     arguments = _parser().parse_args(argv)
-    from strandline_broker.config_loading import ConfigError
+    from strandline_broker.config.loading import ConfigError
 
     try:
         overrides = _overrides(arguments.set)
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _overrides(settings: Sequence[str]) -> dict[str, str]:
-    from strandline_broker.config_loading import ConfigError
+    from strandline_broker.config.loading import ConfigError
 
     overrides = {}
     for setting in settings:
@@ -86,7 +86,7 @@ def _overrides(settings: Sequence[str]) -> dict[str, str]:
 
 
 def _broker(arguments: argparse.Namespace, overrides: dict[str, str]) -> int:
-    from strandline_broker.config_loading import load_broker_config
+    from strandline_broker.config.loading import load_broker_config
 
     config = load_broker_config(arguments.config, overrides, environment())
     if arguments.print_config:
@@ -101,7 +101,7 @@ def _broker(arguments: argparse.Namespace, overrides: dict[str, str]) -> int:
 
 
 def _controller(arguments: argparse.Namespace, overrides: dict[str, str]) -> int:
-    from strandline_broker.config_loading import load_controller_config
+    from strandline_broker.config.loading import load_controller_config
 
     config = load_controller_config(arguments.config, overrides, environment())
     if arguments.print_config:
@@ -116,7 +116,7 @@ def _controller(arguments: argparse.Namespace, overrides: dict[str, str]) -> int
 
 
 def _print(config: ServerConfig) -> int:
-    from strandline_broker.config_text import printed
+    from strandline_broker.config.text import printed
 
     sys.stdout.write(printed(config) + "\n")
     return 0
@@ -130,7 +130,7 @@ def _run(
     """Run one server on its event loop until SIGTERM or SIGINT."""
     import uvloop
 
-    from strandline_broker.hosts.lifecycle import CannotStart
+    from strandline_broker.hosts.member.lifecycle import CannotStart
     from strandline_broker.telemetry import configure_logging, count_dropped_lines
 
     configure_logging(log_format=config.log_format, level=config.log_level, server=name)
@@ -156,7 +156,7 @@ def _run(
 
 def _check_ports(config: ServerConfig) -> None:
     """A taken port is told in one line, before gRPC reports it in its own words."""
-    from strandline_broker.hosts.lifecycle import CannotStart
+    from strandline_broker.hosts.member.lifecycle import CannotStart
 
     for listener in config.listeners:
         try:

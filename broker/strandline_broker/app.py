@@ -18,21 +18,20 @@ from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.hosts.coordination.group_settings import group_settings
 from strandline_broker.hosts.coordination.registry import Shards
-from strandline_broker.hosts.copy_throttle import LeaderThrottle
-from strandline_broker.hosts.envelopes import Envelopes
-from strandline_broker.hosts.isr_changes import IsrChanges
-from strandline_broker.hosts.lifecycle import BrokerLifecycle, CannotStart
-from strandline_broker.hosts.producer_ids import ProducerIds
-from strandline_broker.hosts.push import PushReceiver
-from strandline_broker.hosts.push_streams import PushStreams
-from strandline_broker.hosts.record_check import RecordChecks, warn_of_slow_checks
-from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
+from strandline_broker.hosts.member.envelopes import Envelopes
+from strandline_broker.hosts.member.lifecycle import BrokerLifecycle, CannotStart
+from strandline_broker.hosts.member.producer_ids import ProducerIds
+from strandline_broker.hosts.member.push import PushReceiver
+from strandline_broker.hosts.member.push_streams import PushStreams
+from strandline_broker.hosts.member.replica_manager import ReplicaManager
+from strandline_broker.hosts.replica.isr_changes import IsrChanges
+from strandline_broker.hosts.replica.record_check import RecordChecks, warn_of_slow_checks
 from strandline_broker.hosts.serving.configs import ConfigsService
 from strandline_broker.hosts.serving.delete_records import DeleteRecordsService
 from strandline_broker.hosts.serving.fetch_range import FetchRangeService
 from strandline_broker.hosts.serving.offsets import OffsetsService
 from strandline_broker.hosts.serving.produce import ProduceService
-from strandline_broker.rpc.admin import AdminRpc
 from strandline_broker.rpc.broker_service import (
     BROKER_SERVICE,
     REPLICA_SERVICE,
@@ -40,22 +39,23 @@ from strandline_broker.rpc.broker_service import (
     add_broker_service,
     add_replica_service,
 )
-from strandline_broker.rpc.configs import ConfigsRpc
-from strandline_broker.rpc.controller_link import ControllerLink
-from strandline_broker.rpc.delete_records import DeleteRecordsRpc
-from strandline_broker.rpc.fetch import FetchRpc
-from strandline_broker.rpc.fetch_client import FetchClient
-from strandline_broker.rpc.fetch_range import FetchRangeRpc
-from strandline_broker.rpc.group_calls import GroupCalls
-from strandline_broker.rpc.identify import IdentifyRpc
+from strandline_broker.rpc.cluster.admin import AdminRpc
+from strandline_broker.rpc.cluster.configs import ConfigsRpc
+from strandline_broker.rpc.cluster.controller_link import ControllerLink
+from strandline_broker.rpc.cluster.identify import IdentifyRpc
+from strandline_broker.rpc.cluster.metadata import MetadataRpc
+from strandline_broker.rpc.cluster.push import PushRpc
+from strandline_broker.rpc.cluster.replicas_info import ReplicasInfoRpc
+from strandline_broker.rpc.cluster.truncations import TruncationsRpc
+from strandline_broker.rpc.groups.calls import GroupCalls
 from strandline_broker.rpc.lazy_service import add_standard_services
-from strandline_broker.rpc.metadata import MetadataRpc
-from strandline_broker.rpc.offsets import OffsetsRpc
-from strandline_broker.rpc.produce import ProduceRpc
-from strandline_broker.rpc.producer_ids import ProducerIdsRpc
-from strandline_broker.rpc.push import PushRpc
-from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
-from strandline_broker.rpc.truncations import TruncationsRpc
+from strandline_broker.rpc.records.delete_records import DeleteRecordsRpc
+from strandline_broker.rpc.records.fetch import FetchRpc
+from strandline_broker.rpc.records.fetch_client import FetchClient
+from strandline_broker.rpc.records.fetch_range import FetchRangeRpc
+from strandline_broker.rpc.records.offsets import OffsetsRpc
+from strandline_broker.rpc.records.produce import ProduceRpc
+from strandline_broker.rpc.records.producer_ids import ProducerIdsRpc
 from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory.directory import DirectoryError
 from strandline_broker.storage.segment.open_segments import connections_max, sealed_max
@@ -66,7 +66,7 @@ from strandline_proto.ids import NO_BROKER_EPOCH, BrokerId, ControllerEpoch, Met
 if TYPE_CHECKING:
     import grpc.aio
 
-    from strandline_broker.config import BrokerConfig, Listener
+    from strandline_broker.config.keys import BrokerConfig, Listener
     from strandline_runtime.runtime import Runtime
 
 STOP_GRACE_S: Final = 0.1

@@ -11,8 +11,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.config import dynamic_parsers, read_only_keys
-from strandline_broker.config_unsupported import refusal_at_run_time
+from strandline_broker.config.keys import dynamic_parsers, read_only_keys
+from strandline_broker.config.unsupported import refusal_at_run_time
 from strandline_broker.core.compatibility import OURS, Levels, Server
 from strandline_broker.core.controller.brokers.registration import check_running
 from strandline_broker.core.controller.log.records import LaterRecord
@@ -24,7 +24,8 @@ from strandline_broker.core.controller.topics.topics import TopicDefaults
 from strandline_broker.hosts.controller.controller import Controller
 from strandline_broker.hosts.controller.pipeline import replay_log
 from strandline_broker.hosts.controller.settings import ControllerSettings, Identity, SnapshotLimits
-from strandline_broker.hosts.lifecycle import CannotStart
+from strandline_broker.hosts.member.lifecycle import CannotStart
+from strandline_broker.rpc.cluster.push_codec import PushTranslator
 from strandline_broker.rpc.controller.broker_link import BrokerLinks
 from strandline_broker.rpc.controller.brokers import BrokersRpc
 from strandline_broker.rpc.controller.configs import AlterConfigsRpc
@@ -38,7 +39,6 @@ from strandline_broker.rpc.controller.service import (
 )
 from strandline_broker.rpc.controller.topics import ClusterRpc, TopicsRpc
 from strandline_broker.rpc.lazy_service import add_standard_services
-from strandline_broker.rpc.push_codec import PushTranslator
 from strandline_broker.storage.controller.metadata_log import MetadataLog, NoRoom, check_identity
 from strandline_broker.storage.controller.metadata_snapshot import LaterSnapshot
 from strandline_broker.storage.directory.directory import DataDirectory, DirectoryError
@@ -50,7 +50,7 @@ from strandline_proto.ids import BrokerId, topic_id_text
 if TYPE_CHECKING:
     import grpc.aio
 
-    from strandline_broker.config import ControllerConfig, Listener
+    from strandline_broker.config.keys import ControllerConfig, Listener
     from strandline_runtime.runtime import Runtime
 
 STOP_GRACE_S: Final = 0.1

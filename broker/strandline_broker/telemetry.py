@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from structlog.typing import FilteringBoundLogger, Processor
 
-    from strandline_broker.listeners import HostPort
+    from strandline_broker.config.addresses import HostPort
     from strandline_runtime.runtime import Clock
 
 LOOP_WINDOW_S: Final = 60.0

@@ -17,7 +17,7 @@ from strandline_broker.core.coordination.consumer_records import (
 from strandline_broker.core.groups.commands import CommitOffsets, PartitionCommit, TopicRef
 from strandline_broker.core.groups.effects import RebalanceTimer, SessionTimer
 from strandline_broker.hosts.coordination.sessions import MemberStream
-from strandline_broker.rpc.group_session import GroupSessionRpc
+from strandline_broker.rpc.groups.session import GroupSessionRpc
 from strandline_proto.errors import (
     FencedInstanceId,
     FencedMemberEpoch,

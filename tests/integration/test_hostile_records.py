@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline_broker.hosts.leading import check_leader
-from strandline_broker.hosts.record_check import ON_LOOP_BYTES_MAX, Looked
+from strandline_broker.hosts.replica.leading import check_leader
+from strandline_broker.hosts.replica.record_check import ON_LOOP_BYTES_MAX, Looked
 from strandline_proto.batch import HEADER_SIZE, Compression, build_batch, check_batch
 from strandline_proto.errors import InvalidRecord, InvalidTimestamp
 from strandline_runtime.milliseconds import wall_ms

@@ -14,8 +14,8 @@ import pytest
 
 from strandline_broker.core.push_envelope import Envelope, LiveBroker
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
-from strandline_broker.hosts.full_dirs import ROOM_BYTES
-from strandline_broker.hosts.leading import check_leader
+from strandline_broker.hosts.disks.full_dirs import ROOM_BYTES
+from strandline_broker.hosts.replica.leading import check_leader
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_proto.ids import (
@@ -29,8 +29,8 @@ from support.replica_nodes import TOPIC_ID, Node, eventually, run_node, state
 
 if TYPE_CHECKING:
     from strandline_broker.core.replication.partition_state import PartitionState
-    from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.purgatory import ProduceOutcome
+    from strandline_broker.hosts.replica.partition import Partition
+    from strandline_broker.hosts.replica.purgatory import ProduceOutcome
 
 PARTITIONS = 4
 
@@ -151,8 +151,8 @@ async def test_a_full_disk_refuses_writes_and_stays_in_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I-99: it is named while there is no room, with a margin."""
-    monkeypatch.setattr("strandline_broker.hosts.full_dirs.LOOK_S", 0.01)
-    monkeypatch.setattr("strandline_broker.hosts.full_dirs.HOLD_S_MIN", 0.0)
+    monkeypatch.setattr("strandline_broker.hosts.disks.full_dirs.LOOK_S", 0.01)
+    monkeypatch.setattr("strandline_broker.hosts.disks.full_dirs.HOLD_S_MIN", 0.0)
     free = [0]
     monkeypatch.setattr(HalfFailing, "free_space", lambda *_: free[0], raising=False)
     fs = HalfFailing(tmp_path / "b")
@@ -180,8 +180,8 @@ async def test_without_descriptors_no_replica_takes_more_until_there_are_some_to
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str, error: int
 ) -> None:
     """I-99: it is no fault of the disk, and of no disk alone."""
-    monkeypatch.setattr("strandline_broker.hosts.descriptors.LOOK_S", 0.01)
-    monkeypatch.setattr("strandline_broker.hosts.full_dirs.HOLD_S_MIN", 0.0)
+    monkeypatch.setattr("strandline_broker.hosts.disks.descriptors.LOOK_S", 0.01)
+    monkeypatch.setattr("strandline_broker.hosts.disks.full_dirs.HOLD_S_MIN", 0.0)
     fs = HalfFailing(tmp_path)
     async with run_node(tmp_path, 1, fs, log_segment_bytes="100", **both(tmp_path)) as node:
         await push(node, *map(led, range(PARTITIONS)))

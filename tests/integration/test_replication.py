@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 
-from strandline_broker.hosts.fetch_stream import FetchStreams
-from strandline_broker.hosts.fetcher import Fetcher
-from strandline_broker.hosts.leading import check_leader
+from strandline_broker.hosts.fetching.fetcher import Fetcher
+from strandline_broker.hosts.fetching.stream import FetchStreams
+from strandline_broker.hosts.replica.leading import check_leader
 from strandline_broker.storage.log.log import Log
 from strandline_proto.batch import build_batch, crc_matches, read_header
 from strandline_proto.errors import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from strandline_broker.hosts.fetch_messages import Key, Position
+    from strandline_broker.hosts.fetching.messages import Key, Position
     from strandline_proto.ids import BrokerId
 
 ALL = -1

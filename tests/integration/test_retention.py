@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 
-from strandline_broker.hosts.leading import check_leader
-from strandline_broker.hosts.log_starts import LogStarts
+from strandline_broker.hosts.disks.log_starts import LogStarts
+from strandline_broker.hosts.replica.leading import check_leader
 from strandline_broker.storage.log.damaged_ranges import DamagedRange
 from strandline_broker.storage.log.leader_epochs import LeaderEpochs
 from strandline_proto.batch import build_batch, iter_headers
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from strandline_broker.hosts.purgatory import ProduceOutcome
+    from strandline_broker.hosts.replica.purgatory import ProduceOutcome
     from strandline_broker.storage.log.log import Log
 
 SETTINGS = {"log_segment_bytes": "200", "log_segment_delete_delay_ms": "0"}

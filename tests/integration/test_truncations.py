@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc.aio
 
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
-from strandline_broker.hosts.leading import check_leader
+from strandline_broker.hosts.replica.leading import check_leader
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import InvalidRequest, OffsetOutOfRange, UnknownTopicOrPartition
 from strandline_proto.ids import LeaderEpoch

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline_broker.core.metadata_cache import CurrentLeader
-from strandline_broker.hosts.fetch_messages import (
+from strandline_broker.hosts.fetching.messages import (
     FetchedPartition,
     FetchRequest,
     FetchResponse,
@@ -15,7 +15,7 @@ from strandline_broker.hosts.fetch_messages import (
     Position,
     Replica,
 )
-from strandline_broker.rpc.fetch_codec import (
+from strandline_broker.rpc.records.fetch_codec import (
     large_request_from_wire,
     request_from_wire,
     request_to_wire,

@@ -32,7 +32,7 @@ from strandline_broker.core.push_envelope import (
 from strandline_broker.core.replication.partition_state import IsrMember, PartitionState
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.hosts.controller.settings import Identity
-from strandline_broker.rpc.push_codec import (
+from strandline_broker.rpc.cluster.push_codec import (
     PushTranslator,
     answer_from_wire,
     answer_to_wire,

@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.registration import Registration
-from strandline_broker.rpc.controller_codec import registration_from_wire, registration_to_wire
+from strandline_broker.rpc.cluster.controller_codec import (
+    registration_from_wire,
+    registration_to_wire,
+)
 from strandline_proto.v1 import controller_pb2
 
 names = st.text(max_size=12)

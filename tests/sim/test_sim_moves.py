@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline_broker.config_loading import load_broker_config
+from strandline_broker.config.loading import load_broker_config
 from strandline_proof.sim.cluster.topology import DATA, TOPIC, Topology
 from strandline_proof.sim.disk.fs import SimFs
 from strandline_proof.sim.plan.plan import Fault, Plan

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.hosts.envelopes import Envelopes
+from strandline_broker.hosts.member.envelopes import Envelopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.hosts.replica_manager import ReplicaManager
-    from strandline_broker.hosts.to_controller import ToController
+    from strandline_broker.hosts.member.replica_manager import ReplicaManager
+    from strandline_broker.hosts.member.to_controller import ToController
     from strandline_runtime.runtime import Runtime
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from strandline_broker.hosts.leading import check_leader
+from strandline_broker.hosts.replica.leading import check_leader
 from strandline_proto.batch import read_header
 from strandline_proto.ids import Offset
 from strandline_proto.v1 import fetch_pb2, produce_pb2, services_pb2_grpc

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from strandline_broker.config import dynamic_parsers, read_only_keys
-from strandline_broker.config_unsupported import refusal_at_run_time
+from strandline_broker.config.keys import dynamic_parsers, read_only_keys
+from strandline_broker.config.unsupported import refusal_at_run_time
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.controller import push
 from strandline_broker.core.controller.brokers.applied_offsets import Applied

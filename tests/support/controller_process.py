@@ -19,7 +19,7 @@ import grpc
 import grpc.aio
 
 from strandline_broker.core.metadata_cache import MetadataCache
-from strandline_broker.rpc.push_codec import envelope_from_wire
+from strandline_broker.rpc.cluster.push_codec import envelope_from_wire
 from strandline_proto.ids import BrokerEpoch
 from strandline_proto.v1 import common_pb2, controller_pb2, metadata_pb2, push_pb2, truncations_pb2
 from strandline_proto.v1.services_pb2_grpc import (

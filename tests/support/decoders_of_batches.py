@@ -14,7 +14,7 @@ from strandline.errors import CorruptRecords
 from strandline_broker.offline import batches
 from strandline_broker.offline.disk import OpenFile
 from strandline_broker.offline.records import records_of
-from strandline_broker.rpc.push_codec import envelope_from_wire
+from strandline_broker.rpc.cluster.push_codec import envelope_from_wire
 from strandline_proto import hot_decode
 from strandline_proto.batch import (
     ATTRIBUTES_AT,

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.config_loading import (
+from strandline_broker.config.loading import (
     ConfigError,
     load_broker_config,
     load_controller_config,

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
-from strandline_broker.config_loading import load_broker_config
+from strandline_broker.config.loading import load_broker_config
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.coordination import codec
 from strandline_broker.core.groups.commands import (
@@ -34,9 +34,9 @@ from strandline_broker.core.push_envelope import (
 )
 from strandline_broker.core.replication.partition_state import IsrMember, PartitionState
 from strandline_broker.hosts.coordination.registry import Shards
-from strandline_broker.hosts.leading import check_leader
-from strandline_broker.hosts.replica_manager import ReplicaManager
-from strandline_broker.rpc.fetch_client import FetchClient
+from strandline_broker.hosts.member.replica_manager import ReplicaManager
+from strandline_broker.hosts.replica.leading import check_leader
+from strandline_broker.rpc.records.fetch_client import FetchClient
 from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_proto.batch import iter_headers, read_header, read_records
 from strandline_proto.errors import WireError
@@ -59,12 +59,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
-    from strandline_broker.config import BrokerConfig
+    from strandline_broker.config.keys import BrokerConfig
     from strandline_broker.core.groups.assignors import PartitionSets
     from strandline_broker.core.groups.commands import Reply
     from strandline_broker.hosts.coordination.shard_host import ShardHost
-    from strandline_broker.hosts.envelopes import Envelopes
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.member.envelopes import Envelopes
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_runtime.runtime import FileSystem, Runtime
 
 OFFSETS_ID = TopicId(b"o" * 16)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 
 from strandline_broker.rpc.broker_service import Service, add_broker_service
-from strandline_broker.rpc.group_calls import GroupCalls
+from strandline_broker.rpc.groups.calls import GroupCalls
 from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.v1 import committed_offsets_pb2, groups_pb2
 from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub

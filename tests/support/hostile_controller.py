@@ -16,6 +16,7 @@ from strandline_broker.core.controller.partitions.balance import BalanceSettings
 from strandline_broker.hosts.controller.controller import Controller
 from strandline_broker.hosts.controller.pipeline import replay_log
 from strandline_broker.hosts.controller.settings import ControllerSettings, Identity
+from strandline_broker.rpc.cluster.push_codec import PushTranslator
 from strandline_broker.rpc.controller.broker_link import BrokerLinks
 from strandline_broker.rpc.controller.brokers import BrokersRpc
 from strandline_broker.rpc.controller.configs import AlterConfigsRpc
@@ -24,7 +25,6 @@ from strandline_broker.rpc.controller.partitions import PartitionsRpc
 from strandline_broker.rpc.controller.reassignments import ReassignmentsRpc
 from strandline_broker.rpc.controller.service import Service
 from strandline_broker.rpc.controller.topics import ClusterRpc, TopicsRpc
-from strandline_broker.rpc.push_codec import PushTranslator
 from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import common_pb2, controller_pb2, metadata_pb2

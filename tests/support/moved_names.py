@@ -24,8 +24,8 @@ import grpc.aio
 from strandline._connections import Connections
 from strandline.errors import StrandlineError
 from strandline_broker.core.addresses import Endpoint
-from strandline_broker.rpc.controller_link import ControllerLink
-from strandline_broker.rpc.fetch_client import FetchClient
+from strandline_broker.rpc.cluster.controller_link import ControllerLink
+from strandline_broker.rpc.records.fetch_client import FetchClient
 from strandline_proto.ids import BrokerEpoch, BrokerId
 from strandline_runtime.real import RealNetwork, client_runtime
 

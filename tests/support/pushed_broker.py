@@ -13,15 +13,15 @@ import grpc
 import grpc.aio
 import pytest
 
-from strandline_broker.config_loading import load_broker_config
+from strandline_broker.config.loading import load_broker_config
 from strandline_broker.core.metadata_cache import MetadataCache
-from strandline_broker.hosts.push import PushReceiver
-from strandline_broker.hosts.push_streams import PushStreams
-from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.hosts.member.push import PushReceiver
+from strandline_broker.hosts.member.push_streams import PushStreams
+from strandline_broker.hosts.member.replica_manager import ReplicaManager
 from strandline_broker.rpc.broker_service import Service, add_replica_service
-from strandline_broker.rpc.fetch_client import FetchClient
-from strandline_broker.rpc.identify import IdentifyRpc
-from strandline_broker.rpc.push import PushRpc
+from strandline_broker.rpc.cluster.identify import IdentifyRpc
+from strandline_broker.rpc.cluster.push import PushRpc
+from strandline_broker.rpc.records.fetch_client import FetchClient
 from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.ids import BrokerId
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from strandline_broker.config import BrokerConfig
-    from strandline_broker.hosts.observers import RoleObserver
+    from strandline_broker.config.keys import BrokerConfig
+    from strandline_broker.hosts.replica.observers import RoleObserver
     from strandline_proto.v1.services_pb2_grpc import ReplicaServiceAsyncStub
     from strandline_runtime.runtime import FileSystem
 

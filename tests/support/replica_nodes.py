@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from strandline_broker.config_loading import load_broker_config
+from strandline_broker.config.loading import load_broker_config
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.push_envelope import (
@@ -19,22 +19,22 @@ from strandline_broker.core.push_envelope import (
     TopicMetadata,
 )
 from strandline_broker.core.replication.partition_state import IsrMember, PartitionState
-from strandline_broker.hosts.copy_throttle import LeaderThrottle
-from strandline_broker.hosts.record_check import RecordChecks
-from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
+from strandline_broker.hosts.member.replica_manager import ReplicaManager
+from strandline_broker.hosts.replica.record_check import RecordChecks
 from strandline_broker.hosts.serving.delete_records import DeleteRecordsService
 from strandline_broker.hosts.serving.fetch_range import FetchRangeService
 from strandline_broker.hosts.serving.offsets import OffsetsService
 from strandline_broker.hosts.serving.produce import ProduceService
 from strandline_broker.rpc.broker_service import Service, add_broker_service
-from strandline_broker.rpc.delete_records import DeleteRecordsRpc
-from strandline_broker.rpc.fetch import FetchRpc
-from strandline_broker.rpc.fetch_client import FetchClient
-from strandline_broker.rpc.fetch_range import FetchRangeRpc
-from strandline_broker.rpc.offsets import OffsetsRpc
-from strandline_broker.rpc.produce import ProduceRpc
-from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
-from strandline_broker.rpc.truncations import TruncationsRpc
+from strandline_broker.rpc.cluster.replicas_info import ReplicasInfoRpc
+from strandline_broker.rpc.cluster.truncations import TruncationsRpc
+from strandline_broker.rpc.records.delete_records import DeleteRecordsRpc
+from strandline_broker.rpc.records.fetch import FetchRpc
+from strandline_broker.rpc.records.fetch_client import FetchClient
+from strandline_broker.rpc.records.fetch_range import FetchRangeRpc
+from strandline_broker.rpc.records.offsets import OffsetsRpc
+from strandline_broker.rpc.records.produce import ProduceRpc
 from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.ids import (
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.push_answer import FailedPartition
     from strandline_broker.core.replication.leader import ProposeIsr
-    from strandline_broker.hosts.envelopes import Envelopes
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.member.envelopes import Envelopes
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_runtime.runtime import Clock, FileSystem, Runtime
 
 TOPIC_ID = TopicId(b"t" * 16)

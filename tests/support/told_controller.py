@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.core.replication.isr_proposal import ProposeIsr
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica.partition import Partition
 
 
 def _nothing() -> None:

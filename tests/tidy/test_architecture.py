@@ -89,7 +89,7 @@ def test_a_log_changes_by_its_transitions_alone() -> None:
 
 def test_a_replica_changes_by_its_transitions_alone() -> None:
     """Nobody assigns to a `Partition` from outside, by whatever name it goes there."""
-    own = BROKER / "hosts" / "partition.py"
+    own = BROKER / "hosts" / "replica" / "partition.py"
     begin = next(
         node
         for node in ast.walk(syntax(own))

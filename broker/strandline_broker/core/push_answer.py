@@ -1,7 +1,7 @@
 """What a broker answers to a push: how far it is, what it could not apply, and where its logs end
 of partitions without a leader.
 
-`rpc/push_codec.py` translates it to the wire and off it.
+`rpc/cluster/push_codec.py` translates it to the wire and off it.
 """
 
 from __future__ import annotations

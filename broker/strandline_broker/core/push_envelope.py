@@ -2,7 +2,7 @@
 
 An envelope is applied whole or not at all, in the order stop_replicas, leader_and_isr,
 update_metadata, so that clients are never sent to a leader that does not know of its election.
-`rpc/push_codec.py` translates it from the wire.
+`rpc/cluster/push_codec.py` translates it from the wire.
 """
 
 from __future__ import annotations

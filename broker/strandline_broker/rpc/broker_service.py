@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 import grpc.aio
 
-from strandline_broker.rpc.fetch_codec import decode_request
 from strandline_broker.rpc.lazy_service import Collector
 from strandline_broker.rpc.malformed import MalformedRequest, tolerant
+from strandline_broker.rpc.records.fetch_codec import decode_request
 from strandline_broker.rpc.request_bounds import RequestTooLarge, bound_handlers, refusal
 from strandline_proto import hot_calls
 from strandline_proto.v1 import services_pb2_grpc

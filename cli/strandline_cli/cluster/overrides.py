@@ -36,7 +36,7 @@ def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
 
 def split_overrides(pairs: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Overrides for the controller and for the brokers."""
-    from strandline_broker.config import BROKER_KEYS, CONTROLLER_KEYS
+    from strandline_broker.config.keys import BROKER_KEYS, CONTROLLER_KEYS
 
     controller: dict[str, str] = {}
     brokers: dict[str, str] = {}
@@ -55,7 +55,7 @@ def check_overrides(cluster: "ClusterFile", *, environ: Mapping[str, str] | None
     """Refuse what the processes would refuse at their start. Raises UsageMistake."""
     from pathlib import Path
 
-    from strandline_broker.config_loading import (
+    from strandline_broker.config.loading import (
         ConfigError,
         load_broker_config,
         load_controller_config,

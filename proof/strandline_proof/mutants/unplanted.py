@@ -9,7 +9,7 @@ UNPLANTED: Final[dict[str, str]] = {
     " (I-10): no run can tell it from one that is old;"
     " `storage/directory/test_checkpoint_limits.py`",
     "P-36": "who cannot apply an election is elected around, under a new leader epoch, which is"
-    " applied anew; `hosts/test_replica_logs.py`, `rpc/test_push_late.py`",
+    " applied anew; `hosts/member/test_replica_logs.py`, `rpc/cluster/test_push_late.py`",
     "P-37": "batches out of order are refused by their sequence, so an order broken at one end"
     " costs time and no record; `test_client_partition_queue_property.py`",
     "P-38": "an append and its bookkeeping are one synchronous step; what a cancelled follower"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.replication.leader import Leader
 from strandline_broker.core.replication.remote_replica import RemoteReplica
-from strandline_broker.hosts import log_retention
-from strandline_broker.hosts.envelopes import Envelopes
-from strandline_broker.hosts.following import Following
-from strandline_broker.hosts.log_starts import LogStarts
-from strandline_broker.hosts.partition import Partition
+from strandline_broker.hosts.disks.log_starts import LogStarts
+from strandline_broker.hosts.member.envelopes import Envelopes
+from strandline_broker.hosts.replica.following import Following
+from strandline_broker.hosts.replica.partition import Partition
+from strandline_broker.hosts.upkeep import log_retention
 from strandline_broker.storage.directory.strandline_state import Memory
 from strandline_broker.storage.log.leader_epochs import LeaderEpochs
 from strandline_broker.storage.log.log import Log

@@ -17,8 +17,8 @@ from strandline_broker.core.replication.isr_proposal import Proposal
 from strandline_broker.core.replication.leader import Leader
 from strandline_broker.core.replication.partition_state import PartitionState
 from strandline_broker.hosts.controller import controller, push_answers
-from strandline_broker.hosts.envelopes import Envelopes
-from strandline_broker.hosts.replica_manager import ReplicaManager
+from strandline_broker.hosts.member.envelopes import Envelopes
+from strandline_broker.hosts.member.replica_manager import ReplicaManager
 from strandline_broker.storage.log.log import FlushTicket
 from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.disk.disk import SimDisk
@@ -101,7 +101,7 @@ def test_a_replica_that_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_minimum_of_the_brokers_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "strandline_broker.rpc.push_codec.PartitionState",
+        "strandline_broker.rpc.cluster.push_codec.PartitionState",
         lambda *a, **named: PartitionState(*a, **{**named, "eff_min_insync": 1}),
     )
     assert broken() == "I-91"

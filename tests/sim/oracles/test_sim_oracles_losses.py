@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_broker.hosts.damage_watch import DamageWatch
+from strandline_broker.hosts.upkeep.damage_watch import DamageWatch
 from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.oracles.partition.committed import Committed
 from strandline_proof.sim.oracles.replica.log_starts import LogStartOracle
@@ -22,7 +22,7 @@ from strandline_proof.sim.run.run import RunResult, run_plan
 from strandline_proof.sim.run.watch import CheckedHistory
 
 if TYPE_CHECKING:
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica.partition import Partition
 
 FLIP = {"node": "broker-2", "file": "log", "bits": 1, "restart_s": 0.0}
 FLIPPED = Fault(3.0, "bit-flip", FLIP)

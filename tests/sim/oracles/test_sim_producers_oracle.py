@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.replication.producer_state import ProducerStates
-from strandline_broker.hosts.partition import Partition
+from strandline_broker.hosts.replica.partition import Partition
 from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import run_plan

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from strandline_broker.config_loading import load_controller_config
+from strandline_broker.config.loading import load_controller_config
 from strandline_broker.controller_app import ControllerProcess
 from strandline_broker.core.compatibility import OURS, Levels
 from strandline_broker.core.controller.log.records import LOG_LEVEL, encode, epoch_record
-from strandline_broker.hosts.lifecycle import CannotStart
+from strandline_broker.hosts.member.lifecycle import CannotStart
 from strandline_broker.storage.controller.metadata_log import DIRECTORY
 from strandline_proto.ids import ControllerEpoch
 from strandline_runtime.real import RealFileSystem, real_runtime

@@ -11,7 +11,7 @@ import sys
 import pytest
 from prometheus_client import CollectorRegistry
 
-from strandline_broker.listeners import HostPort
+from strandline_broker.config.addresses import HostPort
 from strandline_broker.telemetry import SCRAPES_MAX, ServerMetrics, serve_metrics, watch_event_loop
 from strandline_runtime.real import RealClock, real_runtime
 from support.scripted_controller import running

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.core.groups.settings import GroupSettings
 
 if TYPE_CHECKING:
-    from strandline_broker.config import GroupCoordinatorConfig
+    from strandline_broker.config.keys import GroupCoordinatorConfig
 
 MINUTE_MS: Final = 60_000
 ASSIGN_AT_ONCE_MAX: Final = 250

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.config_parsers import RecordPlace
+from strandline_broker.config.parsers import RecordPlace
 from strandline_broker.core.coordination import codec
 from strandline_broker.core.coordination.decision import Record
 from strandline_broker.core.coordination.wire import MalformedRecord
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.groups.groups import Groups
     from strandline_broker.hosts.coordination.shard_context import ShardContext
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.storage.log.reader import LogRead
     from strandline_proto import batch
 

@@ -25,12 +25,12 @@ from strandline_proto.java_hash import partition_for
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from strandline_broker.config import BrokerConfig
+    from strandline_broker.config.keys import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.coordination.shard_context import ShardContext
     from strandline_broker.hosts.coordination.shard_host import ShardHost
-    from strandline_broker.hosts.log_dirs import LogDirs
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.disks.log_dirs import LogDirs
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_runtime.runtime import Runtime
 
 Key = tuple[bytes, int]

@@ -19,10 +19,10 @@ from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine
 
-    from strandline_broker.config import BrokerConfig
+    from strandline_broker.config.keys import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.coordination.shard_host import ShardHost
-    from strandline_broker.hosts.log_dirs import LogDirs
+    from strandline_broker.hosts.disks.log_dirs import LogDirs
     from strandline_runtime.runtime import Runtime
 
 

@@ -43,7 +43,7 @@ from strandline_broker.hosts.coordination.sessions import Sessions
 from strandline_broker.hosts.coordination.shard_batch import batch_of, entities_of
 from strandline_broker.hosts.coordination.topics_watch import TopicsWatch
 from strandline_broker.hosts.coordination.waiting import Asked
-from strandline_broker.hosts.leading import check_leader
+from strandline_broker.hosts.replica.leading import check_leader
 from strandline_proto.errors import (
     CoordinatorNotAvailable,
     InvalidCommitOffsetSize,
@@ -70,8 +70,8 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.effects import Effect, TimerKey
     from strandline_broker.hosts.coordination.shard_context import ShardContext
     from strandline_broker.hosts.coordination.waiting import Waiting
-    from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.purgatory import ProduceOutcome
+    from strandline_broker.hosts.replica.partition import Partition
+    from strandline_broker.hosts.replica.purgatory import ProduceOutcome
 
 READS: Final = (FetchOffsets, DescribeGroup, ListGroups)
 """Commands that write nothing: answered with whatever replicas are in sync."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from strandline_broker.config import BROKER_KEYS, CONTROLLER_KEYS
-from strandline_broker.config_text import described
+from strandline_broker.config.keys import BROKER_KEYS, CONTROLLER_KEYS
+from strandline_broker.config.text import described
 from strandline_broker.core.groups.consumer.heartbeat_rules import check_group_id
 from strandline_broker.core.groups.group_config import GROUP_KEYS
 from strandline_broker.core.topic_config import TOPIC_KEYS
@@ -19,7 +19,7 @@ from strandline_proto.errors import InvalidRequest, UnknownTopicOrPartition
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strandline_broker.config import BrokerConfig
+    from strandline_broker.config.keys import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
 
 TOPIC: Final = 2

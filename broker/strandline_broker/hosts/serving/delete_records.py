@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.hosts.leading import check_leader
+from strandline_broker.hosts.replica.leading import check_leader
 from strandline_broker.hosts.serving.replicas import replica_of
 from strandline_proto.errors import RequestTimedOut
 
 if TYPE_CHECKING:
-    from strandline_broker.hosts.replica_manager import ReplicaManager
+    from strandline_broker.hosts.member.replica_manager import ReplicaManager
 
 TIMEOUT_MS_MAX: Final = 300_000
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.replication.isolation import isolation
-from strandline_broker.hosts.leading import check_leader
+from strandline_broker.hosts.replica.leading import check_leader
 from strandline_broker.hosts.serving.replicas import current_leader, replica_of
 from strandline_proto.batch import iter_headers
 from strandline_proto.errors import (
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.hosts.leading import Leading
-    from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.replica_manager import ReplicaManager
+    from strandline_broker.hosts.member.replica_manager import ReplicaManager
+    from strandline_broker.hosts.replica.leading import Leading
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.storage.log.reader import LogRead
     from strandline_proto.hot_messages import FetchRangeRequest
 

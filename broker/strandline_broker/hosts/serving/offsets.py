@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from strandline_broker.hosts.leading import check_leader
+from strandline_broker.hosts.replica.leading import check_leader
 from strandline_broker.hosts.serving.replicas import replica_of
 from strandline_proto.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from strandline_broker.core.replication.isolation import Isolation
-    from strandline_broker.hosts.replica_manager import ReplicaManager
+    from strandline_broker.hosts.member.replica_manager import ReplicaManager
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from strandline_broker.hosts.appends import ACKS_ALL
-from strandline_broker.hosts.leading import check_leader
+from strandline_broker.hosts.replica.appends import ACKS_ALL
+from strandline_broker.hosts.replica.leading import check_leader
 from strandline_broker.hosts.serving.replicas import why_unknown
 from strandline_proto.errors import InvalidRequiredAcks, RequestTimedOut, UnsupportedVersion
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.hosts.appends import Appends
-    from strandline_broker.hosts.purgatory import AckWaiter, ProduceOutcome
-    from strandline_broker.hosts.record_check import Looked, RecordChecks
-    from strandline_broker.hosts.replica_manager import ReplicaManager
+    from strandline_broker.hosts.member.replica_manager import ReplicaManager
+    from strandline_broker.hosts.replica.appends import Appends
+    from strandline_broker.hosts.replica.purgatory import AckWaiter, ProduceOutcome
+    from strandline_broker.hosts.replica.record_check import Looked, RecordChecks
     from strandline_proto.decompression import Buffer
 
 

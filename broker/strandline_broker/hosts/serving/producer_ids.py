@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_proto.errors import UnsupportedVersion
 
 if TYPE_CHECKING:
-    from strandline_broker.hosts.producer_ids import ProducerIds
+    from strandline_broker.hosts.member.producer_ids import ProducerIds
     from strandline_proto.ids import ProducerEpoch, ProducerId
 
 TIMEOUT_S_DEFAULT: Final = 10.0

@@ -20,8 +20,8 @@ from strandline_proto.ids import TopicId
 
 if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache, MetadataView
-    from strandline_broker.hosts.partition import Partition
-    from strandline_broker.hosts.replica_manager import ReplicaManager
+    from strandline_broker.hosts.member.replica_manager import ReplicaManager
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_proto.ids import BrokerId
 
 TOPIC_ID_BYTES = 16

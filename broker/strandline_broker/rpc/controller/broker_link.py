@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.hosts.controller.broker_calls import Identified
-from strandline_broker.rpc.push_codec import answer_from_wire
+from strandline_broker.rpc.cluster.push_codec import answer_from_wire
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import push_pb2
 from strandline_proto.v1.services_pb2_grpc import ReplicaServiceStub
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.controller.log.state import Broker
     from strandline_broker.core.controller.push import MetadataDelta
     from strandline_broker.core.push_answer import PushAnswer
-    from strandline_broker.rpc.push_codec import PushTranslator
+    from strandline_broker.rpc.cluster.push_codec import PushTranslator
     from strandline_proto.v1.services_pb2_grpc import ReplicaServiceAsyncStub
     from strandline_runtime.runtime import Network
 

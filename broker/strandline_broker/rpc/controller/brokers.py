@@ -12,8 +12,8 @@ from strandline_broker.core.controller.partitions.alter_partition import Proposa
 from strandline_broker.core.controller.producer_ids import BLOCK_LEN
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.hosts.serving.turns import in_turns
-from strandline_broker.rpc.controller_codec import registration_from_wire
-from strandline_broker.rpc.replica_conditions import condition_from_wire, refusal_from_wire
+from strandline_broker.rpc.cluster.controller_codec import registration_from_wire
+from strandline_broker.rpc.cluster.replica_conditions import condition_from_wire, refusal_from_wire
 from strandline_proto.errors import NONE, WireError
 from strandline_proto.ids import (
     BrokerEpoch,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.controller.topics.topics import NewTopic
 from strandline_broker.hosts.serving.turns import in_turns
+from strandline_broker.rpc.cluster.replica_conditions import refusal_to_wire
 from strandline_broker.rpc.controller.answers import limit_s, refuse
-from strandline_broker.rpc.replica_conditions import refusal_to_wire
 from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import common_pb2, metadata_pb2

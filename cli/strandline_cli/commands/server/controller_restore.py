@@ -162,7 +162,7 @@ def _local(directory: Path) -> tuple[str, tuple[str, ...], int, dict[str, str] |
 
 def _topic_defaults(controller: dict[str, str]) -> dict[str, str] | None:
     """As the controller will have them when it starts; None if it would refuse to."""
-    from strandline_broker.config_loading import ConfigError, load_controller_config
+    from strandline_broker.config.loading import ConfigError, load_controller_config
     from strandline_broker.core.controller.log.state import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 
     try:

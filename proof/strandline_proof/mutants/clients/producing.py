@@ -247,13 +247,13 @@ PRODUCING: Final = (
         " leader for minutes",
         (
             Edit(
-                "strandline_broker.rpc.produce",
+                "strandline_broker.rpc.records.produce",
                 "        return self._acks != 0 or all(result.appended for result in"
                 " self._response.partitions)\n",
                 "        return True\n",
             ),
         ),
-        history="tests/unit/broker/rpc/test_produce_answers.py"
+        history="tests/unit/broker/rpc/records/test_produce_answers.py"
         "::test_who_wants_no_answer_is_told_of_a_refusal_by_the_end_of_the_stream",
     ),
 )

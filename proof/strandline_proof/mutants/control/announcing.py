@@ -10,8 +10,8 @@ from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 
 _CACHE: Final = "strandline_broker.core.metadata_cache"
 _IDENTITY: Final = "strandline_broker.storage.directory.partition_identity"
-_LOGS: Final = "strandline_broker.hosts.replica_logs"
-_ENVELOPES: Final = "strandline_broker.hosts.envelopes"
+_LOGS: Final = "strandline_broker.hosts.member.replica_logs"
+_ENVELOPES: Final = "strandline_broker.hosts.member.envelopes"
 _PUSH: Final = "strandline_broker.core.controller.push"
 _CHURN: Final = Needs(kinds=("topic-recreate", "topic-recreate", "kill", "stop", "pause"))
 

@@ -17,7 +17,7 @@ _SHUTDOWN: Final = "strandline_broker.core.controller.brokers.shutdown"
 _STARTUP: Final = "strandline_broker.core.controller.log.startup"
 _UNFENCING: Final = "strandline_broker.core.controller.brokers.unfencing"
 _CONTROLLER: Final = "strandline_broker.hosts.controller.controller"
-_LATE_ROLES: Final = "strandline_broker.hosts.late_roles"
+_LATE_ROLES: Final = "strandline_broker.hosts.replica.late_roles"
 _METADATA_LOG: Final = "strandline_broker.storage.controller.metadata_log"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")

@@ -13,7 +13,7 @@ LEAVING: Final = (
         "a fetch session whose stream has ended goes on listening for news of its partitions",
         (
             Edit(
-                "strandline_broker.hosts.session_partitions",
+                "strandline_broker.hosts.fetching.session_partitions",
                 "                partition.role.forget(self)\n",
                 "                pass\n",
             ),
@@ -25,7 +25,7 @@ LEAVING: Final = (
         "a member's stream that has ended stays in the coordinator's list",
         (
             Edit(
-                "strandline_broker.rpc.group_session",
+                "strandline_broker.rpc.groups.session",
                 "            host.sessions.close(session.stream)\n",
                 "            pass\n",
             ),

@@ -33,7 +33,7 @@ FOUND_IN_CALLS: Final = (
                 "        if not self._names:\n",
             ),
         ),
-        history="tests/unit/broker/rpc/test_metadata.py"
+        history="tests/unit/broker/rpc/cluster/test_metadata.py"
         "::test_who_watches_a_service_that_is_not_here_hears_so",
     ),
     Mutant(
@@ -43,12 +43,12 @@ FOUND_IN_CALLS: Final = (
         " shown",
         (
             Edit(
-                "strandline_broker.rpc.group_codec",
+                "strandline_broker.rpc.groups.codec",
                 '    _, _, address = unquote(peer).partition(":")\n',
                 '    _, _, address = peer.partition(":")\n',
             ),
         ),
-        history="tests/unit/broker/rpc/test_group_codec.py"
+        history="tests/unit/broker/rpc/groups/test_codec.py"
         "::test_a_members_host_is_its_address_as_people_write_it",
     ),
 )

@@ -8,7 +8,7 @@ from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 from strandline_proof.sim.workload.work import Work
 
-_LOSSES: Final = "strandline_broker.hosts.losses"
+_LOSSES: Final = "strandline_broker.hosts.replica.losses"
 
 _LEADER: Final = "leader-0"
 _JOINER: Final = "other-0"
@@ -201,7 +201,7 @@ FOUND_IN_CONTROL: Final = (
         " record the push",
         (
             Edit(
-                "strandline_broker.hosts.push",
+                "strandline_broker.hosts.member.push",
                 "self.envelopes.late.limit_s()",
                 "None",
             ),
@@ -276,12 +276,12 @@ FOUND_IN_CONTROL: Final = (
         " has said so, and is unfenced",
         (
             Edit(
-                "strandline_broker.hosts.envelopes",
+                "strandline_broker.hosts.member.envelopes",
                 "self.late.put_off(partition.key, partial(self._go_by, partition, state))",
                 "pass",
             ),
         ),
-        history="tests/unit/broker/rpc/test_push_late.py"
+        history="tests/unit/broker/rpc/cluster/test_push_late.py"
         "::test_who_is_deposed_on_the_way_to_its_role_does_not_lead",
     ),
 )

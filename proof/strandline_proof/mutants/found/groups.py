@@ -8,12 +8,12 @@ from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 
 _GROUPS: Final = "strandline_broker.core.groups.groups"
 _HOST: Final = "strandline_broker.hosts.coordination.shard_host"
-_PRODUCE: Final = "strandline_broker.rpc.produce"
-_READS: Final = "strandline_broker.hosts.reads"
+_PRODUCE: Final = "strandline_broker.rpc.records.produce"
+_READS: Final = "strandline_broker.hosts.replica.reads"
 _REGISTRY: Final = "strandline_broker.hosts.coordination.registry"
-_SESSION_RPC: Final = "strandline_broker.rpc.group_session"
+_SESSION_RPC: Final = "strandline_broker.rpc.groups.session"
 _SESSIONS: Final = "strandline_broker.hosts.coordination.sessions"
-_FETCH: Final = "strandline_broker.hosts.session_partitions"
+_FETCH: Final = "strandline_broker.hosts.fetching.session_partitions"
 _STREAM: Final = "strandline._group_stream"
 _TIMERS: Final = "strandline_broker.hosts.coordination.timers"
 
@@ -73,7 +73,7 @@ FOUND_IN_GROUPS: Final = (
                 "            ):\n",
             ),
         ),
-        history="tests/unit/broker/rpc/test_group_session.py"
+        history="tests/unit/broker/rpc/groups/test_session.py"
         "::test_an_acknowledgement_that_crosses_a_repetition_is_believed",
     ),
     Mutant(
@@ -101,7 +101,7 @@ FOUND_IN_GROUPS: Final = (
                 "            if found.next_offset < 0 <= end:\n",
             ),
         ),
-        history="tests/unit/broker/hosts/test_fetch_session.py"
+        history="tests/unit/broker/hosts/fetching/test_session.py"
         "::test_a_segments_end_is_not_waited_at",
     ),
     Mutant(
@@ -123,7 +123,7 @@ FOUND_IN_GROUPS: Final = (
                 "        if host is not None and host.partition is None:\n",
             ),
             Edit(
-                "strandline_broker.hosts.envelopes",
+                "strandline_broker.hosts.member.envelopes",
                 "                await self._logs.set_aside(partition)\n"
                 "                self._roles.on_deleted(partition)\n",
                 "                await self._logs.set_aside(partition)\n",
@@ -146,7 +146,7 @@ FOUND_IN_GROUPS: Final = (
                 "        self._host.heard(command.group_id, command.member_id)\n",
             ),
         ),
-        history="tests/unit/broker/rpc/test_group_session.py"
+        history="tests/unit/broker/rpc/groups/test_session.py"
         "::test_who_commits_is_heard_of_while_its_last_commit_hangs",
     ),
     Mutant(
@@ -276,7 +276,7 @@ FOUND_IN_GROUPS: Final = (
                 "        waiting = host.ask(command)\n",
             ),
         ),
-        history="tests/unit/broker/rpc/test_group_session.py"
+        history="tests/unit/broker/rpc/groups/test_session.py"
         "::test_what_is_told_again_does_not_cross_the_acknowledgement_of_it",
     ),
     Mutant(
@@ -291,7 +291,7 @@ FOUND_IN_GROUPS: Final = (
                 "                self._reading = None\n",
             ),
         ),
-        history="tests/unit/broker/rpc/test_group_session_ended.py"
+        history="tests/unit/broker/rpc/groups/test_session_ended.py"
         "::test_a_commit_that_is_done_when_its_stream_has_ended_is_told_to_nobody",
     ),
     Mutant(
@@ -309,7 +309,7 @@ FOUND_IN_GROUPS: Final = (
                 "",
             ),
         ),
-        history="tests/unit/broker/rpc/test_group_session.py"
+        history="tests/unit/broker/rpc/groups/test_session.py"
         "::test_news_for_a_stream_that_has_just_failed_are_nobodys",
     ),
 )

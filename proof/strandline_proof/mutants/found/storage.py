@@ -9,7 +9,7 @@ from strandline_proof.sim.plan.plan import Fault
 
 _CUT: Final = "strandline_broker.storage.log.log"
 _DIRECTORY: Final = "strandline_broker.storage.directory.directory"
-_PUSH: Final = "strandline_broker.hosts.push"
+_PUSH: Final = "strandline_broker.hosts.member.push"
 _RECOVERY: Final = "strandline_broker.storage.log.recovery"
 _SEGMENT: Final = "strandline_broker.storage.segment.segment"
 
@@ -139,7 +139,7 @@ FOUND_IN_STORAGE: Final = (
         "a log start that rose while retention waited for the one before it cuts the epochs too",
         (
             Edit(
-                "strandline_broker.hosts.log_retention",
+                "strandline_broker.hosts.upkeep.log_retention",
                 "        start = log.state.durable_start",
                 "        start = log.log_start_offset",
             ),
@@ -152,7 +152,7 @@ FOUND_IN_STORAGE: Final = (
         "a replica that has given up records to heal calls itself sound before it has them again",
         (
             Edit(
-                "strandline_broker.hosts.damage_watch",
+                "strandline_broker.hosts.upkeep.damage_watch",
                 "    if partition.healing or log.damaged_ranges",
                 "    if log.damaged_ranges",
             ),
@@ -187,7 +187,7 @@ FOUND_IN_STORAGE: Final = (
                 "            return self._answer(envelope, error=refusal,",
             ),
         ),
-        history="tests/unit/broker/rpc/test_push.py"
+        history="tests/unit/broker/rpc/cluster/test_push.py"
         "::test_where_a_log_ends_is_told_once_the_push_can_be_recorded",
     ),
     Mutant(
@@ -202,7 +202,7 @@ FOUND_IN_STORAGE: Final = (
                 "",
             ),
         ),
-        history="tests/unit/broker/rpc/test_push.py"
+        history="tests/unit/broker/rpc/cluster/test_push.py"
         "::test_what_a_full_disk_kept_from_being_applied_is_asked_for_again",
     ),
     Mutant(
@@ -329,7 +329,7 @@ FOUND_IN_STORAGE: Final = (
         "the scrub reads sealed segments alone, so a misread of the active one stays marked",
         (
             Edit(
-                "strandline_broker.hosts.scrubber",
+                "strandline_broker.hosts.upkeep.scrubber",
                 "    return [*sealed, active] if marked else sealed\n",
                 "    return sealed if marked else [*sealed]\n",
             ),
@@ -343,7 +343,7 @@ FOUND_IN_STORAGE: Final = (
         " for when another one is",
         (
             Edit(
-                "strandline_broker.hosts.fetchers",
+                "strandline_broker.hosts.fetching.fetchers",
                 "        for fetcher in self._by_leader.values():\n"
                 "            fetcher.on_flushed(key)\n",
                 "        pass\n",
@@ -358,7 +358,7 @@ FOUND_IN_STORAGE: Final = (
         "a fetch session goes by what it has told a replica, also where that has dropped it",
         (
             Edit(
-                "strandline_broker.hosts.session_partitions",
+                "strandline_broker.hosts.fetching.session_partitions",
                 "            self._kept[key] = _Kept(position)\n",
                 "            told = None if kept is None else kept.told\n"
                 "            self._kept[key] = _Kept(position, told)\n",

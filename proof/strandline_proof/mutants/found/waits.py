@@ -10,7 +10,7 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
-_DAMAGE_WATCH: Final = "strandline_broker.hosts.damage_watch"
+_DAMAGE_WATCH: Final = "strandline_broker.hosts.upkeep.damage_watch"
 
 FOUND_IN_WAITS: Final = (
     Mutant(
@@ -25,7 +25,7 @@ FOUND_IN_WAITS: Final = (
                 "",
             ),
         ),
-        history="tests/unit/broker/hosts/test_damage_watch.py"
+        history="tests/unit/broker/hosts/upkeep/test_damage_watch.py"
         "::test_what_has_waited_for_the_gate_comes_before_a_healing",
     ),
     Mutant(
@@ -40,7 +40,7 @@ FOUND_IN_WAITS: Final = (
                 "",
             ),
         ),
-        history="tests/unit/broker/hosts/test_damage_watch.py"
+        history="tests/unit/broker/hosts/upkeep/test_damage_watch.py"
         "::test_what_has_waited_for_the_gate_comes_before_producers_are_read_again",
     ),
     Mutant(
@@ -56,7 +56,7 @@ FOUND_IN_WAITS: Final = (
                 "        if entries:\n",
             ),
         ),
-        history="tests/unit/broker/hosts/test_damage_watch.py"
+        history="tests/unit/broker/hosts/upkeep/test_damage_watch.py"
         "::test_what_is_found_while_the_rest_is_noted_is_noted_by_the_next_look",
     ),
     Mutant(
@@ -66,7 +66,7 @@ FOUND_IN_WAITS: Final = (
         " checkpoint is not written",
         (
             Edit(
-                "strandline_broker.hosts.deletions",
+                "strandline_broker.hosts.replica.deletions",
                 "            low_watermark = min("
                 "leading.machine.low_watermark(), partition.log.state.durable_start)\n",
                 "            low_watermark = leading.machine.low_watermark()\n",
@@ -81,7 +81,7 @@ FOUND_IN_WAITS: Final = (
         "whether a replica is held is asked before its removal waits until it has been opened",
         (
             Edit(
-                "strandline_broker.hosts.envelopes",
+                "strandline_broker.hosts.member.envelopes",
                 "        if key not in self._replicas.partitions:\n"
                 "            await self._logs.forget(key, delete=stop.delete)\n"
                 "        partition = self._replicas.partitions.get(key)"
@@ -94,7 +94,7 @@ FOUND_IN_WAITS: Final = (
                 "            return\n",
             ),
         ),
-        history="tests/unit/broker/hosts/test_replica_logs.py"
+        history="tests/unit/broker/hosts/member/test_replica_logs.py"
         "::test_a_log_that_is_opened_before_its_turn_is_given_up_all_the_same",
     ),
     Mutant(
@@ -103,7 +103,7 @@ FOUND_IN_WAITS: Final = (
         "whether a data directory is in service is asked before a log in it is opened, not after",
         (
             Edit(
-                "strandline_broker.hosts.replica_manager",
+                "strandline_broker.hosts.member.replica_manager",
                 "        if log_dir.failure is not None:  # while the log was opened\n",
                 "        if False:\n",
             ),
@@ -147,14 +147,14 @@ FOUND_IN_WAITS: Final = (
         " stream",
         (
             Edit(
-                "strandline_broker.rpc.group_session",
+                "strandline_broker.rpc.groups.session",
                 "        if self._is_mute:\n"
                 "            return\n"
                 "        self._commit = self._host.submit(command)\n",
                 "        self._commit = self._host.submit(command)\n",
             ),
         ),
-        history="tests/unit/broker/rpc/test_group_session_ended.py"
+        history="tests/unit/broker/rpc/groups/test_session_ended.py"
         "::test_a_commit_that_waits_for_its_turn_as_its_stream_is_replaced_is_not_taken",
     ),
     Mutant(
@@ -163,13 +163,13 @@ FOUND_IN_WAITS: Final = (
         "a log is cleaned though its producers have not been read again since it was cut",
         (
             Edit(
-                "strandline_broker.hosts.log_cleaner",
+                "strandline_broker.hosts.upkeep.log_cleaner",
                 "            and log.producers is not None"
                 "  # else the last batch of each is not known (I-79)\n",
                 "",
             ),
         ),
-        history="tests/unit/broker/hosts/test_log_cleaner.py"
+        history="tests/unit/broker/hosts/upkeep/test_log_cleaner.py"
         "::test_a_log_is_not_cleaned_while_nobody_knows_who_has_appended_last",
     ),
     Mutant(
@@ -195,22 +195,22 @@ FOUND_IN_WAITS: Final = (
         " next one behind it",
         (
             Edit(
-                "strandline_broker.hosts.push",
+                "strandline_broker.hosts.member.push",
                 "            await self._remember(envelope)\n",
                 "            await self._remember(envelope, limited=len(failed) > 0)\n",
             ),
             Edit(
-                "strandline_broker.hosts.push",
+                "strandline_broker.hosts.member.push",
                 "    async def _remember(self, envelope: Envelope) -> None:\n",
                 "    async def _remember(self, envelope: Envelope, *, limited: bool) -> None:\n",
             ),
             Edit(
-                "strandline_broker.hosts.push",
+                "strandline_broker.hosts.member.push",
                 "            self.envelopes.late.limit_s(),\n",
                 "            self.envelopes.late.limit_s() if limited else None,\n",
             ),
         ),
-        history="tests/unit/broker/rpc/test_push_late.py"
+        history="tests/unit/broker/rpc/cluster/test_push_late.py"
         "::test_a_push_that_no_disk_records_does_not_keep_leaders_from_the_next_one",
     ),
     Mutant(
@@ -219,13 +219,13 @@ FOUND_IN_WAITS: Final = (
         "a broker that ends lets its directories go while what it was told is still to be written",
         (
             Edit(
-                "strandline_broker.hosts.replica_manager",
+                "strandline_broker.hosts.member.replica_manager",
                 "        await self.dirs.recorded()"
                 "  # a push is answered before it is, where a disk hangs\n",
                 "",
             ),
         ),
-        history="tests/unit/broker/rpc/test_push_late.py"
+        history="tests/unit/broker/rpc/cluster/test_push_late.py"
         "::test_a_directory_is_not_let_go_while_a_push_is_recorded_in_it",
     ),
     Mutant(
@@ -234,12 +234,12 @@ FOUND_IN_WAITS: Final = (
         "a broker that ends as it starts leaves threads behind, which recover its logs",
         (
             Edit(
-                "strandline_broker.hosts.log_loading",
+                "strandline_broker.hosts.disks.log_loading",
                 "            await asyncio.shield(job)\n",
                 "            await job\n",
             ),
         ),
-        history="tests/unit/broker/hosts/test_log_loading.py"
+        history="tests/unit/broker/hosts/disks/test_log_loading.py"
         "::test_a_load_that_is_given_up_ends_with_the_log_at_hand",
     ),
     Mutant(
@@ -255,7 +255,7 @@ FOUND_IN_WAITS: Final = (
                 "",
             ),
         ),
-        history="tests/unit/broker/hosts/test_log_checkpoints.py"
+        history="tests/unit/broker/hosts/disks/test_log_checkpoints.py"
         "::test_a_log_start_that_was_told_does_not_fall_in_its_file",
     ),
     Mutant(
@@ -327,14 +327,14 @@ FOUND_IN_WAITS: Final = (
         "a replica's directory goes out of service where another one does not forget the replica",
         (
             Edit(
-                "strandline_broker.hosts.replica_logs",
+                "strandline_broker.hosts.member.replica_logs",
                 "            self._dirs.suffers([*behind, log_dir][0], error)\n"
                 '            self._log.error("a replica could not be removed"',
                 "            self._dirs.suffers(log_dir, error)\n"
                 '            self._log.error("a replica could not be removed"',
             ),
         ),
-        history="tests/unit/broker/hosts/test_replica_logs.py"
+        history="tests/unit/broker/hosts/member/test_replica_logs.py"
         "::test_a_directory_is_not_blamed_for_one_beside_it_that_forgets_no_replica",
     ),
     Mutant(
@@ -351,7 +351,7 @@ FOUND_IN_WAITS: Final = (
                 "        self.forget_hosted(log.topic_id, log.partition)\n",
             ),
         ),
-        history="tests/unit/broker/hosts/test_replica_logs.py"
+        history="tests/unit/broker/hosts/member/test_replica_logs.py"
         "::test_a_directory_is_not_blamed_for_one_beside_it_that_forgets_no_replica",
     ),
     Mutant(
@@ -375,7 +375,7 @@ FOUND_IN_WAITS: Final = (
         "a broker ends where one of its directories does not forget a replica that is missing",
         (
             Edit(
-                "strandline_broker.hosts.replica_logs",
+                "strandline_broker.hosts.member.replica_logs",
                 "                    await self._dirs.forget_hosted(*key)\n"
                 "                except OSError as error:  # it is missing",
                 "                    forget = partial(self._directories.forget_hosted, *key)\n"
@@ -383,7 +383,7 @@ FOUND_IN_WAITS: Final = (
                 "                except ZeroDivisionError as error:  # it is missing",
             ),
         ),
-        history="tests/unit/broker/hosts/test_replica_logs.py"
+        history="tests/unit/broker/hosts/member/test_replica_logs.py"
         "::test_a_missing_replica_that_a_directory_does_not_forget_ends_no_broker",
     ),
 )

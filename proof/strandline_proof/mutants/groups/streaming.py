@@ -8,7 +8,7 @@ from strandline_proof.mutants.mutant import Edit, Mutant
 
 _VIEW: Final = "strandline_broker.core.groups.consumer.stream_view"
 _SESSIONS: Final = "strandline_broker.hosts.coordination.sessions"
-_SESSION_RPC: Final = "strandline_broker.rpc.group_session"
+_SESSION_RPC: Final = "strandline_broker.rpc.groups.session"
 _HOST: Final = "strandline_broker.hosts.coordination.shard_host"
 _GROUP: Final = "strandline._group"
 _COMMITS: Final = "strandline._commits"
@@ -101,7 +101,7 @@ STREAMING: Final = (
                 "            command = SessionEnded(key.group_id, key.member_id)\n",
             ),
         ),
-        history="tests/unit/broker/rpc/test_group_session.py::test_an_open_stream_keeps_no_session",
+        history="tests/unit/broker/rpc/groups/test_session.py::test_an_open_stream_keeps_no_session",
     ),
     Mutant(
         "older-stream-sends",
@@ -154,12 +154,12 @@ STREAMING: Final = (
         " a status: its client waits for ever",
         (
             Edit(
-                "strandline_broker.rpc.fetch",
+                "strandline_broker.rpc.records.fetch",
                 "        failure = error\n",
                 "        raise error\n",
             ),
         ),
-        history="tests/unit/broker/rpc/test_fetch.py"
+        history="tests/unit/broker/rpc/records/test_fetch.py"
         "::test_a_request_that_is_none_does_not_cancel_the_answer_before_it",
     ),
 )

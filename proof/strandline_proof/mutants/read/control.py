@@ -123,7 +123,7 @@ READ_IN_CONTROL: Final = (
         " answer, not from its own question: after a late answer it tells what another has changed",
         (
             Edit(
-                "strandline_broker.hosts.lifecycle",
+                "strandline_broker.hosts.member.lifecycle",
                 "        self._sure_until_s = self._asked_s + SURE * self._session_s\n",
                 "        self._sure_until_s = self.last_answer_s + SURE * self._session_s\n",
             ),

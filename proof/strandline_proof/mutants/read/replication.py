@@ -43,7 +43,7 @@ READ_IN_REPLICATION: Final = (
         " that has everything again does not rejoin the ISR",
         (
             Edit(
-                "strandline_broker.hosts.eligibility",
+                "strandline_broker.hosts.replica.eligibility",
                 "        self._named = dict.fromkeys((*self._told, *led))\n",
                 "        self._named = dict.fromkeys(led)\n",
             ),
@@ -56,7 +56,7 @@ READ_IN_REPLICATION: Final = (
         " record is acknowledged as soon as all before it is committed",
         (
             Edit(
-                "strandline_broker.hosts.appends",
+                "strandline_broker.hosts.replica.appends",
                 "        waiter = self._wait(done.next_offset, outcome, acks, on_done)\n",
                 "        waiter = self._wait(done.next_offset - 1, outcome, acks, on_done)\n",
             ),
@@ -69,7 +69,7 @@ READ_IN_REPLICATION: Final = (
         " news is not answered, and its reader gives the stream up",
         (
             Edit(
-                "strandline_broker.hosts.long_poll",
+                "strandline_broker.hosts.fetching.long_poll",
                 "        if self._loop.time() < self._until:\n"
                 "            self._set_alarm(self._until)\n"
                 "        else:\n"
@@ -117,7 +117,7 @@ READ_IN_REPLICATION: Final = (
         " last append is neither durable nor acknowledged until the next one",
         (
             Edit(
-                "strandline_broker.hosts.flusher",
+                "strandline_broker.hosts.disks.flusher",
                 "            self._wake.clear()\n"
                 "            if self._over is None:\n"
                 "                await self._flush_wanted(on_flushed)\n",

@@ -11,8 +11,8 @@ from strandline_proof.mutants.mutant import Edit, Mutant
 _LEADER: Final = "strandline_broker.core.replication.leader"
 _REMOTE: Final = "strandline_broker.core.replication.remote_replica"
 _STATE: Final = "strandline_broker.core.controller.log.state"
-_PUSH: Final = "strandline_broker.hosts.push"
-_ENVELOPES: Final = "strandline_broker.hosts.envelopes"
+_PUSH: Final = "strandline_broker.hosts.member.push"
+_ENVELOPES: Final = "strandline_broker.hosts.member.envelopes"
 
 COUNTING: Final = (
     Mutant(

@@ -10,12 +10,12 @@ from strandline_proof.sim.plan.plan import Fault
 _FOLLOWER: Final = "strandline_broker.core.replication.follower"
 _TRUNCATION: Final = "strandline_broker.core.replication.truncation"
 _CACHE: Final = "strandline_broker.core.metadata_cache"
-_FETCHER: Final = "strandline_broker.hosts.fetcher"
+_FETCHER: Final = "strandline_broker.hosts.fetching.fetcher"
 _PUSHER: Final = "strandline_broker.hosts.controller.pusher"
-_PARTITION: Final = "strandline_broker.hosts.partition"
-_FOLLOWING: Final = "strandline_broker.hosts.following"
-_READS: Final = "strandline_broker.hosts.reads"
-_ENVELOPES: Final = "strandline_broker.hosts.envelopes"
+_PARTITION: Final = "strandline_broker.hosts.replica.partition"
+_FOLLOWING: Final = "strandline_broker.hosts.replica.following"
+_READS: Final = "strandline_broker.hosts.replica.reads"
+_ENVELOPES: Final = "strandline_broker.hosts.member.envelopes"
 
 _FAILOVER: Final = ("kill", "pause", "isolate", "partition", "power")
 
@@ -279,12 +279,12 @@ FOLLOWING: Final = (
         " noticed",
         (
             Edit(
-                "strandline_broker.hosts.fetch_stream",
+                "strandline_broker.hosts.fetching.stream",
                 "            if self._endpoint(leader) not in (endpoint, None):\n",
                 "            if endpoint is None:\n",
             ),
         ),
-        history="tests/unit/broker/hosts/test_fetch_stream.py"
+        history="tests/unit/broker/hosts/fetching/test_stream.py"
         "::test_a_stream_ends_when_its_leader_has_begun_anew_elsewhere",
     ),
     Mutant(
@@ -293,7 +293,7 @@ FOLLOWING: Final = (
         "a request that comes late, of a stream before, says for good how far its follower has got",
         (
             Edit(
-                "strandline_broker.hosts.leading",
+                "strandline_broker.hosts.replica.leading",
                 "        if known is not None and at.fetch_offset < known:\n",
                 "        if known is not None and at.fetch_offset < 0:\n",
             ),
@@ -306,12 +306,12 @@ FOLLOWING: Final = (
         "a watermark rides along for a follower whose new position its leader has not looked at",
         (
             Edit(
-                "strandline_broker.hosts.session_partitions",
+                "strandline_broker.hosts.fetching.session_partitions",
                 "broker_id >= 0 and kept.noted is not partition.role:\n",
                 "broker_id >= 0 and kept.noted is self:\n",
             ),
         ),
-        history="tests/unit/broker/hosts/test_fetch_session.py"
+        history="tests/unit/broker/hosts/fetching/test_session.py"
         "::test_a_follower_is_told_no_watermark_before_its_history_was_looked_at",
     ),
     Mutant(

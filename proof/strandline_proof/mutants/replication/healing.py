@@ -8,10 +8,10 @@ from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 
 _LEADER: Final = "strandline_broker.core.replication.leader"
-_WATCH: Final = "strandline_broker.hosts.damage_watch"
-_LIFECYCLE: Final = "strandline_broker.hosts.lifecycle"
-_LOG_DIRS: Final = "strandline_broker.hosts.log_dirs"
-_FULL_DIRS: Final = "strandline_broker.hosts.full_dirs"
+_WATCH: Final = "strandline_broker.hosts.upkeep.damage_watch"
+_LIFECYCLE: Final = "strandline_broker.hosts.member.lifecycle"
+_LOG_DIRS: Final = "strandline_broker.hosts.disks.log_dirs"
+_FULL_DIRS: Final = "strandline_broker.hosts.disks.full_dirs"
 _CONTROLLER: Final = "strandline_broker.hosts.controller.controller"
 _OFFLINE: Final = "strandline_broker.core.controller.partitions.offline_replicas"
 

@@ -9,13 +9,13 @@ from strandline_proof.sim.plan.plan import Fault
 
 _LEADER: Final = "strandline_broker.core.replication.leader"
 _REMOTE: Final = "strandline_broker.core.replication.remote_replica"
-_APPENDS: Final = "strandline_broker.hosts.appends"
-_READS: Final = "strandline_broker.hosts.reads"
-_ROLES: Final = "strandline_broker.hosts.roles"
-_LEADING: Final = "strandline_broker.hosts.leading"
-_PARTITION: Final = "strandline_broker.hosts.partition"
-_SESSION: Final = "strandline_broker.hosts.fetch_session"
-_ISR_CHANGES: Final = "strandline_broker.hosts.isr_changes"
+_APPENDS: Final = "strandline_broker.hosts.replica.appends"
+_READS: Final = "strandline_broker.hosts.replica.reads"
+_ROLES: Final = "strandline_broker.hosts.replica.roles"
+_LEADING: Final = "strandline_broker.hosts.replica.leading"
+_PARTITION: Final = "strandline_broker.hosts.replica.partition"
+_SESSION: Final = "strandline_broker.hosts.fetching.session"
+_ISR_CHANGES: Final = "strandline_broker.hosts.replica.isr_changes"
 
 _NET: Final = ("partition", "isolate", "lossy-link", "slow-link", "pause")
 _DEATH: Final = ("kill", "power", "pause", "isolate")
@@ -397,12 +397,12 @@ LEADING: Final = (
                 "            offline=(),\n",
             ),
             Edit(
-                "strandline_broker.hosts.envelopes",
+                "strandline_broker.hosts.member.envelopes",
                 "            self._eligibility.tell_leader(partition)\n",
                 "",
             ),
         ),
-        history="tests/unit/broker/hosts/test_eligibility.py"
+        history="tests/unit/broker/hosts/replica/test_eligibility.py"
         "::test_a_push_that_is_half_applied_has_no_leader_ask_for_whom_it_bars",
     ),
 )

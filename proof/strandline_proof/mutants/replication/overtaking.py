@@ -9,10 +9,10 @@ from typing import Any, Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 
-_FETCHER: Final = "strandline_broker.hosts.fetcher"
-_RETENTION: Final = "strandline_broker.hosts.log_retention"
-_STARTS: Final = "strandline_broker.hosts.log_starts"
-_LOADING: Final = "strandline_broker.hosts.producer_loading"
+_FETCHER: Final = "strandline_broker.hosts.fetching.fetcher"
+_RETENTION: Final = "strandline_broker.hosts.upkeep.log_retention"
+_STARTS: Final = "strandline_broker.hosts.disks.log_starts"
+_LOADING: Final = "strandline_broker.hosts.replica.producer_loading"
 _LOG: Final = "strandline_broker.storage.log.log"
 _STATE: Final = "strandline_broker.storage.log.state"
 _RECOVERY: Final = "strandline_broker.storage.log.recovery"

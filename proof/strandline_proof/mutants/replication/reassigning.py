@@ -9,7 +9,7 @@ from strandline_proof.sim.plan.plan import Fault
 
 _REASSIGNMENT: Final = "strandline_broker.core.controller.partitions.reassignment"
 _PUSH: Final = "strandline_broker.core.controller.push"
-_ENVELOPES: Final = "strandline_broker.hosts.envelopes"
+_ENVELOPES: Final = "strandline_broker.hosts.member.envelopes"
 
 _MOVES: Final = ("reassign", "reassign-cancel", "reassign-override")
 _NEEDS: Final = Needs(topology={"brokers": 4}, kinds=(*_MOVES, "kill", "isolate"))

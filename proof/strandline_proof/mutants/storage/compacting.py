@@ -7,7 +7,7 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import CLEANER_MS, Fault
 
-_HOST: Final = "strandline_broker.hosts.log_cleaner"
+_HOST: Final = "strandline_broker.hosts.upkeep.log_cleaner"
 _CLEANER: Final = "strandline_broker.storage.cleaner.cleaner"
 _FILTER: Final = "strandline_broker.storage.cleaner.batch_filter"
 

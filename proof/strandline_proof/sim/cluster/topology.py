@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from strandline_broker.config_loading import load_broker_config, load_controller_config
+from strandline_broker.config.loading import load_broker_config, load_controller_config
 from strandline_proof.sim.groups.spec import GroupSpec, ImpossibleGroup, group_spec, member_name
 from strandline_proof.sim.workload.work import ImpossibleWork, Work, work_of
 

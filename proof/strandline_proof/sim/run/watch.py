@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from strandline_broker.core.controller.log.state import ControllerState
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_chaos.history import Positioned
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.cluster.world import World

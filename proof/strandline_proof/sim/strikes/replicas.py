@@ -10,7 +10,7 @@ from strandline_proof.sim.cluster.topology import TOPIC, broker_id
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_proof.sim.strikes.scene import Scene
 
 

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from strandline_broker.config_loading import load_broker_config
+from strandline_broker.config.loading import load_broker_config
 from strandline_broker.core.metadata_cache import MetadataCache
-from strandline_broker.hosts.record_check import RecordChecks
+from strandline_broker.hosts.replica.record_check import RecordChecks
 from strandline_broker.hosts.serving.configs import ConfigsService
 from strandline_broker.hosts.serving.delete_records import DeleteRecordsService
 from strandline_broker.hosts.serving.groups import GroupsService
 from strandline_broker.hosts.serving.offsets import OffsetsService
 from strandline_broker.hosts.serving.produce import ProduceService
 from strandline_broker.hosts.serving.turns import EVERY, in_turns
-from strandline_broker.rpc.configs import ConfigsRpc
-from strandline_broker.rpc.delete_records import DeleteRecordsRpc
-from strandline_broker.rpc.find_coordinator import FindCoordinatorRpc
-from strandline_broker.rpc.group_admin import GroupAdminRpc
-from strandline_broker.rpc.metadata import MetadataRpc
-from strandline_broker.rpc.offset_commits import OffsetCommitsRpc
-from strandline_broker.rpc.offsets import OffsetsRpc
-from strandline_broker.rpc.produce import ProduceRpc
-from strandline_broker.rpc.replicas_info import ReplicasInfoRpc
+from strandline_broker.rpc.cluster.configs import ConfigsRpc
+from strandline_broker.rpc.cluster.metadata import MetadataRpc
+from strandline_broker.rpc.cluster.replicas_info import ReplicasInfoRpc
+from strandline_broker.rpc.groups.admin import GroupAdminRpc
+from strandline_broker.rpc.groups.find_coordinator import FindCoordinatorRpc
+from strandline_broker.rpc.groups.offset_commits import OffsetCommitsRpc
+from strandline_broker.rpc.records.delete_records import DeleteRecordsRpc
+from strandline_broker.rpc.records.offsets import OffsetsRpc
+from strandline_broker.rpc.records.produce import ProduceRpc
 from strandline_proto import hot_decode, hot_messages
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import (

@@ -108,7 +108,7 @@ def test_configuration_files_hold_addresses_directories_and_overrides(tmp_path: 
 
 
 def test_servers_accept_the_files_that_are_written_for_them(tmp_path: Path) -> None:
-    from strandline_broker.config_loading import load_broker_config, load_controller_config
+    from strandline_broker.config.loading import load_broker_config, load_controller_config
 
     write_cluster_files(tmp_path, new_cluster_file(brokers=2, port=9092))
     broker = load_broker_config(str(tmp_path / "broker-2.toml"), {}, {})

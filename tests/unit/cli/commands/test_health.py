@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
-from strandline_broker.rpc.replica_conditions import condition_to_wire
+from strandline_broker.rpc.cluster.replica_conditions import condition_to_wire
 from strandline_cli.cluster import probe
 from strandline_cli.cluster.probe import BrokerState
 from strandline_cli.commands.health import _partition_problems, _refusals, judge_cluster

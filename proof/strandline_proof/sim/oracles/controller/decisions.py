@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         PartitionRegistration,
     )
     from strandline_broker.core.replication.partition_state import IsrMember
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.cluster.world import World
     from strandline_proof.sim.oracles.controller.control import ControlOracle

@@ -11,7 +11,7 @@ import posixpath
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
-from strandline_broker.hosts.full_dirs import ROOM_BYTES
+from strandline_broker.hosts.disks.full_dirs import ROOM_BYTES
 from strandline_proof.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from strandline_broker.hosts.coordination.shard_host import ShardHost
-    from strandline_broker.hosts.partition import Partition as Replica
+    from strandline_broker.hosts.replica.partition import Partition as Replica
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.cluster.world import World
     from strandline_proof.sim.oracles.controller.control import ControlOracle, Key

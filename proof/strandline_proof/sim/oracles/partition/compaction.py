@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from strandline_broker.core.controller.log.state import ControllerState
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.storage.log.log import Log
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.oracles.controller.control import Key

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.hosts.leading import Leading
+from strandline_broker.hosts.replica.leading import Leading
 from strandline_proof.sim.oracles.process.descriptors import left_open
 
 if TYPE_CHECKING:

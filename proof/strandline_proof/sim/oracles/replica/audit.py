@@ -11,7 +11,7 @@ from strandline_proto.batch import SEQUENCE_MAX, crc_matches, iter_headers, read
 from strandline_proto.errors import WireError
 
 if TYPE_CHECKING:
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_proto.batch import BatchHeader, Record
 
 AT_ONCE: Final = 3000

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from strandline_proof.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.oracles.controller.control import ControlOracle, Key
     from strandline_proof.sim.oracles.replica.log_view import LogView

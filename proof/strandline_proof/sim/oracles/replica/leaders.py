@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
-from strandline_broker.hosts.leading import Leading
+from strandline_broker.hosts.replica.leading import Leading
 from strandline_proof.sim.cluster.topology import LAG_MS_MAX, broker_id
 from strandline_proof.sim.oracles.replica.fetches import clock_s
 from strandline_proof.sim.oracles.replica.log_view import BASE
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.replication.leader import Leader
     from strandline_broker.core.replication.partition_state import IsrMember
     from strandline_broker.core.replication.remote_replica import RemoteReplica
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.oracles.controller.control import ControlOracle, Key

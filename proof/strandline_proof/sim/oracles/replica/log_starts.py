@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
 
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_proof.sim.oracles.controller.control import Key
     from strandline_proof.sim.oracles.partition.committed import Committed
     from strandline_proof.sim.oracles.replica.log_view import LogView

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from strandline_broker.core.replication.leader import Leader
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica.partition import Partition
 
 _OF_REPLICA: Final = attrgetter(
     "log",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from strandline_proof.sim.oracles.violation import Violation
 
 if TYPE_CHECKING:
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_proof.sim.oracles.replica.log_view import LogView
 
 _PRODUCER: Final = struct.Struct(">qhi")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline_broker.core.controller.log.state import PartitionRegistration
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica.partition import Partition
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.oracles.controller.control import ControlOracle, Key

@@ -3,7 +3,7 @@
 from strandline_broker.core.controller.partitions.reassignment import Wish, decide_reassignments
 from strandline_broker.core.controller.topics.topics import decide_delete_topic
 from strandline_broker.hosts.controller.settings import Identity
-from strandline_broker.rpc.push_codec import PushTranslator
+from strandline_broker.rpc.cluster.push_codec import PushTranslator
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import push_pb2
 from support.controller_cluster import B1, B2, B3, CLUSTER, STORE, Cluster

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from strandline_broker.hosts.controller import failure_detector
 from strandline_broker.hosts.controller.failure_detector import FailureDetector
 from strandline_broker.hosts.controller.settings import Identity
+from strandline_broker.rpc.cluster.push_codec import PushTranslator
 from strandline_broker.rpc.controller.broker_link import BrokerLinks
-from strandline_broker.rpc.push_codec import PushTranslator
 from strandline_proto.ids import BrokerId
 from strandline_runtime.real import real_runtime
 from strandline_runtime.runtime import Probe

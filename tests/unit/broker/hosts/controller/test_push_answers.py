@@ -11,7 +11,7 @@ from strandline_broker.core.controller.brokers.applied_offsets import Applied
 from strandline_broker.core.controller.partitions.log_ends import LogEnds
 from strandline_broker.core.push_answer import LogEnd
 from strandline_broker.hosts.controller.push_answers import PushAnswers
-from strandline_broker.rpc.push_codec import answer_from_wire
+from strandline_broker.rpc.cluster.push_codec import answer_from_wire
 from strandline_proto.errors import (
     KafkaStorageError,
     NotEnoughReplicas,

@@ -14,9 +14,9 @@ from strandline_broker.core.controller import push
 from strandline_broker.hosts.controller import pusher
 from strandline_broker.hosts.controller.pusher import Pusher, PushPlan
 from strandline_broker.hosts.controller.settings import Identity
+from strandline_broker.rpc.cluster.push_codec import PushTranslator
 from strandline_broker.rpc.controller import broker_link
 from strandline_broker.rpc.controller.broker_link import BrokerLinks
-from strandline_broker.rpc.push_codec import PushTranslator
 from strandline_proto.errors import StaleBrokerEpoch
 from strandline_proto.ids import BrokerId
 from strandline_proto.v1 import push_pb2, services_pb2_grpc

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from strandline_broker.hosts.log_dirs import LogDirs
+from strandline_broker.hosts.disks.log_dirs import LogDirs
 from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_broker.storage.files.steps import (
     HEADERS_A_STEP,

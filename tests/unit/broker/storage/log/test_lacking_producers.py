@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline_broker.hosts.producer_loading import load_producers
+from strandline_broker.hosts.replica.producer_loading import load_producers
 from strandline_broker.storage.log.log import LogConfig
 from strandline_broker.storage.segment.check import check_segment
 from strandline_proto.batch import build_batch, iter_headers, read_header

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from strandline_broker.core.replication.producer_state import PersistedProducer
-from strandline_broker.hosts.producer_loading import load_producers
+from strandline_broker.hosts.replica.producer_loading import load_producers
 from strandline_broker.storage.files.checkpoints import OFFSET_MAX
 from strandline_broker.storage.files.file import File
 from strandline_broker.storage.log.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges

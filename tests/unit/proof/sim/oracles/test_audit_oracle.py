@@ -15,7 +15,7 @@ from support.storage import Store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from strandline_broker.hosts.partition import Partition
+    from strandline_broker.hosts.replica.partition import Partition
 
 
 def replica(path: Path, batches: dict[int, tuple[bytes, bytes | None]]) -> Partition:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline_broker.hosts.record_check import check_records
+from strandline_broker.hosts.replica.record_check import check_records
 from strandline_broker.storage.log.config import LogConfig
 from strandline_proof.sim.kinds.clients import LIES
 from strandline_proof.sim.oracles.replica.audit import audit

@@ -17,7 +17,7 @@ from strandline_broker.core.controller.partitions.recovery import decide_recover
 from strandline_broker.core.push_answer import UNKNOWN as UNKNOWN_EPOCH
 from strandline_broker.core.push_answer import LogEnd
 from strandline_broker.hosts.controller.settings import Identity
-from strandline_broker.rpc.push_codec import PushTranslator, envelope_from_wire
+from strandline_broker.rpc.cluster.push_codec import PushTranslator, envelope_from_wire
 from strandline_proto.ids import BrokerId, LeaderEpoch, MetadataOffset, TopicId
 from support.controller_cluster import B1, B2, B3, CLUSTER, STORE, Cluster
 

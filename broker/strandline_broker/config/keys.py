@@ -1,0 +1,367 @@
+"""The configuration keys of the two servers.
+
+Keys are Kafka's, dotted. One declaration of a field says key, accepted form, default and meaning,
+and the attribute is the key with underscores for dots. `config_loading` reads them from a file, the
+environment and `--set`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_broker.config.addresses import HostPort, Listener, host_ports, listeners
+from strandline_broker.config.groups import GroupCoordinatorConfig
+from strandline_broker.config.key import Key
+from strandline_broker.config.key import declared as _key
+from strandline_broker.config.parsers import (
+    byte_count,
+    long_ms,
+    ms,
+    retention_ms,
+)
+from strandline_broker.config.server import ServerConfig
+from strandline_broker.core.config_values import (
+    boolean,
+    cleanup_policy,
+    fraction,
+    integer,
+    load_factor,
+    one_of,
+    positive,
+    text,
+)
+from strandline_broker.core.topic_config import (
+    DAY_MS,
+    INT32_MAX,
+    INT64_MAX,
+    MESSAGE_BYTES_LIMIT,
+    TOPIC_KEYS,
+    TopicConfig,
+)
+from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = [
+    "BrokerConfig",
+    "ControllerConfig",
+    "GroupCoordinatorConfig",
+    "HostPort",
+    "Listener",
+    "ServerConfig",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig(GroupCoordinatorConfig):
+    """A broker's configuration."""
+
+    advertised_listeners: tuple[Listener, ...] = _key(
+        listeners, "", "Addresses that clients and brokers are told; empty: the listeners."
+    )
+    inter_broker_listener_name: str = _key(
+        text, "", "Listener for the controller and other brokers; empty: the first one."
+    )
+    controller_quorum_bootstrap_servers: tuple[HostPort, ...] = _key(
+        host_ports, None, "HOST:PORT of the controller."
+    )
+    broker_rack: str = _key(text, "", "The failure domain that replicas are spread over.")
+    broker_heartbeat_interval_ms: int = _key(ms(), "2000", "Time between two heartbeats.")
+    controlled_shutdown_max_wait_ms: int = _key(
+        ms(0), "5000", "How long SIGTERM waits for leaderships to move away before it goes on."
+    )
+    replica_lag_time_max_ms: int = _key(
+        ms(), "30000", "A follower that has not caught up for so long leaves the ISR."
+    )
+    replica_fetch_wait_max_ms: int = _key(
+        ms(0), "500", "How long a leader may hold a follower's fetch that finds nothing new."
+    )
+    replica_fetch_min_bytes: int = _key(
+        byte_count(0), "1", "Bytes that a follower's fetch waits for."
+    )
+    replica_fetch_max_bytes: int = _key(
+        byte_count(0, MESSAGE_BYTES_LIMIT),
+        "1048576",
+        "Bytes of one partition in a follower's fetch.",
+    )
+    replica_fetch_response_max_bytes: int = _key(
+        byte_count(0, MESSAGE_BYTES_LIMIT), "10485760", "Bytes of a whole answer to a follower."
+    )
+    replica_fetch_backoff_ms: int = _key(
+        ms(0), "100", "First pause after a failed fetch; it doubles up to a second."
+    )
+    message_max_bytes: int = _key(
+        byte_count(0, MESSAGE_BYTES_LIMIT), "1048588", "The largest record batch accepted."
+    )
+    message_max_decompressed_bytes: int = _key(
+        integer(1, DECOMPRESSED_BYTES_LIMIT, "bytes"),
+        str(DECOMPRESSED_BYTES_MAX),
+        "How far the records of one compressed batch may unpack.",
+    )
+    log_segment_bytes: int = _key(byte_count(14), "1073741824", "Size of a segment file.")
+    log_index_interval_bytes: int = _key(
+        byte_count(0), "4096", "Bytes of log between two entries of the offset index."
+    )
+    log_index_size_max_bytes: int = _key(byte_count(12), "10485760", "Size of an index file.")
+    log_cleanup_policy: tuple[str, ...] = _key(
+        cleanup_policy, "delete", "delete, compact, or compact,delete."
+    )
+    log_cleaner_backoff_ms: int = _key(
+        long_ms(10), "15000", "How long the cleaner sleeps when no log needs it.", dynamic=True
+    )
+    log_cleaner_dedupe_buffer_size: int = _key(
+        integer(1 << 10, INT64_MAX, "bytes"),
+        "33554432",
+        "Memory of the map of keys, 24 bytes a key; what does not fit is cleaned in another pass.",
+        dynamic=True,
+    )
+    log_cleaner_delete_retention_ms: int = _key(
+        long_ms(0), str(DAY_MS), "How long a tombstone stays after its first cleaning."
+    )
+    log_cleaner_enable: bool = _key(
+        boolean, "true", "Whether logs with cleanup.policy=compact are compacted by this broker."
+    )
+    log_cleaner_io_buffer_load_factor: float = _key(
+        load_factor, "0.9", "How full the map of keys may become.", dynamic=True
+    )
+    log_cleaner_io_buffer_size: int = _key(
+        byte_count(1), "524288", "Bytes that the cleaner reads and writes at a time.", dynamic=True
+    )
+    log_cleaner_io_max_bytes_per_second: float = _key(
+        positive,
+        "1.7976931348623157E308",
+        "Bytes a second that the cleaner reads and writes at most.",
+        dynamic=True,
+    )
+    log_cleaner_max_compaction_lag_ms: int = _key(
+        long_ms(1), str(INT64_MAX), "An older record is compacted whatever the dirty ratio says."
+    )
+    log_cleaner_min_compaction_lag_ms: int = _key(
+        long_ms(0), "0", "How long a record stays uncompacted at least."
+    )
+    log_cleaner_min_cleanable_ratio: float = _key(
+        fraction, "0.5", "Share of a log that must be uncompacted before it is cleaned."
+    )
+    log_flush_interval_messages: int = _key(
+        integer(1, INT64_MAX), str(INT64_MAX), "Records after which a log is flushed."
+    )
+    log_flush_interval_ms: int = _key(
+        long_ms(1), "5000", "Time between background flushes under flush.policy=replicated."
+    )
+    log_message_timestamp_after_max_ms: int = _key(
+        long_ms(0), "3600000", "How far a timestamp may lie after the leader's clock."
+    )
+    log_message_timestamp_before_max_ms: int = _key(
+        long_ms(0), str(INT64_MAX), "How far a timestamp may lie before the leader's clock."
+    )
+    log_message_timestamp_type: str = _key(
+        one_of("CreateTime", "LogAppendTime"), "CreateTime", "Whose clock timestamps are from."
+    )
+    log_retention_bytes: int = _key(
+        integer(-1, INT64_MAX, "bytes"), "-1", "Size of a partition that is kept; -1: no limit."
+    )
+    log_retention_ms: int = _key(
+        retention_ms, str(7 * DAY_MS), "Age of a segment that is kept; -1: no limit."
+    )
+    log_retention_check_interval_ms: int = _key(
+        ms(), "300000", "Time between two looks for segments that retention lets go."
+    )
+    log_scrub_interval: int = _key(
+        integer(-1, INT64_MAX, "milliseconds"),
+        str(7 * DAY_MS),
+        "Milliseconds between two checks of every sealed segment for damage; 0 or -1: never.",
+    )
+    log_scrub_io_max_bytes_per_second: int = _key(
+        integer(1, INT64_MAX, "bytes"),
+        "10485760",
+        "How fast the scrub reads at most.",
+        dynamic=True,
+    )
+    log_roll_jitter_ms: int = _key(long_ms(0), "0", "At most so much is taken off log.roll.ms.")
+    log_roll_ms: int = _key(long_ms(1), str(7 * DAY_MS), "Age at which a segment is closed.")
+    log_segment_delete_delay_ms: int = _key(
+        long_ms(0), "60000", "How long the files of a deleted segment stay."
+    )
+    log_flush_offset_checkpoint_interval_ms: int = _key(
+        ms(), "60000", "Time between two writes of the recovery point checkpoint."
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = _key(
+        ms(), "5000", "Time between two writes of the high watermark checkpoint."
+    )
+    num_recovery_threads_per_data_dir: int = _key(
+        integer(1, 1024), "2", "Threads that open the logs of one data directory at the start."
+    )
+    leader_replication_throttled_rate: int = _key(
+        integer(1, INT64_MAX, "bytes"),
+        str(INT64_MAX),
+        "Bytes a second that the broker sends to replicas that a reassignment adds.",
+        dynamic=True,
+    )
+    follower_replication_throttled_rate: int = _key(
+        integer(1, INT64_MAX, "bytes"),
+        str(INT64_MAX),
+        "Bytes a second that the broker fetches for replicas that a reassignment adds here.",
+        dynamic=True,
+    )
+    flush_policy: str = _key(
+        one_of("replicated", "always"),
+        "replicated",
+        "always: fsync before an acknowledgement; replicated: replication is the safety.",
+    )
+    replica_truncation: str = _key(
+        one_of("leader-epoch", "high-watermark"),
+        "leader-epoch",
+        "high-watermark is unsafe on purpose, to show what leader epochs prevent.",
+    )
+    development_unsafe: bool = _key(boolean, "false", "Allows settings that lose records.")
+    producer_id_expiration_ms: int = _key(
+        ms(),
+        str(DAY_MS),
+        "State of an idempotent producer is kept so long after its last batch.",
+        dynamic=True,
+    )
+    producer_id_expiration_check_interval_ms: int = _key(
+        ms(), "600000", "Time between two looks for producers whose state has expired."
+    )
+
+    @property
+    def inter_broker_listener(self) -> Listener:
+        """The listener that the controller and other brokers dial."""
+        return next(li for li in self.listeners if li.name == self.inter_broker_listener_name)
+
+    @property
+    def controller_target(self) -> str:
+        """host:port of the controller."""
+        return self.controller_quorum_bootstrap_servers[0].target
+
+    @property
+    def topic_defaults(self) -> TopicConfig:
+        """What a topic has that sets nothing itself."""
+        return TopicConfig(
+            **{
+                key.name.replace(".", "_"): getattr(self, key.default_from.replace(".", "_"))
+                for key in TOPIC_KEYS.values()
+                if key.default_from in BROKER_KEYS
+            }
+        )
+
+    def altered(self, entries: Mapping[str, str]) -> BrokerConfig:
+        """This configuration with what was altered at run time.
+
+        The controller has checked the entries; one that this build cannot use leaves its key alone.
+        """
+        values = {}
+        for name, value in entries.items():
+            key = BROKER_KEYS.get(name)
+            if key is not None and key.dynamic:
+                with contextlib.suppress(ValueError):
+                    values[name.replace(".", "_")] = key.parse(value)
+        return dataclasses.replace(self, **values)
+
+    def advertised(self, name: str) -> Listener:
+        """The address of the listener that others are told."""
+        for listener in (*self.advertised_listeners, *self.listeners):
+            if listener.name == name:
+                return listener
+        raise AssertionError(f"no listener {name!r} in {self.listeners}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig(ServerConfig):
+    """The controller's configuration."""
+
+    broker_session_timeout_ms: int = _key(
+        ms(), "9000", "A broker that is silent for so long is fenced."
+    )
+    num_partitions: int = _key(integer(1, INT32_MAX), "1", "Partitions of a topic by default.")
+    default_replication_factor: int = _key(
+        integer(1, 32767), "3", "Replicas of each partition by default."
+    )
+    min_insync_replicas: int = _key(
+        integer(1, INT32_MAX), "2", "Default of the topics' min.insync.replicas."
+    )
+    unclean_leader_election_enable: bool = _key(
+        boolean, "false", "Default of the topics' unclean.leader.election.enable."
+    )
+    auto_leader_rebalance_enable: bool = _key(
+        boolean, "true", "Whether leaders come back to their preferred replicas by themselves."
+    )
+    leader_imbalance_check_interval_seconds: int = _key(
+        integer(1, INT32_MAX, "seconds"),
+        "300",
+        "Time between two looks at who leads; leaders move while no broker was fenced or came for"
+        " a session.",
+    )
+    leader_imbalance_per_broker_percentage: int = _key(
+        integer(0, 100),
+        "10",
+        "So many percent of the partitions that prefer a broker may be led by others; above it,"
+        " they are given back.",
+    )
+    offsets_topic_num_partitions: int = _key(
+        integer(1, 10_000),
+        "50",
+        "Partitions of __consumer_offsets; a group's coordinator follows from their number, which"
+        " never changes once the topic is made.",
+    )
+    offsets_topic_replication_factor: int = _key(
+        integer(1, 32767),
+        "3",
+        "Replicas of each partition of __consumer_offsets; the topic is made, and groups begin,"
+        " once so many brokers live. `strandline up -n N` sets no more than N.",
+    )
+    offsets_topic_segment_bytes: int = _key(
+        byte_count(14), str(100 << 20), "Size of its segment files; set when it is made."
+    )
+    cluster_id: str = _key(text, "", "The cluster's id; empty: made at the first start.")
+    metadata_log_max_record_bytes_between_snapshots: int = _key(
+        integer(1, INT64_MAX, "bytes"),
+        str(2 << 20),
+        "So many bytes of decisions, and the controller's state is kept in a new snapshot.",
+    )
+    metadata_log_max_snapshot_interval_ms: int = _key(
+        ms(0),
+        "3600000",
+        "A snapshot with decisions behind it is replaced after so long; 0: never.",
+    )
+
+
+_TOPIC_DEFAULTS: Final = frozenset(key.default_from for key in TOPIC_KEYS.values())
+"""What topic keys have as their default can be altered at run time, as the topic's key can."""
+
+
+def keys_of(config_type: type[ServerConfig]) -> dict[str, Key]:
+    """Every key of one kind of server, in the order of declaration."""
+    return {
+        name: Key(
+            name,
+            f.metadata["parse"],
+            f.metadata["default"],
+            f.metadata["doc"],
+            f.metadata["dynamic"] or name in _TOPIC_DEFAULTS,
+        )
+        for f in dataclasses.fields(config_type)
+        if "parse" in f.metadata
+        for name in (f.name.replace("_", "."),)
+    }
+
+
+BROKER_KEYS: Final = keys_of(BrokerConfig)
+CONTROLLER_KEYS: Final = keys_of(ControllerConfig)
+
+
+def dynamic_parsers() -> dict[str, Callable[[str], Any]]:
+    """What may be altered at run time, each key with its parser."""
+    keys = (*BROKER_KEYS.values(), *CONTROLLER_KEYS.values())
+    return {key.name: key.parse for key in keys if key.dynamic}
+
+
+def read_only_keys() -> dict[str, str]:
+    """What needs a restart, and of which server, in words."""
+    controller = {key.name: "the controller" for key in CONTROLLER_KEYS.values() if not key.dynamic}
+    broker = {key.name: "the broker" for key in BROKER_KEYS.values() if not key.dynamic}
+    return controller | broker

@@ -1,0 +1,67 @@
+"""The answer to one fetch request as it grows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.core.replication.isolation import Isolation
+from strandline_broker.hosts.fetching.messages import FetchedPartition, Offsets
+from strandline_broker.hosts.replica.leading import Leading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strandline_broker.core.metadata_cache import CurrentLeader
+    from strandline_broker.hosts.fetching.messages import Key
+    from strandline_broker.hosts.replica.partition import Partition
+    from strandline_proto.errors import WireError
+
+
+def offsets_of(partition: Partition) -> Offsets:
+    """Returns what an answer says of the partition's log, whatever this replica's role is."""
+    role, log = partition.role, partition.log
+    stable = partition.high_watermark
+    if isinstance(role, Leading):
+        stable = role.readable_end(Isolation.READ_COMMITTED)
+    return Offsets(partition.high_watermark, stable, log.log_start_offset)
+
+
+class Collected:
+    """What is new, as far as it fits; `urgent` goes out at once, however little it is."""
+
+    def __init__(self, max_bytes: int, keys: Iterable[Key] = ()) -> None:
+        self.left = iter(keys)
+        """What is still to be looked at."""
+        self.size = 0
+        self.urgent = False
+        self.partitions: dict[Key, FetchedPartition] = {}
+        self._max_bytes = max_bytes
+
+    @property
+    def room(self) -> int:
+        return self._max_bytes - self.size
+
+    def limit_for(self, partition_max_bytes: int) -> int:
+        return max(1, min(partition_max_bytes, self.room))
+
+    def has(self, key: Key) -> bool:
+        return key in self.partitions
+
+    def result(self, key: Key, partition: Partition) -> FetchedPartition:
+        result = self.partitions[key] = FetchedPartition(offsets_of(partition))
+        return result
+
+    def refuse(
+        self,
+        key: Key,
+        error: WireError,
+        leader: CurrentLeader | None,
+        partition: Partition | None,
+    ) -> None:
+        # A reader that is out of range needs the range to decide what to do (I-45).
+        if partition is None:
+            result = self.partitions[key] = FetchedPartition(holds_replica=False)
+        else:
+            result = self.result(key, partition)
+        result.error, result.leader = error, leader
+        self.urgent = True

@@ -1,0 +1,83 @@
+"""The fetchers of one broker: one for each broker that leads something it follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.hosts.fetching.fetcher import Fetcher
+from strandline_broker.hosts.replica.following import Following
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from strandline_broker.hosts.disks.flush_schedule import FlushSchedule
+    from strandline_broker.hosts.fetching.copy_throttle import FollowerThrottle
+    from strandline_broker.hosts.fetching.messages import Key
+    from strandline_broker.hosts.fetching.stream import FetchStreams
+    from strandline_broker.hosts.member.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.replica.partition import Partition
+    from strandline_broker.hosts.replica.truncations import Truncations
+    from strandline_proto.ids import BrokerId
+    from strandline_runtime.runtime import Runtime
+
+
+class Fetchers:
+    """Owned by the replica manager."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: DynamicConfig,
+        streams: FetchStreams,
+        *,
+        flushes: FlushSchedule,
+        truncations: Truncations,
+        copies: FollowerThrottle,
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._streams = streams
+        self._flushes = flushes
+        self._truncations = truncations
+        self._copies = copies
+        self._by_leader: dict[BrokerId, Fetcher] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    def run_in(self, group: asyncio.TaskGroup) -> None:
+        """Their tasks are of this group, which ends them."""
+        self._group = group
+
+    def fetch(self, partition: Partition) -> None:
+        """It follows from here on, or its log has changed under its fetcher."""
+        role = partition.role
+        if isinstance(role, Following) and role.machine.may_fetch:
+            self._fetcher(role.machine.leader).add(partition, role)
+
+    def forget(self, key: Key) -> None:
+        """Fetch it no more, until `fetch`."""
+        for fetcher in self._by_leader.values():
+            fetcher.remove(key)
+
+    def on_flushed(self, key: Key) -> None:
+        for fetcher in self._by_leader.values():
+            fetcher.on_flushed(key)
+
+    def on_published(self) -> None:
+        """What is known of the brokers may have changed."""
+        self._streams.on_published()
+
+    def _fetcher(self, leader: BrokerId) -> Fetcher:
+        fetcher = self._by_leader.get(leader)
+        if fetcher is None:
+            assert self._group is not None, "the replica manager does not run"
+            fetcher = self._by_leader[leader] = Fetcher(
+                self._runtime,
+                self._config,
+                leader,
+                streams=self._streams,
+                flushes=self._flushes,
+                truncations=self._truncations,
+                copies=self._copies,
+            )
+            self._group.create_task(fetcher.run(), name=f"fetcher-{leader}")
+        return fetcher

@@ -1,0 +1,408 @@
+"""What one fetch session keeps of its partitions, which of them have news, and what of that goes
+into an answer.
+
+A partition is looked at again only when it has news (an append for a follower, a watermark for a
+consumer, a change of role), so a round costs what has changed, not what is assigned. That a
+follower holds everything of a partition is noted once: each later request of its session says it
+again for all of them, and its leader is told when it matters (P-56).
+
+A look is one synchronous step. What its position asked for was noted by its leader the first time;
+while that leadership lasts, a second look only reads what has come since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import math
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from strandline_broker.core.replication.isolation import Isolation
+from strandline_broker.hosts.fetching.answer import Collected, offsets_of
+from strandline_broker.hosts.fetching.messages import Replica
+from strandline_broker.hosts.replica.leading import Leading, check_leader
+from strandline_broker.hosts.replica.observers import FetchListener
+from strandline_broker.hosts.replica.reads import Divergence, read_for_consumer, read_for_follower
+from strandline_proto.errors import (
+    ThrottlingQuotaExceeded,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    WireError,
+)
+from strandline_proto.ids import BrokerEpoch, BrokerId, TopicId
+from strandline_runtime.milliseconds import monotonic_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
+    from strandline_broker.hosts.fetching.messages import FetchRequest, Key, Offsets, Position
+    from strandline_broker.hosts.member.replica_manager import ReplicaManager
+    from strandline_broker.hosts.replica.partition import Partition
+    from strandline_broker.storage.log.reader import LogRead
+    from strandline_runtime.runtime import Clock
+
+PARTITIONS_MAX: Final = 100_000
+AT_ONCE: Final = 1_000
+"""Partitions between two turns of other work of the broker."""
+ANSWERED_MAX: Final = 2_500
+"""Partitions in one answer; the next one goes on."""
+_NO_REPLICA: Final = Replica(-1, -1)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What a session keeps of one partition."""
+
+    position: Position
+    told: Offsets | None = None
+    """What the reader knows of the leader's log."""
+    noted: Leading | None = None
+    """The leadership that knows of this position."""
+    level_ms: int | None = None
+    """When the follower was last heard before a look that found it to hold everything."""
+
+
+class Cold(NamedTuple):
+    """What has to be read from the disk before a look can go on."""
+
+    key: Key
+    kept: _Kept
+    partition: Partition
+    collected: Collected
+
+
+class Turn(enum.Enum):
+    """The look goes on when other work of the broker has had its turn."""
+
+    OVER = enum.auto()
+
+
+class SessionPartitions(FetchListener):
+    def __init__(
+        self,
+        clock: Clock,
+        metadata: MetadataCache,
+        replicas: ReplicaManager,
+        copies: LeaderThrottle,
+        on_news: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._metadata = metadata
+        self._replicas = replicas
+        self._copies = copies
+        self._wake = on_news
+        self.replica = _NO_REPLICA
+        """Who reads; a consumer has no id."""
+        self.isolation = Isolation.READ_UNCOMMITTED
+        """How far a consumer reads, by its last request."""
+        self.held_until_s = math.inf
+        """By the loop's clock: when to look at what is held."""
+        self._heard_ms = 0
+        """When the reader has last sent a request."""
+        self._kept: dict[Key, _Kept] = {}
+        self._news: dict[Key, None] = {}
+        self._quiet: dict[Key, None] = {}  # watermarks to mention in the next answer
+        self._again: dict[Key, None] = {}
+        """To be looked at with the next request."""
+        self._held: dict[Key, None] = {}
+        """Copies for a reassignment that the throttle does not admit yet."""
+
+    # News, from partitions and from the reader
+
+    def on_news(self, partition: Partition) -> None:
+        key = partition.key
+        kept = self._kept.get(key)
+        if kept is not None and kept.level_ms is not None:
+            self._end_level(key, kept)
+        self._news[key] = None
+        self._wake()
+
+    def on_watermark(self, partition: Partition) -> None:
+        self._quiet[partition.key] = None
+
+    def on_set_back(self, partition: Partition, broker_id: int) -> None:
+        """A request that was stuck on its way, in a stream that was given up, may come after what
+        this one has said since. Which of the two is alive its next request shows: that says again
+        where the replica is, as nothing else would where it has everything (P-56).
+        """
+        key, kept = partition.key, self._kept.get(partition.key)
+        if kept is None or self.replica.broker_id != broker_id:
+            return
+        if kept.level_ms is not None:
+            self._end_level(key, kept)
+        kept.noted = None
+        self._again[key] = None
+
+    def remember(self, request: FetchRequest) -> Iterator[None]:
+        """What it asks for from here on; each step is one turn."""
+        for number, key in enumerate(request.forgotten, 1):
+            self._drop(key)
+            if number % AT_ONCE == 0:
+                yield
+        for number, (key, position) in enumerate(request.positions.items()):
+            if number > 0 and number % AT_ONCE == 0:
+                yield
+            kept = self._kept.get(key)
+            if kept is None:
+                self._check_room()
+            elif kept.level_ms is not None:
+                self._end_level(key, kept)
+            # What it was told it may have dropped, in an answer to an older request.
+            self._kept[key] = _Kept(position)
+            self._news[key] = None
+        self._news.update(self._again)
+        self._again = {}
+        self._heard_ms = monotonic_ms(self._clock)
+
+    def _check_room(self) -> None:
+        if len(self._kept) >= PARTITIONS_MAX:
+            raise ThrottlingQuotaExceeded(
+                f"a fetch session holds at most {PARTITIONS_MAX} partitions"
+            )
+
+    def close(self) -> None:
+        for key in list(islice(self._kept, AT_ONCE)):
+            self._drop(key)
+        if self._kept:
+            asyncio.get_running_loop().call_soon(self.close)
+
+    def _drop(self, key: Key) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None and kept.level_ms is not None:
+            self._end_level(key, kept)
+        self._news.pop(key, None)
+        self._again.pop(key, None)
+        self._held.pop(key, None)
+        partition = self._replicas.partitions.get(key)
+        if partition is not None:
+            partition.expecting.pop(self, None)
+            if isinstance(partition.role, Leading):
+                partition.role.forget(self)
+
+    def _end_level(self, key: Key, kept: _Kept) -> None:
+        """Up to its last request the follower held all of it, and the leader is told so: whether it
+        does from here on is seen at the next look.
+        """
+        looked_ms, kept.level_ms = kept.level_ms, None
+        assert looked_ms is not None
+        if self._heard_ms <= looked_ms:
+            return
+        partition = self._replicas.partitions.get(key)
+        leader = None if partition is None else partition.leader
+        if leader is not None:
+            leader.on_still_level(
+                BrokerId(self.replica.broker_id),
+                broker_epoch=BrokerEpoch(self.replica.broker_epoch),
+                at_ms=self._heard_ms,
+            )
+
+    def _listeners(self, leading: Leading) -> dict[FetchListener, None]:
+        if self.replica.broker_id >= 0:
+            return leading.replica_listeners
+        return leading.consumer_listeners
+
+    # Reading
+
+    def look(self, max_bytes: int, now_s: float) -> Collected:
+        """Begin to look at everything that has news, oldest first."""
+        if now_s >= self.held_until_s:
+            self._news.update(self._held)
+            self._held = {}
+            self.held_until_s = math.inf
+        return Collected(max_bytes, list(self._news))
+
+    def collect(self, collected: Collected) -> Cold | Turn | None:
+        """Go on with the look until the answer is full, or up to what is to be warmed first, or for
+        one turn.
+        """
+        for number, key in enumerate(collected.left, 1):
+            if collected.room <= 0 and collected.size > 0:
+                break
+            if len(collected.partitions) >= ANSWERED_MAX:
+                collected.urgent = True  # the others have news still
+                break
+            kept = self._kept.get(key)
+            self._news.pop(key, None)
+            partition = None if kept is None else self._look(key, kept, collected)
+            if partition is not None:
+                assert kept is not None
+                return Cold(key, kept, partition, collected)
+            if number == AT_ONCE:
+                return Turn.OVER
+        return None
+
+    async def warm(self, cold: Cold) -> None:
+        """Cold bytes are read on the disk pool first; the answer is then read again from the page
+        cache in one synchronous step, so role, epoch and watermark are those of one moment (P-13).
+        """
+        key, kept, partition, collected = cold
+        limit = collected.limit_for(kept.position.max_bytes)
+        try:
+            await self._replicas.warm(partition, kept.position.fetch_offset, limit)
+        except WireError as error:  # the disk has given back what was not written
+            self._refuse(key, error, partition, collected)
+        else:
+            self._news.pop(key, None)
+            self._look(key, kept, collected, is_warm=True)
+
+    def _look(
+        self, key: Key, kept: _Kept, collected: Collected, *, is_warm: bool = False
+    ) -> Partition | None:
+        """Put into the answer what is new. The partition, if that is to be warmed first."""
+        partition, position, throttle = None, kept.position, self._copies
+        replica_id, limit = self.replica.broker_id, collected.limit_for(position.max_bytes)
+        try:
+            partition = self._replicas.find(*key)
+            if partition is None:
+                raise self._unknown(key)
+            if replica_id >= 0 and _is_ahead(position, partition):
+                partition.expecting[self] = None
+                return None
+            role = partition.role
+            if isinstance(role, Leading):
+                # Nobody else has news: what another replica is asked for is refused, and looked at
+                # again with the next request.
+                self._listeners(role)[self] = None
+            is_throttled = throttle.applies(partition, replica_id)
+            if is_throttled:
+                wait_s = throttle.wait_s()
+                if wait_s > 0:
+                    self._hold(key, wait_s)
+                    return None
+                limit = throttle.limit(limit)
+            if not is_warm and _is_cold(position.fetch_offset, partition):
+                return partition
+            found = self._read(partition, kept, limit)
+        except WireError as error:
+            self._refuse(key, error, partition, collected)
+            return None
+        copied = self._put(key, kept, partition, found, collected)
+        if is_throttled and copied > 0:
+            throttle.on_copied(copied)
+        return None
+
+    def _put(
+        self,
+        key: Key,
+        kept: _Kept,
+        partition: Partition,
+        found: LogRead | Divergence | None,
+        collected: Collected,
+    ) -> int:
+        """How many bytes of records go into the answer."""
+        if isinstance(found, Divergence):
+            self._news[key] = None
+            result = collected.result(key, partition)
+            result.diverging = (found.epoch, found.end_offset)
+            collected.urgent = True
+        elif found is not None and found.records:
+            self._news[key] = None  # there may be more, and the reader may ask for the same again
+            result = collected.result(key, partition)
+            result.records = found.records
+            collected.size += len(found.records)
+            is_consumer = self.replica.broker_id < 0
+            end = result.end_for(self.isolation) if is_consumer else partition.log.log_end_offset
+            if found.next_offset < end:
+                collected.urgent = True  # the segment ends here, and to wait brings nothing more
+            kept.told = result.offsets
+            return len(found.records)
+        else:
+            self._on_nothing_to_read(key, kept, partition, collected)
+        return 0
+
+    def _refuse(
+        self, key: Key, error: WireError, partition: Partition | None, collected: Collected
+    ) -> None:
+        if self.replica.broker_id < 0:
+            self._news[key] = None  # until the reader forgets it or asks for something else
+        # A follower that is refused forgets the partition or names it anew, once it has heard so.
+        leader = self._metadata.view.current_leader(TopicId(key[0]), key[1])
+        collected.refuse(key, error, leader, partition)
+
+    def _on_nothing_to_read(
+        self, key: Key, kept: _Kept, partition: Partition, collected: Collected
+    ) -> None:
+        self._quiet[key] = None
+        if self.replica.broker_id < 0:
+            return
+        log, position = partition.log, kept.position
+        if position.fetch_offset == log.log_end_offset:
+            kept.level_ms = self._heard_ms
+        else:
+            self._news[key] = None  # it lacks what cannot be read now
+        # Whether it does not know yet that our log begins later: DeleteRecords waits.
+        told = -1 if kept.told is None else kept.told.log_start
+        if max(position.log_start_offset, told) < log.log_start_offset:
+            collected.urgent = True
+
+    def _hold(self, key: Key, wait_s: float) -> None:
+        if not self._held:
+            self.held_until_s = asyncio.get_running_loop().time() + wait_s
+        self._held[key] = None
+
+    def _read(
+        self, partition: Partition, kept: _Kept, max_bytes: int
+    ) -> LogRead | Divergence | None:
+        if self.replica.broker_id < 0:
+            is_sure = self._replicas.is_sure
+            return read_for_consumer(
+                partition,
+                kept.position,
+                max_bytes=max_bytes,
+                isolation=self.isolation,
+                is_sure=is_sure,
+            )
+        found = read_for_follower(
+            partition,
+            kept.position,
+            broker_id=self.replica.broker_id,
+            broker_epoch=self.replica.broker_epoch,
+            max_bytes=max_bytes,
+            noted=kept.noted,
+        )
+        if kept.noted is not partition.role and not isinstance(found, Divergence):
+            kept.noted = check_leader(partition, None)
+        return found
+
+    def _unknown(self, key: Key) -> WireError:
+        if self._metadata.view.topic(TopicId(key[0])) is not None:
+            return UnknownTopicOrPartition(
+                f"broker {self._replicas.me} holds no replica of partition {key[1]}"
+            )
+        return UnknownTopicId("no topic of this id; it may have been deleted or created anew")
+
+    def tell_watermarks(self, collected: Collected) -> None:
+        """Watermarks ride along with any answer; for their sake alone none is sent (KAFKA-9952)."""
+        for key in list(islice(self._quiet, ANSWERED_MAX)):
+            if len(collected.partitions) >= ANSWERED_MAX:
+                break
+            del self._quiet[key]
+            kept, partition = self._kept.get(key), self._replicas.partitions.get(key)
+            if kept is None or partition is None or partition.leader is None:
+                continue
+            if self.replica.broker_id >= 0 and kept.noted is not partition.role:
+                continue  # where it stands now its history may part from ours (P-14)
+            told = offsets_of(partition)
+            if told != kept.told and not collected.has(key):
+                collected.result(key, partition)
+                kept.told = told
+
+
+def _is_ahead(position: Position, partition: Partition) -> bool:
+    """Whether a follower has heard of a leader epoch whose push is still under way to us: we look
+    again when our role begins, so it need not ask again and again until then.
+    """
+    return (
+        position.current_leader_epoch > partition.leader_epoch and partition.out_of_service is None
+    )
+
+
+def _is_cold(start: int, partition: Partition) -> bool:
+    log = partition.log
+    return isinstance(partition.role, Leading) and (
+        log.log_start_offset <= start < log.log_end_offset and not log.is_hot(start)
+    )

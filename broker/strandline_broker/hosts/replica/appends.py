@@ -1,0 +1,214 @@
+"""Producers' batches at the leader of one partition: refuse, append, answer when the acks are
+reached.
+
+Too few in sync refuse a batch before it is written (I-20), and "not written" is said of nothing
+that was (I-21). The producer's sequence is looked at in the step that appends (I-57). A success is
+told in the leader epoch of the append or not at all: a leader that loses its role says of what
+still waits that nobody knows (I-19, P-25).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.core.internal_topics import INTERNAL_TOPICS
+from strandline_broker.core.replication.append_origin import AppendOrigin
+from strandline_broker.core.replication.producer_state import Duplicate
+from strandline_broker.hosts.replica.purgatory import AckPurgatory, ProduceOutcome
+from strandline_broker.hosts.replica.record_check import LOG_APPEND_TIME, check_records
+from strandline_proto.batch import check_batch, end_marker_epoch, stamp
+from strandline_proto.errors import (
+    InvalidRecord,
+    InvalidTimestamp,
+    InvalidTopic,
+    NotEnoughReplicasAfterAppend,
+    RecordTooLarge,
+    UnsupportedVersion,
+    WireError,
+)
+from strandline_proto.ids import Offset
+from strandline_runtime.milliseconds import monotonic_ms, wall_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_broker.hosts.disks.flush_schedule import FlushSchedule
+    from strandline_broker.hosts.replica.leading import Leading
+    from strandline_broker.hosts.replica.partition import Partition
+    from strandline_broker.hosts.replica.purgatory import AckWaiter
+    from strandline_broker.hosts.replica.record_check import Looked
+    from strandline_proto.batch import BatchHeader
+    from strandline_proto.decompression import Buffer
+    from strandline_runtime.runtime import Clock
+
+ACKS_ALL: Final = -1
+
+
+class Appends:
+    """Of one leadership. Whoever appends has compared its epoch: `Partition.check_leader`."""
+
+    __slots__ = ("_clock", "_committing", "_flushes", "_flushing", "_leading", "_partition")
+
+    def __init__(
+        self, partition: Partition, leading: Leading, clock: Clock, flushes: FlushSchedule
+    ) -> None:
+        self._partition = partition
+        self._leading = leading
+        self._clock = clock
+        self._flushes = flushes
+        self._committing = AckPurgatory()
+        self._flushing = AckPurgatory()
+
+    def waiting(self) -> list[AckWaiter]:
+        """Whose appends are not answered for yet, and some that were answered meanwhile."""
+        return [*self._committing.waiters(), *self._flushing.waiters()]
+
+    def waiting_for_commit(self) -> list[AckWaiter]:
+        """As `waiting`, without those for whom the leader's disk is enough."""
+        return self._committing.waiters()
+
+    def on_committed(self, high_watermark: int) -> None:
+        self._committing.release(high_watermark)
+
+    def on_durable(self, durable_offset: int) -> None:
+        self._flushing.release(durable_offset)
+
+    def fail_all(self, error: WireError) -> None:
+        """The leadership has ended (P-25)."""
+        self._committing.fail_all(error)
+        self._flushing.fail_all(error)
+
+    def append(
+        self,
+        batch: Buffer,
+        *,
+        acks: int,
+        on_done: Callable[[ProduceOutcome], None],
+        looked: Looked | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AckWaiter | None:
+        """Append one batch as the leader; answer `on_done` once, now or when its acks are reached.
+
+        Validation, sequence check, append and bookkeeping are one synchronous step (I-57). Raises
+        WireError if the batch is refused: then nothing was written (I-20). A repeated batch is not
+        looked into: that it was accepted once stays true, whatever the clock says now (I-55).
+        """
+        assert origin is not AppendOrigin.REPLICATION, "followers append from their leader"
+        partition, leader = self._partition, self._leading.machine
+        assert partition.role is self._leading, f"{partition.name}: that leadership is over"
+        if origin.is_looked_into and partition.log.topic in INTERNAL_TOPICS:
+            raise InvalidTopic(
+                f"topic {partition.log.topic} is internal: its coordinators write to it, and"
+                " nobody else does"
+            )
+        if len(batch) > partition.max_message_bytes:
+            raise RecordTooLarge(
+                f"{partition.name}: a batch of {len(batch)} bytes is above max.message.bytes"
+                f" ({partition.max_message_bytes}); send less at once, or raise it"
+            )
+        header = check_batch(batch) if looked is None else looked.header
+        if origin.is_looked_into:
+            _check_attributes(header)
+        if acks == ACKS_ALL:
+            leader.check_can_append_all()
+        if origin.is_looked_into and header.producer_id >= 0:
+            verdict = partition.producers.check(header, monotonic_ms(self._clock))
+            if isinstance(verdict, Duplicate):
+                return self._answer_again(verdict, acks, on_done)
+        if origin.is_looked_into:
+            self._check_records(batch, header, looked)
+        return self._append_new(batch, header, acks, on_done)
+
+    def _check_records(self, batch: Buffer, header: BatchHeader, looked: Looked | None) -> None:
+        partition = self._partition
+        config = partition.log.config
+        if looked is None or looked.config is not config:
+            check_records(partition.name, batch, header, config, wall_ms(self._clock))
+        elif looked.refused is not None:
+            raise looked.refused
+
+    def _append_new(
+        self,
+        batch: Buffer,
+        header: BatchHeader,
+        acks: int,
+        on_done: Callable[[ProduceOutcome], None],
+    ) -> AckWaiter | None:
+        partition, leader_epoch = self._partition, self._leading.machine.leader_epoch
+        log, now_ms = partition.log, wall_ms(self._clock)
+        stamps = log.config.message_timestamp_type == LOG_APPEND_TIME
+        if stamps:
+            batch, header = stamp(batch, header, now_ms)
+        try:
+            done = log.append_as_leader(batch, header, leader_epoch=leader_epoch, now_ms=now_ms)
+        except OSError as error:
+            raise partition.refuse_write(error) from error
+        if header.producer_id >= 0:
+            partition.producers.on_append(
+                header._replace(base_offset=done.base_offset),
+                monotonic_ms(self._clock),
+                end_marker_epoch(batch, 0, header),
+            )
+        outcome = ProduceOutcome(
+            base_offset=done.base_offset,
+            log_append_time_ms=now_ms if stamps else -1,
+            log_start_offset=log.log_start_offset,
+            leader_epoch=leader_epoch,
+            appended=True,
+        )
+        waiter = self._wait(done.next_offset, outcome, acks, on_done)
+        self._flushes.on_append(log, rolled=done.rolled)
+        self._leading.on_append(Offset(done.next_offset))
+        return waiter
+
+    def _answer_again(
+        self, first: Duplicate, acks: int, on_done: Callable[[ProduceOutcome], None]
+    ) -> AckWaiter | None:
+        """A repeated batch succeeds with its first copy's offset, once that is committed (P-41)."""
+        log = self._partition.log
+        stamped = log.config.message_timestamp_type == LOG_APPEND_TIME
+        outcome = ProduceOutcome(
+            base_offset=first.base_offset,
+            log_append_time_ms=first.timestamp if stamped else -1,
+            log_start_offset=log.log_start_offset,
+            leader_epoch=self._leading.machine.leader_epoch,
+            appended=True,
+        )
+        return self._wait(first.required_offset, outcome, acks, on_done)
+
+    def _wait(
+        self,
+        required_offset: int,
+        outcome: ProduceOutcome,
+        acks: int,
+        on_done: Callable[[ProduceOutcome], None],
+    ) -> AckWaiter | None:
+        partition = self._partition
+        durable = partition.log.durable_offset
+        if acks == ACKS_ALL and required_offset > partition.high_watermark:
+            purgatory = self._committing
+        elif acks == 1 and self._flushes.always and required_offset > durable:
+            purgatory = self._flushing
+        else:
+            on_done(outcome)
+            return None
+        return purgatory.add(required_offset, outcome, on_done)
+
+    def timed_out(self, waiter: AckWaiter, error: WireError) -> None:
+        """The producer's own limit ran out; say which replicas are in sync, that is the cause."""
+        if self._leading.machine.below_min_isr():
+            error = NotEnoughReplicasAfterAppend(
+                f"{self._leading.describe_isr()};"
+                " the records were appended and may still be committed"
+            )
+        waiter.give_up(error)
+
+
+def _check_attributes(header: BatchHeader) -> None:
+    """What only a broker may say of a batch."""
+    if header.is_control or header.is_transactional:
+        raise UnsupportedVersion("transactional and control batches are not supported yet")
+    if header.is_log_append_time:
+        raise InvalidTimestamp("a producer may not set the timestamp type to LogAppendTime")
+    if header.has_delete_horizon:
+        raise InvalidRecord("a producer may not set a delete horizon; only the log cleaner does")

@@ -1,0 +1,72 @@
+"""DeleteRecords at the leader of one partition (I-75).
+
+The log start rises at once, so nobody reads below it any more. The call is answered when it is
+durable here and every live member of the ISR has reported it: then no election brings the records
+back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from strandline_proto.errors import NotLeaderOrFollower, OffsetOutOfRange, PolicyViolation
+
+if TYPE_CHECKING:
+    from strandline_broker.hosts.replica.leading import Leading
+    from strandline_broker.hosts.replica.partition import Partition
+    from strandline_broker.hosts.upkeep.log_retention import LogRetention
+
+TO_HIGH_WATERMARK: Final = -1
+
+
+class Deletions:
+    __slots__ = ("_leading", "_partition", "_retention", "_waiting")
+
+    def __init__(self, partition: Partition, leading: Leading, retention: LogRetention) -> None:
+        self._partition = partition
+        self._leading = leading
+        self._retention = retention
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def on_news(self) -> None:
+        """The leader has had news of a follower or of the ISR, or the role has changed."""
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def delete_before(self, offset: int) -> int:
+        """Delete the records below `offset` (-1: all that are committed); the low watermark.
+
+        Has no limit of its own: the caller gives up when it likes, and the records go all the same.
+        Raises WireError.
+        """
+        partition, leading = self._partition, self._leading
+        end = leading.committed_end()
+        to = end if offset == TO_HIGH_WATERMARK else offset
+        if "delete" not in partition.log.config.cleanup_policy:
+            raise PolicyViolation(
+                f"{partition.name}: records of a topic with cleanup.policy=compact cannot be"
+                f" deleted by offset; write tombstones, or add delete to the policy"
+            )
+        if not 0 <= to <= end:
+            raise OffsetOutOfRange(
+                f"{partition.name}: offset {offset} is not between 0 and the high watermark {end};"
+                f" records can be deleted up to there (-1 means all of them)"
+            )
+        partition.raise_log_start(to)
+        await self._retention.until_durable(partition)
+        while True:
+            if partition.role is not leading:
+                raise NotLeaderOrFollower(
+                    f"{partition.name}: the leadership ended meanwhile; the records below {to} may"
+                    f" or may not be deleted: try again"
+                )
+            # Another deletion may have raised the log start since, and is not durable here yet.
+            low_watermark = min(leading.machine.low_watermark(), partition.log.state.durable_start)
+            if low_watermark >= to:
+                return low_watermark
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter

@@ -1,0 +1,71 @@
+"""Who may be in an ISR, by broker and by replica, and the leaders who must hear of it (I-9, P-58).
+
+It is as of the envelope that is being applied, or of the last one that was: a leader that begins
+within an envelope goes by what that envelope says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.hosts.replica.leading import Leading
+from strandline_proto.ids import TopicId
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.core.push_envelope import Envelope
+    from strandline_broker.hosts.replica.partition import Partition
+    from strandline_proto.ids import BrokerEpoch, BrokerId
+
+    Key = tuple[bytes, int]
+
+
+class Eligibility:
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
+        self.brokers: Mapping[BrokerId, BrokerEpoch] = {}
+        """Those that are unfenced and not shutting down, with their current epochs."""
+        self._told: Mapping[Key, Collection[BrokerId]] = {}
+        self._named: dict[Key, None] = {}
+        """Whose leaders are to be told."""
+
+    def on_envelope(self, envelope: Envelope) -> None:
+        """Go by an envelope that is accepted and not yet applied."""
+        self.brokers = self._metadata.eligible_after(envelope)
+        self._told = {
+            (topic.topic_id, partition.partition): partition.offline_replicas
+            for topic in envelope.topics
+            for partition in topic.partitions
+        }
+        led = ((state.topic_id, state.partition) for state in envelope.leader_and_isr)
+        self._named = dict.fromkeys((*self._told, *led))
+
+    def offline(self, key: Key) -> Collection[BrokerId]:
+        """Whose replica of the partition may not join its ISR, though its broker may be eligible:
+        it lies on a dead directory, or heals.
+        """
+        told = self._told.get(key)
+        if told is not None:
+            return told
+        known = self._metadata.view.partition(TopicId(key[0]), key[1])
+        return () if known is None else known.offline_replicas
+
+    def tell_leader(self, partition: Partition) -> None:
+        """A newer partition epoch is about to be told to it, which may have come with who may not
+        join from then on: it asks for nobody else in that epoch (I-15, I-16).
+        """
+        self._named.pop(partition.key, None)
+        if isinstance(partition.role, Leading):
+            partition.role.on_eligible(self.brokers, offline=self.offline(partition.key))
+
+    def tell_leaders(self, partitions: Mapping[Key, Partition]) -> None:
+        """The envelope was applied: tell the others whom it concerns. If brokers came or went, that
+        is whoever has a replica there, as the controller names each of their partitions.
+        """
+        for key in list(self._named):
+            partition = partitions.get(key)
+            if partition is not None:
+                self.tell_leader(partition)
+        self._told, self._named = {}, {}  # the view has it from here on

@@ -1,0 +1,119 @@
+"""Gives the replicas of one broker their roles: what one replica is in one leader epoch, its leader
+or a follower.
+
+A role is made when its epoch begins and never used again after it: whoever has awaited something
+compares the role it knew with the one that the replica has (I-42, P-38). What outlasts a role is
+the replica's: the log, the high watermark, the producers, a refused truncation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline_broker.core.replication.follower import Follower
+from strandline_broker.core.replication.leader import Leader
+from strandline_broker.hosts.replica.following import Following
+from strandline_broker.hosts.replica.leading import Leading
+from strandline_broker.hosts.replica.ticks import Ticks
+from strandline_proto.ids import BrokerId, Offset
+from strandline_runtime.milliseconds import monotonic_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strandline_broker.core.replication.partition_state import PartitionState
+    from strandline_broker.hosts.member.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.member.to_controller import ToController
+    from strandline_broker.hosts.replica.eligibility import Eligibility
+    from strandline_broker.hosts.replica.losses import Losses
+    from strandline_broker.hosts.replica.observers import RoleObserver
+    from strandline_broker.hosts.replica.partition import Partition
+    from strandline_broker.hosts.replica.truncations import Truncations
+    from strandline_broker.hosts.upkeep.log_upkeep import LogUpkeep
+    from strandline_runtime.runtime import Clock
+
+
+class Roles:
+    """The caller holds the replica's gate, and its former role has ended."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        config: DynamicConfig,
+        controller: ToController,
+        upkeep: LogUpkeep,
+        *,
+        eligibility: Eligibility,
+        truncations: Truncations,
+        losses: Losses,
+        observers: Sequence[RoleObserver],
+    ) -> None:
+        self._clock = clock
+        self._config = config
+        self._controller = controller
+        self._flushes = upkeep.flushes
+        self._retention = upkeep.retention
+        self.ticks = Ticks(clock, lag_ms_max=config.current.replica_lag_time_max_ms)
+        self._eligibility = eligibility
+        self._truncations = truncations
+        self._losses = losses
+        self._observers = observers
+
+    def lead(self, partition: Partition, state: PartitionState) -> None:
+        """Publish leadership of a new epoch, whose start is durable by now (I-46)."""
+        leading = Leading(
+            partition,
+            self._leader(partition, state),
+            self._clock,
+            controller=self._controller,
+            flushes=self._flushes,
+            retention=self._retention,
+            ticks=self.ticks,
+            observers=self._observers,
+        )
+        partition.take_role(leading, state)
+        self._truncations.release(partition, "it leads")
+        self._losses.on_lead(partition, state)
+        leading.begin()
+        self._flushes.on_elected(partition.log)
+
+    def _leader(self, partition: Partition, state: PartitionState) -> Leader:
+        log, config = partition.log, self._config.current
+        return Leader(
+            BrokerId(config.node_id),
+            self._controller.broker_epoch(),
+            state,
+            log_end_offset=Offset(log.log_end_offset),
+            log_start_offset=Offset(log.log_start_offset),
+            high_watermark=Offset(partition.high_watermark),
+            durable_offset=Offset(log.durable_offset),
+            eligible=self._eligibility.brokers,
+            offline=self._eligibility.offline(partition.key),
+            lag_ms_max=config.replica_lag_time_max_ms,
+            flush_always=self._flushes.always,
+            now_ms=monotonic_ms(self._clock),
+        )
+
+    async def follow(self, partition: Partition, state: PartitionState) -> None:
+        """Publish the role of a follower (of nobody, while there is no leader)."""
+        follower = Follower(
+            state,
+            truncate_to_high_watermark=self._config.current.replica_truncation == "high-watermark",
+            refuses_truncation=self._truncations.still_refuses(partition, state),
+        )
+        following = Following(
+            partition,
+            follower,
+            self._clock,
+            controller=self._controller,
+            flushes=self._flushes,
+            retention=self._retention,
+            losses=self._losses,
+        )
+        await following.begin()
+        partition.take_role(following, state)
+
+    def on_deleted(self, partition: Partition) -> None:
+        """The controller has removed the replica; its files are gone, or set aside."""
+        for observer in self._observers:
+            observer.deleted(partition)
