@@ -11,6 +11,7 @@ from strandline_proto.batch import SEQUENCE_MAX
 _BATCH: Final = "strandline._core.producer_batch"
 _HAND_OVER: Final = "strandline._handover"
 _QUEUE: Final = "strandline._core.partition_queue"
+_SPLITTING: Final = "strandline._core.splitting"
 _SENDER: Final = "strandline._sender"
 _STREAM: Final = "strandline._producer_stream"
 
@@ -141,6 +142,51 @@ PRODUCING: Final = (
         ),
         history="tests/unit/client/test_partition_queue_verdicts.py"
         "::test_without_idempotence_what_may_be_written_is_not_sent_again",
+    ),
+    Mutant(
+        "parts-under-one-number",
+        "I-55, I-59",
+        "all parts of a batch that was too large have the first number of the whole",
+        (
+            Edit(
+                _SPLITTING,
+                "            sequence = add_sequence(sequence, part.count)\n",
+                "            sequence = add_sequence(sequence, 0)\n",
+            ),
+        ),
+        history="tests/unit/client/test_splitting.py"
+        "::test_the_parts_share_out_the_sequence_over_its_end",
+    ),
+    Mutant(
+        "parts-are-surely-not-written",
+        "I-21, P-42",
+        "the parts of a batch that may be written count as certainly not written",
+        (
+            Edit(
+                _SPLITTING,
+                "    part.may_be_written = batch.may_be_written\n",
+                "    part.may_be_written = False\n",
+            ),
+        ),
+        history="tests/unit/client/test_partition_queue_splits.py"
+        "::test_what_may_be_written_keeps_its_numbers_in_parts",
+    ),
+    Mutant(
+        "new-topic-gets-what-the-old-one-may-have",
+        "I-21",
+        "what may be in the log of a deleted topic is sent to the one that was created again",
+        (
+            Edit(
+                _QUEUE,
+                "        if self._recreated is None or not batch.may_be_written:\n"
+                "            return []\n",
+                "        if self._recreated is None or batch.may_be_written:\n"
+                "            batch.may_be_written = False\n"
+                "            return []\n",
+            ),
+        ),
+        history="tests/unit/client/test_partition_queue_recreated.py"
+        "::test_what_may_be_in_the_old_log_is_unknown",
     ),
     Mutant(
         "forgotten-producer-gives-up",
