@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Format = Literal["json", "csv", "avro", "regex"]
 RECORD_TIME: Final = "timestamp"
 """In place of a column's name: the event time is the record's own timestamp."""
+DEADLINE_SECONDS: Final = 120
 PLAIN_TYPES: Final[Mapping[str, Any]] = {
     "string": pa.string(),
     "int": pa.int32(),
@@ -72,6 +73,10 @@ class ParseSettings:
     max_ahead: int | None = None
     """Microseconds that an event time may lie after the record's own timestamp; None for no bound.
     """
+    on_crash: Literal["stop", "quarantine"] = "stop"
+    """What becomes of a record that ends the process that parses it."""
+    deadline_seconds: int = DEADLINE_SECONDS
+    """How long one batch of records may take."""
 
 
 @dataclass(slots=True)

@@ -43,6 +43,7 @@ _DURATION_MAX_US: Final = 36_500 * 86_400 * 10**6
 """A hundred years, so that sums with event times stay below 64 bits."""
 _WINDOWS_MAX: Final = 1_000_000
 """A row is in so many hopping windows at the most."""
+_DEADLINE_SECONDS_MAX: Final = 86_400
 _SHARE: Final = re.compile(r"(\d{1,3}(?:\.\d+)?) *%")
 _FORMAT_KEYS: Final = {
     "pattern": ("regex",),
@@ -215,6 +216,8 @@ class _Checker:
             quote='"' if silver.quote is None else silver.quote,
             null_values=tuple(silver.null_values),
             max_ahead=_max_ahead(silver.max_ahead),
+            on_crash=silver.on_crash,
+            deadline_seconds=_deadline(silver.parse_deadline),
         )
         if silver.event_time != RECORD_TIME and silver.event_time not in settings.columns:
             raise OptionError(
@@ -302,6 +305,13 @@ def duration_us(where: str, text: str, *, least: int = 1) -> int:
     if micros > _DURATION_MAX_US:
         raise OptionError(f"{where} = {text!r}: give 36500 days at the most")
     return micros
+
+
+def _deadline(given: str) -> int:
+    seconds = duration_us("[silver] parse_deadline", given) // 10**6
+    if seconds > _DEADLINE_SECONDS_MAX:
+        raise OptionError(f"[silver] parse_deadline = {given!r} is above 1 day: give less")
+    return seconds
 
 
 def _max_ahead(text: str) -> int | None:

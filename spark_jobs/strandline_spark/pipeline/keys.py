@@ -92,6 +92,16 @@ class SilverKeys(Section):
             " batch of 1,000 rows or more."
         ),
     ] = None
+    on_crash: Annotated[
+        Literal["stop", "quarantine"],
+        Meta(
+            description="A record that ends the process that parses it, or takes longer than"
+            " parse_deadline: silver stops and names it, or it goes to quarantine."
+        ),
+    ] = "stop"
+    parse_deadline: Annotated[
+        str, Meta(description="How long a task may parse one batch of 2 MiB, as 2 minutes.")
+    ] = "2 minutes"
     pattern: Annotated[
         str | None, Meta(description="Of regex: RE2, a named group for each column.")
     ] = None

@@ -53,7 +53,7 @@ class ParsedValues:
     ) -> None:
         """`settings` have all columns that silver has."""
         self._bronze = bronze
-        self._rows = SilverRows(settings, batch_id=0)
+        self._rows = SilverRows(settings, batch_id=0, topic="")
         columns = [name for name in self._rows.schema.names if name not in _NOT_COMPARED]
         self._compared = ((silver, tuple(columns)), (quarantine, _JUDGED))
 

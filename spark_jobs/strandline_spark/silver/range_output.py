@@ -17,9 +17,9 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from strandline_spark.errors import first_line
 from strandline_spark.parsing.checks import column_type
 from strandline_spark.parsing.inference import merge_fields
-from strandline_spark.parsing.parser import make_parser
 from strandline_spark.parsing.settings import ParseSettings
 from strandline_spark.range_file import RangeFile
+from strandline_spark.silver.crash_guard import parser_for
 from strandline_spark.silver.tables import QUARANTINE_FILE_SCHEMA, silver_file_schema
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ class SilverManifest:
 class SilverRows:
     """What silver and quarantine take of a batch of records."""
 
-    def __init__(self, parse: ParseSettings, batch_id: int) -> None:
-        self.parser = make_parser(parse)
+    def __init__(self, parse: ParseSettings, batch_id: int, topic: str) -> None:
+        self.parser = parser_for(parse, topic)
         self.schema = silver_file_schema(parse.columns)
         self._batch_id = batch_id
 
@@ -174,8 +174,9 @@ class SilverOutput:
     """The two files of one range."""
 
     def __init__(self, plan: SilverPlan, path: str, batch_id: int) -> None:
-        """`path` is the files' own below each table's folder."""
-        self._rows = SilverRows(plan.parse, batch_id)
+        """`path` is the files' own below each table's folder, `topic=NAME/…`."""
+        topic = path.partition("/")[0].removeprefix("topic=")
+        self._rows = SilverRows(plan.parse, batch_id, topic)
         schema = self._rows.schema
         self._silver = RangeFile(plan.silver, path, schema, silver_options(schema))
         self._quarantine = RangeFile(
