@@ -285,6 +285,16 @@ EXPIRED_AT_ONCE_MAX: Final = 10_000
 """So that the batch stays far below the topic's max.message.bytes."""
 
 
+@dataclass(frozen=True, slots=True)
+class ProveLeadership:
+    """Write a record that says nothing: once it is committed, this coordinator led when it was
+    asked. Answered by None.
+    """
+
+    group_id: str
+    """Any of the shard, whose record it is."""
+
+
 # Groups as a whole
 
 
@@ -362,6 +372,7 @@ Command: TypeAlias = (
     | DeleteGroup
     | DescribeGroup
     | ListGroups
+    | ProveLeadership
 )
 Reply: TypeAlias = (
     "ToRender | BeatAnswer | MembersRemoved | OffsetsCommitted | OffsetsFetched | OffsetsDeleted"

@@ -26,6 +26,7 @@ from strandline_broker.core.groups.commands import (
     FetchedOffset,
     FetchOffsets,
     ListGroups,
+    ProveLeadership,
     RebalanceEnded,
     Reconcile,
     RemoveMembers,
@@ -125,6 +126,8 @@ class Groups:
                 return expiry.expire(table, command, context)
             case DeleteGroup():
                 return expiry.delete_group(table, command, context)
+            case ProveLeadership():
+                return offsets.say_nothing(command.group_id)
             case DescribeGroup():
                 answer = described(table, command.group_id, tuple(self._assignors))
                 return Decision((), answer, about=command.group_id)

@@ -48,6 +48,13 @@ if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import CachedTopic, MetadataView
 
 
+def say_nothing(group_id: str) -> Decision[None, Effect]:
+    """A tombstone for an offset that is not there: no topic's name is empty. Every version, Kafka's
+    too, reads over it, and a compaction removes it.
+    """
+    return Decision((Record(OffsetCommitKey(group_id, "", 0), None),), None, about=group_id)
+
+
 def commit(
     table: GroupTable, command: CommitOffsets, context: Context
 ) -> Decision[OffsetsCommitted, Effect]:

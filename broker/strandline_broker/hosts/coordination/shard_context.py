@@ -13,7 +13,6 @@ from strandline_broker.hosts.coordination.assigning import Assigning
 from strandline_broker.hosts.coordination.group_metrics import GroupMetrics
 from strandline_broker.hosts.coordination.group_settings import group_settings
 from strandline_broker.hosts.coordination.timers import Timers
-from strandline_proto.errors import CoordinatorNotAvailable
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
@@ -72,14 +71,6 @@ class ShardContext:
             members=self.timers.sessions,
             random=self.runtime.random_id(),
         )
-
-    def check_sure(self) -> None:
-        """CoordinatorNotAvailable unless what was committed is told with certainty (P-101)."""
-        if not self.is_sure():
-            raise CoordinatorNotAvailable(
-                f"broker {self.me} has not heard from the controller for most of its session:"
-                " another may coordinate the group by now, so it does not say what is committed"
-            )
 
     def wall_ms(self) -> int:
         return wall_ms(self.runtime.clock)

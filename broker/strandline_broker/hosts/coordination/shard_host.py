@@ -38,6 +38,7 @@ from strandline_broker.core.groups.effects import (
     StopTimer,
 )
 from strandline_broker.core.replication.append_origin import AppendOrigin
+from strandline_broker.hosts.coordination.leadership_proof import LeadershipProof
 from strandline_broker.hosts.coordination.loader import CannotLoad, load_groups, until_sound
 from strandline_broker.hosts.coordination.sessions import Sessions
 from strandline_broker.hosts.coordination.shard_batch import batch_of, entities_of
@@ -74,7 +75,9 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.replica.purgatory import ProduceOutcome
 
 READS: Final = (FetchOffsets, DescribeGroup, ListGroups)
-"""Commands that write nothing: answered with whatever replicas are in sync."""
+"""Commands that write nothing: answered with whatever replicas are in sync. FetchOffsets follows a
+write, however, while the controller is not heard.
+"""
 RETRY_MS: Final = 1_000
 """How long after a timer could do nothing, for want of replicas in sync, it tries again."""
 
@@ -88,6 +91,7 @@ class ShardHost:
         self.groups = context.new_groups()
         self.sessions = Sessions()
         self.topics = TopicsWatch(self)
+        self._proof = LeadershipProof(self)
         self._settled = asyncio.Event()
         self._steps = 0
         """Commands under way: what one brings about is part of its step."""
@@ -116,17 +120,27 @@ class ShardHost:
 
     # What others ask
 
-    def ask(self, command: Command, *, renders: bool = True) -> Asked:
+    def ask(
+        self, command: Command, *, renders: bool = True, timeout_s: float | None = None
+    ) -> Asked:
         """The reply as it stands now, and the answer once it may be told; an error is one too.
         Where a member is told of itself in another way, the answer `renders` nothing of it.
         """
-        asked = Asked(self, self.context.timeout_s, renders=renders)
+        limit_s = self.context.timeout_s if timeout_s is None else timeout_s
+        asked = Asked(self, limit_s, renders=renders)
+        if isinstance(command, FetchOffsets) and not self.context.is_sure():
+            self._proof.before(command, asked)
+        else:
+            self.carry_out(command, asked)
+        return asked
+
+    def carry_out(self, command: Command, asked: Asked) -> None:
+        """Now, for who has asked; an error is the answer."""
         try:
             self.run(command, asked)
         except WireError as error:
             asked.reply = error
             asked.lost(error)
-        return asked
 
     def submit(self, command: Command) -> asyncio.Future[Reply]:
         """The answer, once it may be told."""
@@ -258,8 +272,6 @@ class ShardHost:
         except WireError as error:
             raise NotCoordinator(str(error)) from error
         if isinstance(command, READS):
-            if isinstance(command, FetchOffsets):
-                self.context.check_sure()
             return
         try:
             leading.machine.check_can_append_all()
@@ -364,6 +376,7 @@ class ShardHost:
         )
         for waiting in drop.waiters:
             waiting.lost(gone)
+        self._proof.forget(gone)
         self.context.timers.stop_all(self)
         self.context.assigning.forget(self)
         self.sessions.end_all(gone)

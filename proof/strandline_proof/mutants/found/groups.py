@@ -9,6 +9,7 @@ from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 _GROUPS: Final = "strandline_broker.core.groups.groups"
 _HOST: Final = "strandline_broker.hosts.coordination.shard_host"
 _PRODUCE: Final = "strandline_broker.rpc.records.produce"
+_PROOF: Final = "strandline_broker.hosts.coordination.leadership_proof"
 _READS: Final = "strandline_broker.hosts.replica.reads"
 _REGISTRY: Final = "strandline_broker.hosts.coordination.registry"
 _SESSION_RPC: Final = "strandline_broker.rpc.groups.session"
@@ -46,9 +47,29 @@ FOUND_IN_GROUPS: Final = (
         " another may coordinate by now",
         (
             Edit(_HOST, " and self.context.is_sure()):\n", "):\n"),
-            Edit(_HOST, "                self.context.check_sure()\n", "                pass\n"),
+            Edit(
+                _HOST,
+                "FetchOffsets) and not self.context.is_sure():\n",
+                "FetchOffsets) and self.partition.log is None:\n",
+            ),
         ),
         Needs(corpus="told-by-a-coordinator-that-is-cut-off"),
+    ),
+    Mutant(
+        "proved-by-an-earlier-write",
+        "P-101, I-106",
+        "a write that a coordinator appended before a question proves that it led when the question"
+        " came, though the next leader may have read it before",
+        (
+            Edit(
+                _PROOF,
+                "                self._answer(served)\n",
+                "                self._answer([*served, *self._asked])\n"
+                "                self._asked = []\n",
+            ),
+        ),
+        history="tests/unit/broker/hosts/coordination/test_shard_host.py"
+        "::test_one_write_serves_all_who_asked_before_it",
     ),
     Mutant(
         "out-of-range-whoever-leads",

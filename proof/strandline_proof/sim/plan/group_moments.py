@@ -124,6 +124,19 @@ def _commits_in_the_dark(rng: random.Random, topology: Topology, group: int) -> 
     return [*cuts, _at(rng.uniform(0.3, 1.2), "kill", **dies)]
 
 
+def _no_controller(rng: random.Random, topology: Topology, group: int) -> list[Step]:
+    """Members begin when the coordinator has not heard from the controller for most of a session:
+    it has to prove that it leads before it says where they go on (ADR 16).
+    """
+    node, other = _two(rng, topology, group)
+    away: dict[str, Any] = {"node": CONTROLLER, "restart_s": round(rng.uniform(2.0, 3.0), 3)}
+    return [
+        _at(0.0, "kill", **away),
+        _at(rng.uniform(0.7, 1.0), "member-crash", node=node, restart_s=0.1),
+        _at(rng.uniform(0.9, 1.5), "member-leave", node=other, restart_s=0.1),
+    ]
+
+
 GROUP_MOMENTS: Final[dict[str, Callable[[random.Random, Topology, int], list[Step]]]] = {
     "coordinator-dies-in-a-rebalance": _coordinator_dies_in_a_rebalance,
     "deposed-coordinator": _deposed_coordinator,
@@ -133,6 +146,7 @@ GROUP_MOMENTS: Final[dict[str, Callable[[random.Random, Topology, int], list[Ste
     "moved-to-and-fro": _moved_to_and_fro,
     "handed-over-while-empty": _handed_over_while_empty,
     "commits-in-the-dark": _commits_in_the_dark,
+    "no-controller": _no_controller,
 }
 
 

@@ -304,6 +304,9 @@ class Coordinators:
                     self._note_written(record.key, record.value)
 
     def _note_written(self, key: Mapping[str, Any], value: Mapping[str, Any] | None) -> None:
+        if key["topic"] == "" and value is None:
+            self._world.groups.sometimes["coordinator proved by a write that it leads"] += 1
+            return
         committed = None
         if value is not None:
             epoch = value.get("leader_epoch", -1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from strandline_broker.core.coordination.offset_records import OffsetCommitKey
 from strandline_broker.core.coordination.shard import ShardState
 from strandline_broker.core.groups.commands import BeatAnswer, ConsumerBeat, OffsetsCommitted
 from strandline_broker.hosts.coordination import topics_watch
@@ -14,6 +15,7 @@ from strandline_proto.batch import build_batch
 from strandline_proto.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    NotCoordinator,
     RequestTimedOut,
 )
 from strandline_proto.ids import TopicId
@@ -281,15 +283,81 @@ async def test_a_broken_record_is_skipped_where_the_configuration_names_it(
                 assert "offsets.load.skip.records=0:1" in said
 
 
-async def test_who_may_be_taken_for_dead_does_not_say_what_is_committed(tmp_path: Path) -> None:
-    """Another coordinator may have committed more since (P-101); commits fail by themselves."""
+async def test_who_may_be_taken_for_dead_says_what_is_committed_after_a_write(
+    tmp_path: Path,
+) -> None:
+    """Another coordinator may have committed more since (P-101). That one follows in this epoch as
+    long as it reads what is written after the question, so none has been elected then (I-106).
+    """
     async with group_broker(tmp_path) as b:
-        await b.lead(1, isr=(1,))
+        await b.lead(1)
         await b.serves()
-        await answered(b.commit(7))
+        done = b.commit(7)
+        b.replicate()
+        await done
+        before = b.partition.log.log_end_offset
         b.host.context.is_sure = lambda: False
-        with pytest.raises(CoordinatorNotAvailable, match="another may coordinate"):
-            await b.fetch()
         assert b.host.committed_offsets("g", {ORDERS_ID: (0,)}) == ()
+        read = asyncio.ensure_future(b.fetch())
+        await asyncio.sleep(0)
+        assert b.batches(before) == [[(OffsetCommitKey("g", "", 0), None)]]
+        b.replicate(before)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not read.done(), "the follower has not read the write"
+        b.replicate()
+        assert await read == 7
+        assert b.host.groups.group_ids() == ("g",)
         b.host.context.is_sure = lambda: True
         assert await b.fetch() == 7
+        assert b.partition.log.log_end_offset == before + 1
+
+
+async def test_one_write_serves_all_who_asked_before_it(tmp_path: Path) -> None:
+    """Who asks later waits for the next: the follower may have read the first before that."""
+    async with group_broker(tmp_path) as b:
+        await b.lead(1)
+        await b.serves()
+        before = b.partition.log.log_end_offset
+        b.host.context.is_sure = lambda: False
+        first = asyncio.ensure_future(b.fetch())
+        await asyncio.sleep(0)
+        later = [asyncio.ensure_future(b.fetch()) for _ in range(50)]
+        await asyncio.sleep(0)
+        assert len(b.batches(before)) == 1
+        b.replicate()
+        assert await first == -1
+        assert not any(read.done() for read in later)
+        await eventually(lambda: len(b.batches(before)) == 2, "the next write")
+        b.replicate()
+        assert await asyncio.gather(*later) == [-1] * 50
+        assert len(b.batches(before)) == 2
+
+
+async def test_who_cannot_prove_that_it_leads_says_no_offset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strandline_broker.hosts.coordination.leadership_proof.PROOF_S", 0.05)
+    async with group_broker(tmp_path) as b:
+        await b.lead(1, min_insync=2)
+        await b.serves()
+        done = b.commit(7)
+        b.replicate()
+        await done
+        b.host.context.is_sure = lambda: False
+        with pytest.raises(CoordinatorNotAvailable, match="a write of its own has to be committed"):
+            await b.fetch()
+        read = asyncio.ensure_future(b.fetch())
+        await eventually(lambda: b.host.machine.waiting > 0, "a write")
+        other = asyncio.ensure_future(b.fetch())
+        await asyncio.sleep(0)
+        await b.follow(2)
+        for each in (read, other):
+            with pytest.raises(NotCoordinator):
+                await each
+        await b.lead(3, min_insync=2)
+        b.replicate()
+        await b.serves()
+        await b.lead(3, isr=(1,), min_insync=2)
+        with pytest.raises(CoordinatorNotAvailable, match="in sync"):
+            await b.fetch()

@@ -1,0 +1,102 @@
+"""What proves that a shard's broker still leads, while the controller is not heard.
+
+A coordinator that may be taken for dead tells a committed offset only after a write (ADR 16): a
+record that says nothing, appended after the question and committed in the same epoch. By then every
+member of the ISR has read from this leader since the question came, and only one of them can be
+elected: so no other coordinator had acknowledged anything before it (I-106, P-101).
+
+One write serves all who have asked before it was appended. Those who ask while it is under way wait
+for the next, which begins some moments after the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.core.groups.commands import ProveLeadership
+from strandline_proto.errors import CoordinatorNotAvailable, RequestTimedOut, WireError
+
+if TYPE_CHECKING:
+    from strandline_broker.core.groups.commands import FetchOffsets, Reply
+    from strandline_broker.hosts.coordination.shard_host import ShardHost
+    from strandline_broker.hosts.coordination.waiting import Asked
+
+PROOF_S: Final = 1.0
+"""How long a write may take: the followers of a leader in office have it within milliseconds."""
+PAUSE_S: Final = 0.05
+"""Between the beginnings of two writes of one shard."""
+Question = tuple["FetchOffsets", "Asked"]
+
+
+class LeadershipProof:
+    def __init__(self, host: ShardHost) -> None:
+        self._host = host
+        self._asked: list[Question] = []
+        self._under_way = False
+        self._next: asyncio.TimerHandle | None = None
+        self._last_s = -PAUSE_S
+
+    def before(self, command: FetchOffsets, asked: Asked) -> None:
+        """Carry the command out for `asked` once a write has proved the leadership."""
+        self._asked.append((command, asked))
+        if not self._under_way and self._next is None:
+            self._begin_in_time()
+
+    def forget(self, error: WireError) -> None:
+        """The leadership is over, or the shard is loaded again."""
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        waiting, self._asked = self._asked, []
+        for _, asked in waiting:
+            asked.lost(error)
+
+    def _begin_in_time(self) -> None:
+        loop = asyncio.get_running_loop()
+        wait_s = self._last_s + PAUSE_S - loop.time()
+        if wait_s > 0:
+            self._next = loop.call_later(wait_s, self._begin)
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._next = None
+        self._last_s = asyncio.get_running_loop().time()
+        served, self._asked = self._asked, []
+        served = [(command, asked) for command, asked in served if not asked.answer.done()]
+        if not served:
+            return
+        self._under_way = True
+        epoch = self._host.machine.epoch
+        proof = self._host.ask(ProveLeadership(served[0][0].group_id), timeout_s=PROOF_S).answer
+
+        def done(proof: asyncio.Future[Reply]) -> None:
+            self._under_way = False
+            proven = proof.result()
+            if self._host.machine.epoch != epoch or isinstance(proven, WireError):
+                self._refuse(served, proven)
+            else:
+                self._answer(served)
+            if self._asked and self._next is None and not self._under_way:
+                self._begin_in_time()
+
+        proof.add_done_callback(done)
+
+    def _answer(self, served: list[Question]) -> None:
+        for command, asked in served:
+            self._host.carry_out(command, asked)
+
+    def _refuse(self, served: list[Question], why: Reply) -> None:
+        """As the write was refused; a write that was not committed proves nothing."""
+        if isinstance(why, WireError) and not isinstance(why, RequestTimedOut):
+            error = why
+        else:
+            error = CoordinatorNotAvailable(
+                f"{self._host.name}: broker {self._host.context.me} has not heard from the"
+                " controller for most of its session, and another may coordinate the group by now:"
+                " a write of its own has to be committed first, which it was not within"
+                f" {PROOF_S:g} s"
+            )
+        for _, asked in served:
+            asked.lost(error)
