@@ -109,7 +109,7 @@ proto: setup ## generate the committed code from the contract: protobuf and the 
 	@$(BIN)/python tools/gen_proto.py
 	@$(BIN)/python tools/gen_errors.py
 
-docs: setup ## write docs/reference.md and docs/proof-tables.md from the code
+docs: setup ## write docs/reference/ and proof/planted-bugs.md from the code
 	@$(BIN)/python tools/gen_docs.py
 
 bench: setup ## the benchmarks, one after the other (a few minutes)

@@ -1,5 +1,4 @@
-"""Write docs/reference.md (configuration keys and error codes) and docs/proof-tables.md (faults and
-planted bugs of the simulator) from the code.
+"""Writes the generated documents from the code: docs/reference/ and proof/planted-bugs.md.
 
 `--check` writes nothing and fails if a committed file differs.
 """
@@ -15,7 +14,7 @@ from strandline_broker.core.groups.group_config import GROUP_KEYS
 from strandline_broker.core.topic_config import TOPIC_KEYS
 from strandline_proto.errors import ERRORS
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
 HEAD = """\
 # Reference
 
@@ -85,12 +84,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     only_check = parser.parse_args().check
-    for name, text in (("reference.md", document()), ("proof-tables.md", proof_tables())):
-        target = DOCS / name
+    for name, text in (
+        ("docs/reference/configuration.md", document()),
+        ("proof/planted-bugs.md", proof_tables()),
+    ):
+        target = ROOT / name
         if not only_check:
             target.write_text(text, "utf-8")
         elif not target.is_file() or target.read_text("utf-8") != text:
-            raise SystemExit(f"docs/{name} is stale: run `make docs`")
+            raise SystemExit(f"{name} is stale: run `make docs`")
 
 
 if __name__ == "__main__":

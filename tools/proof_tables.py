@@ -1,4 +1,4 @@
-"""docs/proof-tables.md, from the code of the simulator: faults, moments, events, planted bugs."""
+"""proof/planted-bugs.md, from the code of the simulator: faults, moments, events, planted bugs."""
 
 from collections.abc import Iterator
 from inspect import getdoc
@@ -16,7 +16,8 @@ from strandline_proof.sim.sweep.expected import EVENTS, GROUP_EVENTS, runs_neede
 HEAD = """\
 # Tables of the proof
 
-Made from the code by `make docs`; change it there. [proof.md](proof.md) says what they are for.
+Made from the code by `make docs`; change it there.
+[proof.md](../docs/internals/proof.md) says what they are for.
 """
 FAULTS = """\
 A seed draws from one to nine of these kinds, their times and their arguments. A target may be a

@@ -159,7 +159,7 @@ def keep_large_buffers() -> None:
     """Tell glibc's malloc to keep buffers of up to 64 MiB instead of mapping each one anew.
 
     Page faults on fresh mappings are a third of all CPU at batches of 256 KiB and more
-    (docs/architecture.md). A C library without mallopt is left alone.
+    (docs/internals/architecture.md). A C library without mallopt is left alone.
     """
     import ctypes
 

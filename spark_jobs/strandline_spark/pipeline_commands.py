@@ -31,7 +31,8 @@ def add_run(commands: Any) -> None:
         help="run a pipeline: topics to bronze, silver and gold",
         description="Runs the pipeline that a file describes: records go into bronze, parsed into"
         " silver (or quarantine), and into gold once the watermark has closed a window."
-        " docs/spark.md has a file with every key; `strandline-spark example access` prints one.",
+        " docs/guide/spark.md has a file with every key;"
+        " `strandline-spark example access` prints one.",
     )
     _add_job(command)
     command.add_argument(

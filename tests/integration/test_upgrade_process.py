@@ -1,5 +1,5 @@
 """A cluster of the last release becomes one of this build under load, and goes back: the promise of
-docs/operations.md, Upgrades. What does not fit is refused.
+docs/guide/operations.md, Upgrades. What does not fit is refused.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 async def roll(cluster: LocalCluster, process_id: ProcessId) -> None:
-    """As docs/operations.md says: one process, and the next when all replicas are in sync."""
+    """As docs/guide/operations.md says: one process, and the next when all replicas are in sync."""
     await asyncio.to_thread(cluster.restart, process_id)
     async with Admin(cluster.bootstrap) as admin, asyncio.timeout(PATIENCE_S):
         while True:

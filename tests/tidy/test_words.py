@@ -59,7 +59,7 @@ def test_no_line_names_a_document_that_is_not_here(everything: dict[str, str]) -
 
 
 def test_every_rule_that_is_cited_stands_in_the_list_of_rules(everything: dict[str, str]) -> None:
-    rules = (ROOT / "docs" / "invariants.md").read_text("utf-8")
+    rules = (ROOT / "docs" / "internals" / "invariants.md").read_text("utf-8")
     listed = re.findall(r"^\| ([IP]-\d+) \|", rules, re.MULTILINE)
     assert len(listed) == len(set(listed)) > 150
     unknown = {
@@ -72,7 +72,7 @@ def test_every_rule_that_is_cited_stands_in_the_list_of_rules(everything: dict[s
 
 
 def test_every_decision_is_in_the_index() -> None:
-    folder = ROOT / "docs" / "adr"
+    folder = ROOT / "docs" / "internals" / "adr"
     index = (folder / "README.md").read_text("utf-8")
     missing = [p.name for p in folder.glob("0*.md") if f"({p.name})" not in index]
     assert missing == []

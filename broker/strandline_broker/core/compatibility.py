@@ -42,7 +42,7 @@ class Levels:
 
 OURS: Final = Levels(oldest=0, newest=1)
 """Level 1: servers say which levels they speak. A new level begins with the change that needs it;
-the oldest one goes up a release later at the earliest (docs/operations.md, Upgrades).
+the oldest one goes up a release later at the earliest (docs/guide/operations.md, Upgrades).
 """
 UNTOLD: Final = Levels(0, 0)
 
@@ -90,5 +90,5 @@ def check_fit(here: Server, there: Server) -> None:
     raise UnsupportedVersion(
         f"{there}; {here}: they share no level. Upgrade {old.name} to a build that speaks protocol"
         f" level {new.levels.oldest}, or run {new.name} with a build that speaks level"
-        f" {old.levels.newest} (docs/operations.md, Upgrades)"
+        f" {old.levels.newest} (docs/guide/operations.md, Upgrades)"
     )

@@ -1,4 +1,4 @@
-"""What must hold in every state of the model, by the numbers of docs/invariants.md."""
+"""What must hold in every state of the model, by the numbers of docs/internals/invariants.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pitfalls of docs/invariants.md that no mutant is planted for, and what stands in for them."""
+"""Pitfalls of docs/internals/invariants.md without a mutant, and what stands in for each."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The keys of pipeline.toml: names, types, defaults and what each means.
 
-What is not listed here is refused, and docs/spark.md has the same keys (a test compares the two).
+What is not listed here is refused, and docs/guide/spark.md has the same keys (a test compares the
+two).
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ UNSTRUCK: Final = {
     "<base>.log.swap": "of the compacted topic alone, where gaps are lawful: what a bit takes there"
     " cannot be told from what the cleaner took",
 }
-"""Files, as docs/storage-format.md names them, in which no bit flips, with the reason."""
+"""Files, as docs/internals/storage-format.md names them, in which no bit flips, with the reason."""
 PASSING: Final = ("limit", "damaged-ranges")
 """Files that are there now and then."""
 LIVE: Final = ("log", "index", "timeindex")

@@ -1,4 +1,4 @@
-"""What each kind of fault does, in a sentence for the tables of docs/proof-tables.md."""
+"""What each kind of fault does, in a sentence for the tables of proof/planted-bugs.md."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Violation(AssertionError):
-    """`invariant` is a number of docs/invariants.md, for instance I-14."""
+    """`invariant` is a number of docs/internals/invariants.md, for instance I-14."""
 
     def __init__(self, invariant: str, what: str) -> None:
         super().__init__(f"{invariant}: {what}")

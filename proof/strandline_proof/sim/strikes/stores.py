@@ -34,7 +34,7 @@ BEGINS_S: Final = 2.0
 """Before that a topic may not be on any disk yet, and would count as deleted."""
 NEWER: Final = 10
 """By how many records the brokers that live must be ahead of the copy. One that decides more before
-it meets them cannot be told apart (docs/adr/0006).
+it meets them cannot be told apart (docs/internals/adr/0006).
 """
 UNDER_WAY_S: Final = 0.05
 """What the controller before it had answered may come so much later."""

@@ -48,7 +48,7 @@ from strandline_runtime.real import RealFileSystem
 from support.storage import Store
 
 TESTS = Path(__file__).parents[3]
-DOCUMENT = TESTS.parent / "docs" / "storage-format.md"
+DOCUMENT = TESTS.parent / "docs" / "internals" / "storage-format.md"
 VECTORS = {
     name: bytes.fromhex(text)
     for name, text in json.loads(

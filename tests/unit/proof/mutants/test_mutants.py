@@ -111,7 +111,7 @@ def test_a_kept_plan_keeps_its_faults_under_the_seeds_after_its_own() -> None:
 
 
 def test_every_pitfall_is_planted_or_it_is_said_what_stands_for_it() -> None:
-    rules = source_root("strandline_proof").parent / "docs" / "invariants.md"
+    rules = source_root("strandline_proof").parent / "docs" / "internals" / "invariants.md"
     pitfalls = set(re.findall(r"^\| (P-\d+) \|", rules.read_text("utf-8"), re.MULTILINE))
     planted = {rule for mutant in MUTANTS for rule in re.findall(r"P-\d+", mutant.rules)}
     assert pitfalls - planted == set(UNPLANTED)

@@ -1,5 +1,5 @@
-"""docs/storage-format.md names every file that there may be: a bit flips in each, or a reason says
-why not.
+"""docs/internals/storage-format.md names every file that there may be: a bit flips in each, or a
+reason says why not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from strandline_proof.sim.kinds import ALL_KINDS
 from strandline_proof.sim.kinds.disks import FILES, UNSTRUCK
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "storage-format.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "internals" / "storage-format.md"
 BASE = f"{0:020d}"
 SHARED = "<any of these three, or cleaner-offset-checkpoint>"
 

@@ -1,5 +1,5 @@
 """What a start does with each file that is not what was written: the table of
-docs/storage-format.md, line by line.
+docs/internals/storage-format.md, line by line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from strandline_broker.storage.directory.directory import DirectoryError
 from support.disk import Hurried
 from support.storage import SMALL, Store
 
-DOCS = Path(__file__).parents[5] / "docs" / "storage-format.md"
+DOCS = Path(__file__).parents[5] / "docs" / "internals" / "storage-format.md"
 TABLE = "## When a file is not what was written"
 CLEAN, UNCLEAN, REFUSED = "clean", "unclean", "refused"
 EPOCH = 9
