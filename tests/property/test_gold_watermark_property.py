@@ -22,7 +22,7 @@ from strandline_spark.gold.watermark import (
     is_late,
     next_watermark,
 )
-from strandline_spark.offsets import TopicPartition
+from strandline_spark.source.offsets import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline_proto.record_walk import INT64_MAX, INT64_MIN
-from strandline_spark import row_walk
-from strandline_spark.row_walk import SOUND, headers_in_python, rows_in_python
+from strandline_spark.source import row_walk
+from strandline_spark.source.row_walk import SOUND, headers_in_python, rows_in_python
 from support.record_bytes import Fields, record
 from support.record_runs import int64, runs, times
 

@@ -16,9 +16,9 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.errors import TableError
 from strandline_spark.silver.tables import SilverTable
-from strandline_spark.table import BronzeTable
 from support.silver_cuts import Cuts
 
 EXACT = Context(prec=2000, Emax=10**17, Emin=-(10**17))

@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def broker() -> Iterator[FakeBroker]:
-    from strandline_spark.cluster import close_channels
+    from strandline_spark.cluster.cluster import close_channels
 
     with FakeBroker() as fake:  # type: ignore[abstract] # the calls it lacks are answered UNIMPLEMENTED
         yield fake
@@ -42,7 +42,7 @@ def broker() -> Iterator[FakeBroker]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from strandline_spark.session import start_session, stop_jvm
+    from strandline_spark.spark.session import start_session, stop_jvm
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"
     session = start_session("tests", master="local[2]", memory="1g", log_path=str(log), direct=True)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from strandline_spark.parsing.settings import ParseSettings
     from support.fake_broker_sync import FakeBroker
 
+PROGRAM: Final = "strandline_spark.commands.main"
 CRASHES: Final = str(Path(__file__).parent.parent / "support" / "crashes")
 PIPELINE: Final = """
 [pipeline]
@@ -141,7 +142,14 @@ def run(folder: Path, bootstrap: str, *command: str) -> tuple[int, str]:
     """Of `strandline-spark`, whose processes all have the parser that crashes."""
     environment = clean_environ() | {"PYTHONPATH": CRASHES}
     done = subprocess.run(
-        [sys.executable, "-m", "strandline_spark.main", *command, "--bootstrap", bootstrap],
+        [
+            sys.executable,
+            "-m",
+            "strandline_spark.commands.main",
+            *command,
+            "--bootstrap",
+            bootstrap,
+        ],
         env=environment,
         cwd=folder,
         capture_output=True,

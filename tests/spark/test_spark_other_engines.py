@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import polars
 import pytest
 
-from strandline_spark.audit import AuditCopier, audit_path
-from strandline_spark.bronze_source import write_range
-from strandline_spark.commits import CommittedRange
-from strandline_spark.compaction import compact
-from strandline_spark.fenced_table import DataFile
-from strandline_spark.offsets import TopicPartition
-from strandline_spark.options import parse_options
-from strandline_spark.splitting import PlannedRange
-from strandline_spark.table import BronzeTable
+from strandline_spark.bronze.audit import AuditCopier, audit_path
+from strandline_spark.bronze.columns import BronzeTable
+from strandline_spark.bronze.commits import CommittedRange
+from strandline_spark.bronze.compaction import compact
+from strandline_spark.bronze.fenced_table import DataFile
+from strandline_spark.bronze.task_files import write_range
+from strandline_spark.source.offsets import TopicPartition
+from strandline_spark.source.options import parse_options
+from strandline_spark.source.splitting import PlannedRange
 from support.spark_batches import MadeBatch, MadeRecord, build
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from strandline_proto.batch import (
 from strandline_proto.decompression import decompress
 from strandline_proto.errors import WireError
 from strandline_proto.v1 import fetch_pb2, produce_pb2, push_pb2
-from strandline_spark.decode import RangeDecoder
-from strandline_spark.schema import HEADERS, PLAIN
+from strandline_spark.source.decode import RangeDecoder
+from strandline_spark.source.schema import HEADERS, PLAIN
 from support.decoders import SMALL, Decoder, disk_with, sealed_batch
 
 

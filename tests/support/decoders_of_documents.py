@@ -18,15 +18,15 @@ from strandline_cli.cluster.cluster_files import read_cluster_file
 from strandline_cli.errors import CliError
 from strandline_cli.planning.reassignment_plan import parse_plan
 from strandline_proto.ids import ControllerEpoch, TopicId
-from strandline_spark.checkpoint import read_offset_log
-from strandline_spark.commits import CommittedRange, from_metadata, to_metadata
+from strandline_spark.bronze.checkpoint import read_offset_log
+from strandline_spark.bronze.commits import CommittedRange, from_metadata, to_metadata
+from strandline_spark.cluster.find_cluster import find_bootstrap
 from strandline_spark.errors import OptionError, TableError
-from strandline_spark.find_cluster import find_bootstrap
-from strandline_spark.lag import reported
-from strandline_spark.offsets import parse_json, stream_from_json
-from strandline_spark.options import parse_options
-from strandline_spark.positions import PositionFiles
-from strandline_spark.workers import understood
+from strandline_spark.progress.lag import reported
+from strandline_spark.source.offsets import parse_json, stream_from_json
+from strandline_spark.source.options import parse_options
+from strandline_spark.source.positions import PositionFiles
+from strandline_spark.spark.workers import understood
 from support.decoders import ID, Decoder
 
 if TYPE_CHECKING:

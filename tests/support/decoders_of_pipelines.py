@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.errors import OptionError, TableError
+from strandline_spark.examples import text_of
 from strandline_spark.gold.account import from_metadata
 from strandline_spark.parsing.avro_datums import AvroDecoder
 from strandline_spark.parsing.checks import check_settings
@@ -13,7 +14,6 @@ from strandline_spark.parsing.json_rows import JsonRows
 from strandline_spark.parsing.settings import RECORD_TIME, ParseSettings
 from strandline_spark.pipeline.config import parse_pipeline
 from strandline_spark.pipeline.lines import Lines
-from strandline_spark.pipelines import text_of
 from support.decoders import Decoder
 from support.parsing import batch_of, columns_of, parser_of
 

@@ -8,7 +8,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from strandline_spark.parsing import Parser, column_type, make_parser
 from strandline_spark.parsing.settings import RECORD_TIME, ColumnType, Format, ParseSettings
-from strandline_spark.schema import TIMESTAMP_TYPE
+from strandline_spark.source.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

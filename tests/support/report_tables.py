@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable, Transaction, write_deltalake
 
-from strandline_spark import audit as audit_module
-from strandline_spark.audit import AUDIT_SCHEMA, audit_path
+from strandline_spark.bronze import audit as audit_module
+from strandline_spark.bronze.audit import AUDIT_SCHEMA, audit_path
 from support.spark_tables import ID
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import signal
 import sys
 from typing import Any
 
-from strandline_spark.main import main
-from strandline_spark.table import BronzeTable
+from strandline_spark.bronze.columns import BronzeTable
+from strandline_spark.commands.main import main
 
 
 def die() -> None:

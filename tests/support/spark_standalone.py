@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Final
 from pyspark.find_spark_home import _find_spark_home
 
 from strandline_cli.cluster.processes import ServerProcess
-from strandline_spark.class_archive import java_options
+from strandline_spark.spark.class_archive import java_options
 from support.cluster import eventually
 from support.command import clean_environ
 
@@ -178,7 +178,7 @@ def start_job(
     """
     arguments = [*job, "--bootstrap", bootstrap, "--format", "json", *more]
     return subprocess.Popen(
-        [sys.executable, "-m", "strandline_spark.main", *arguments],
+        [sys.executable, "-m", "strandline_spark.commands.main", *arguments],
         stdout=outputs[0],
         stderr=outputs[1],
         text=True,

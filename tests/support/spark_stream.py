@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from strandline_spark.offsets import stream_from_json
-from strandline_spark.options import parse_options
-from strandline_spark.source import RangePartition, StrandlineStreamReader
+from strandline_spark.source.offsets import stream_from_json
+from strandline_spark.source.options import parse_options
+from strandline_spark.source.source import RangePartition, StrandlineStreamReader
 
 if TYPE_CHECKING:
-    from strandline_spark.splitting import PlannedRange
+    from strandline_spark.source.splitting import PlannedRange
 
 Task = tuple[int, int, int]
 """partition, start, stop"""

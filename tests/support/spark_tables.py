@@ -11,9 +11,9 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake import DeltaTable
 
 from strandline_proto.ids import topic_id_text
-from strandline_spark.commits import CommittedRange
-from strandline_spark.fenced_table import DataFile
-from strandline_spark.table import FILE_SCHEMA, BronzeTable
+from strandline_spark.bronze.columns import FILE_SCHEMA, BronzeTable
+from strandline_spark.bronze.commits import CommittedRange
+from strandline_spark.bronze.fenced_table import DataFile
 
 ID: Final = topic_id_text(bytes(16))
 DAY: Final = "topic=t/ingest_date=2026-01-01"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.functions import udf
 from pyspark.sql.types import BinaryType
 
-from strandline_spark.session import start_session
+from strandline_spark.spark.session import start_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

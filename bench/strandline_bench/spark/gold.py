@@ -14,7 +14,7 @@ from strandline_bench.spark.options import SparkOptions
 from strandline_bench.spark.sides import end_session
 
 if TYPE_CHECKING:
-    from strandline_spark.fenced_table import DataFile
+    from strandline_spark.bronze.fenced_table import DataFile
 
 ROWS: Final = 1_000_000
 WINDOWS: Final = 1_000
@@ -32,7 +32,7 @@ def run(options: SparkOptions, report: Report) -> int:
     """The exit status: 1 if the median is above what it may be."""
     from strandline_spark.gold.step import run_step
     from strandline_spark.pipeline.steps import GoldStep
-    from strandline_spark.session import start_session
+    from strandline_spark.spark.session import start_session
 
     with tempfile.TemporaryDirectory(prefix="strandline-bench-gold-") as folder:
         silver = os.path.join(folder, "silver")
@@ -71,7 +71,7 @@ def run(options: SparkOptions, report: Report) -> int:
 
 def make_silver(path: str, partitions: int) -> None:
     """A silver table whose partitions have event times spread over all windows, in one commit."""
-    from strandline_spark.commits import CommittedRange
+    from strandline_spark.bronze.commits import CommittedRange
     from strandline_spark.parsing.checks import column_type
     from strandline_spark.silver.tables import SilverTable
 
@@ -89,10 +89,10 @@ def make_silver(path: str, partitions: int) -> None:
 def _file(path: str, columns: Any, partition: int, rows: int) -> "DataFile":
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from strandline_spark.fenced_table import DataFile
-    from strandline_spark.range_file import RangeFile
-    from strandline_spark.schema import TIMESTAMP_TYPE
+    from strandline_spark.bronze.fenced_table import DataFile
+    from strandline_spark.bronze.range_file import RangeFile
     from strandline_spark.silver.tables import silver_file_schema
+    from strandline_spark.source.schema import TIMESTAMP_TYPE
 
     schema = silver_file_schema(columns)
     offsets = np.arange(rows)

@@ -19,7 +19,7 @@ TOPIC: Final = "bench-spark-memory"
 
 def run(options: SparkOptions, report: Report) -> int:
     """The exit status: 1 if a worker has held more than it may."""
-    from strandline_spark.session import start_session
+    from strandline_spark.spark.session import start_session
 
     count = options.gigabytes * 10**9 // LARGE
     with own_running(options) as target, tempfile.TemporaryDirectory() as folder:

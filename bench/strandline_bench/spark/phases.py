@@ -19,7 +19,7 @@ from strandline_bench.spark.sides import COLUMNS, Ours
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from strandline_spark.options import SourceOptions
+    from strandline_spark.source.options import SourceOptions
 
 WORKER: Final = ("fetch_wait", "crc", "decode", "copies")
 
@@ -53,9 +53,10 @@ def _read(ours: Ours, *, direct: bool) -> dict[str, float]:
     """Seconds of each of the worker's phases; with the files of the bronze job, if it is direct."""
     import tempfile
 
-    from strandline_spark import bronze_source, range_file
-    from strandline_spark.options import parse_options
-    from strandline_spark.planner import Planner
+    from strandline_spark.bronze import range_file
+    from strandline_spark.bronze import task_files as bronze_source
+    from strandline_spark.source.options import parse_options
+    from strandline_spark.source.planner import Planner
 
     given = {"bootstrap.servers": ours.bootstrap, "subscribe": ours.topic, "columns": COLUMNS}
     options = parse_options(given)
@@ -75,7 +76,7 @@ def _read(ours: Ours, *, direct: bool) -> dict[str, float]:
 
 
 def _drain(options: "SourceOptions", planned: Any) -> None:
-    from strandline_spark.ranges import RangeReader
+    from strandline_spark.source.ranges import RangeReader
 
     reader = RangeReader(
         planned, options.bootstrap, columns=options.columns, on_loss=options.on_loss
@@ -88,7 +89,7 @@ def _drain(options: "SourceOptions", planned: Any) -> None:
 def _timed_reading(spent: dict[str, float]) -> Iterator[None]:
     """`copies` gets all of the decoder's time."""
     from strandline_proto import hot_calls
-    from strandline_spark import decode, ranges, row_walk
+    from strandline_spark.source import decode, ranges, row_walk
 
     calls = _TimedCalls(hot_calls, spent)
     with contextlib.ExitStack() as stack:
@@ -189,7 +190,7 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 def _commits(spark: "SparkSession", ours: Ours) -> dict[str, float]:
     """Seconds of one micro-batch's commit to the table, and of what Spark does around it."""
-    from strandline_spark.table import BronzeTable
+    from strandline_spark.bronze.columns import BronzeTable
 
     spent = {"commit": 0.0}
     commit = BronzeTable.commit

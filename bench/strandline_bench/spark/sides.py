@@ -108,7 +108,7 @@ class Ours:
 
     def _direct(self, spark: "SparkSession") -> Taken:
         """One micro-batch of the bronze job into a new table."""
-        from strandline_spark.bronze import BronzeJob, prepare, stream
+        from strandline_spark.bronze.bronze import BronzeJob, prepare, stream
 
         with _folder() as folder:
             job = BronzeJob(
@@ -207,7 +207,7 @@ def _batches(spark: "SparkSession") -> Iterator[_Batches]:
 
 def end_session(spark: "SparkSession") -> None:
     """Ends the JVM too, also where an interrupt has broken off a call to it."""
-    from strandline_spark.session import stop_jvm
+    from strandline_spark.spark.session import stop_jvm
 
     try:
         with contextlib.suppress(OSError):

@@ -104,7 +104,7 @@ def _topics(options: SparkOptions) -> Iterator[tuple[int, int, tuple[str, ...]]]
 
 @contextlib.contextmanager
 def _rig(options: SparkOptions, report: Report) -> Iterator[_Rig]:
-    from strandline_spark.session import start_session
+    from strandline_spark.spark.session import start_session
 
     jars = options.peer_jars
     if options.peer_kafka is not None and jars is None:

@@ -20,7 +20,7 @@ DEADLINE_S: Final = 300.0
 EMPTY: Final = """
 import sys
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
-from strandline_spark.session import end_session, start_session
+from strandline_spark.spark.session import end_session, start_session
 
 class Reader(DataSourceStreamReader):
     def initialOffset(self):
@@ -92,7 +92,7 @@ def _round(
         places = ("--table", f"{folder}/table", "--checkpoint", f"{folder}/checkpoint")
         spark = ("--master", options.master, "--memory", options.memory)
         job = ["ingest", "bronze", "--bootstrap", bootstrap, "--topics", topic, *places, *spark]
-        ours = _taken([sys.executable, "-m", "strandline_spark.main", *job, "--once"])
+        ours = _taken([sys.executable, "-m", "strandline_spark.commands.main", *job, "--once"])
         os.mkdir(f"{folder}/empty")
         arguments = (options.master, options.memory, f"{folder}/empty")
         return ours, _taken([sys.executable, "-c", EMPTY, *arguments])

@@ -47,7 +47,7 @@ def run_pipeline(name: str, *, bootstrap: str, directory: Path, log_file: Path) 
     """Run a pipeline that ships once over everything committed, and close its windows; its tables
     come to lie in `directory`/lake. Raises CliError with its last words.
     """
-    from strandline_spark.pipelines import text_of
+    from strandline_spark.examples import text_of
 
     file = directory / "pipeline.toml"
     file.write_text(text_of(name))
@@ -55,7 +55,8 @@ def run_pipeline(name: str, *, bootstrap: str, directory: Path, log_file: Path) 
 
 
 def _run_job(arguments: list[str], log_file: Path) -> None:
-    argv = [sys.executable, "-c", "from strandline_spark.main import main; main()", *arguments]
+    program = "from strandline_spark.commands.main import main; main()"
+    argv = [sys.executable, "-c", program, *arguments]
     with log_file.open("wb") as log:
         job = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

@@ -18,7 +18,7 @@ from strandline_spark.gold.account import Closed
 from strandline_spark.gold.framing import FixedWindows, Framing
 from strandline_spark.gold.query import came_rows, run_statement
 from strandline_spark.gold.rounding import nudged
-from strandline_spark.gold.sessions import Sessions, read_from
+from strandline_spark.gold.session_windows import Sessions, read_from
 from strandline_spark.gold.watermark import WindowKind
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from strandline_spark.gold.watermark import GoldCommit, WindowKind
-    from strandline_spark.offsets import TopicPartition
+    from strandline_spark.source.offsets import TopicPartition
 
 _PLACE: Final = re.compile(r"line (\d+),? pos (\d+)")
 _TIMES: Final = ("date", "timestamp", "timestamp_ntz")

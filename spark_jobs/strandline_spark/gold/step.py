@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from strandline_spark.durable import sync_log
+from strandline_spark.bronze.durable import sync_log
+from strandline_spark.bronze.fenced_table import committing
 from strandline_spark.errors import TableError
-from strandline_spark.fenced_table import committing
 from strandline_spark.gold.account import GoldAccount
 from strandline_spark.gold.batch import compute, framing_of
 from strandline_spark.gold.definition import check_step
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from strandline_spark.offsets import TopicPartition
     from strandline_spark.pipeline.steps import GoldStep
+    from strandline_spark.source.offsets import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from strandline_spark.parsing.decoded import Decoded, Decoder, rows_array
 from strandline_spark.parsing.event_times import far_times
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
 from strandline_spark.parsing.settings import RECORD_TIME, Parsed, ParseSettings
-from strandline_spark.schema import TIMESTAMP_TYPE
+from strandline_spark.source.schema import TIMESTAMP_TYPE
 
 EVENT_TIME: Final = "event_time"
 """The column that each good batch has, beside or among those of the settings."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from strandline_spark.schema import TIMESTAMP_TYPE
+from strandline_spark.source.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from strandline_spark.parsing.decimals import Decimals, is_number
 from strandline_spark.parsing.decoded import data_of
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
 from strandline_spark.parsing.strptime import DAY_US, TimeFormat
-from strandline_spark.schema import TIMESTAMP_TYPE
+from strandline_spark.source.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
     from strandline_spark.parsing.settings import ColumnType

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from strandline_spark.bronze.local_files import has_scheme, not_of_a_path, not_of_a_table
 from strandline_spark.errors import OptionError
-from strandline_spark.local_files import has_scheme, not_of_a_path, not_of_a_table
 from strandline_spark.parsing.checks import check_settings, column_type
 from strandline_spark.parsing.settings import RECORD_TIME, ParseSettings
 from strandline_spark.pipeline.explained import explained, located

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline_spark.errors import StrandlineSparkError, first_line, remedy_line
-from strandline_spark.session import jvm_has_ended
+from strandline_spark.spark.session import jvm_has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

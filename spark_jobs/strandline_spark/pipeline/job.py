@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from strandline_spark.bronze import (
+from strandline_spark.bronze.bronze import (
     BronzeJob,
     Totals,
     copy_audit,
@@ -16,22 +16,22 @@ from strandline_spark.bronze import (
     run_query,
     start_query,
 )
-from strandline_spark.bronze_source import SILVER
-from strandline_spark.cluster import close_channels
-from strandline_spark.job_checks import check_surroundings
-from strandline_spark.listener import LagListener
+from strandline_spark.bronze.columns import BronzeTable
+from strandline_spark.bronze.job_checks import check_surroundings
+from strandline_spark.bronze.task_files import SILVER
+from strandline_spark.cluster.cluster import close_channels
 from strandline_spark.pipeline.columns import with_columns_of
 from strandline_spark.pipeline.failures import Failures
 from strandline_spark.pipeline.gold import GoldSteps
-from strandline_spark.session import end_session, interrupts, start_session
+from strandline_spark.progress.listener import LagListener
 from strandline_spark.silver.batch import SILVER as SILVER_STEP
 from strandline_spark.silver.batch import SilverBatchWriter
 from strandline_spark.silver.catch_up import CatchUp
 from strandline_spark.silver.range_output import SilverPlan
 from strandline_spark.silver.rebuild import check_places, running
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
-from strandline_spark.table import BronzeTable
-from strandline_spark.workers import Workers
+from strandline_spark.spark.session import end_session, interrupts, start_session
+from strandline_spark.spark.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from strandline_spark.micro_batch import BatchReport
+    from strandline_spark.bronze.micro_batch import BatchReport
     from strandline_spark.parsing.settings import ParseSettings
     from strandline_spark.pipeline.config import Pipeline
 

@@ -13,18 +13,18 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
+from strandline_spark.bronze.columns import FILE_SCHEMA
+from strandline_spark.bronze.verify import union
 from strandline_spark.silver.range_output import SilverRows
-from strandline_spark.table import FILE_SCHEMA
-from strandline_spark.verify import union
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from strandline_spark.fenced_table import FencedTable
-    from strandline_spark.offsets import TopicPartition
+    from strandline_spark.bronze.fenced_table import FencedTable
+    from strandline_spark.bronze.verify import Run
     from strandline_spark.parsing.settings import ParseSettings
     from strandline_spark.pipeline.verify import ParsedFindings
-    from strandline_spark.verify import Run
+    from strandline_spark.source.offsets import TopicPartition
 
 WINDOW: Final = 1 << 18
 """Offsets that are compared at a time."""

@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from strandline_spark.audit import accounts
-from strandline_spark.offsets import TopicPartition
+from strandline_spark.bronze.audit import accounts
+from strandline_spark.bronze.columns import BronzeTable
+from strandline_spark.bronze.verify import PartitionFindings, held_in, runs_in, union, verify
 from strandline_spark.pipeline.columns import beside_columns
 from strandline_spark.pipeline.parsed_values import ParsedValues
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
-from strandline_spark.table import BronzeTable
-from strandline_spark.verify import PartitionFindings, held_in, runs_in, union, verify
+from strandline_spark.source.offsets import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from strandline_spark.commits import CommittedRange
-    from strandline_spark.fenced_table import FencedTable
+    from strandline_spark.bronze.commits import CommittedRange
+    from strandline_spark.bronze.fenced_table import FencedTable
+    from strandline_spark.bronze.verify import Run
     from strandline_spark.pipeline.config import Pipeline
-    from strandline_spark.verify import Run
 
 
 @dataclass(slots=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_spark.audit import AuditCopier
+from strandline_spark.bronze.audit import AuditCopier
+from strandline_spark.bronze.manifests import Taken, accounts_of
+from strandline_spark.bronze.micro_batch import MicroBatchWriter
 from strandline_spark.errors import StrandlineSparkError, TableError
-from strandline_spark.manifests import Taken, accounts_of
-from strandline_spark.micro_batch import MicroBatchWriter
 from strandline_spark.silver.judge import (
     Judge,
     ParsedRange,
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from strandline_spark.manifests import BatchRange
-    from strandline_spark.micro_batch import BatchReport
-    from strandline_spark.offsets import TopicPartition
+    from strandline_spark.bronze.manifests import BatchRange
+    from strandline_spark.bronze.micro_batch import BatchReport
     from strandline_spark.pipeline.config import Pipeline
     from strandline_spark.pipeline.failures import Failures
+    from strandline_spark.source.offsets import TopicPartition
 
 SILVER: Final = "silver"
 

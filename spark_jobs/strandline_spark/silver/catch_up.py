@@ -12,6 +12,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.errors import StrandlineSparkError, TableError, first_line, remedy_line
 from strandline_spark.silver.from_bronze import (
     HeldFile,
@@ -26,15 +27,14 @@ from strandline_spark.silver.from_bronze import (
 from strandline_spark.silver.judge import Judge, ParsedRange, columns_noted, discard, taken
 from strandline_spark.silver.range_output import SilverManifest, SilverPlan
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
-from strandline_spark.table import BronzeTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql import SparkSession
 
-    from strandline_spark.commits import CommittedRange
-    from strandline_spark.fenced_table import FencedTable
+    from strandline_spark.bronze.commits import CommittedRange
+    from strandline_spark.bronze.fenced_table import FencedTable
     from strandline_spark.parsing.settings import ParseSettings
     from strandline_spark.pipeline.config import Pipeline
 
@@ -207,7 +207,7 @@ class CatchUp:
         except StrandlineSparkError:
             raise
         except Exception as why:
-            from strandline_spark.session import jvm_has_ended
+            from strandline_spark.spark.session import jvm_has_ended
 
             if jvm_has_ended(why):
                 raise

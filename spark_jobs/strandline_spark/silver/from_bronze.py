@@ -17,18 +17,18 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from strandline_proto.ids import topic_id_text
-from strandline_spark.audit import accounts
-from strandline_spark.commits import CommittedRange
+from strandline_spark.bronze.audit import accounts
+from strandline_spark.bronze.columns import FILE_SCHEMA
+from strandline_spark.bronze.commits import CommittedRange
 from strandline_spark.errors import TableError, first_line
-from strandline_spark.offsets import TopicPartition
-from strandline_spark.table import FILE_SCHEMA
+from strandline_spark.source.offsets import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from strandline_spark.fenced_table import FencedTable
+    from strandline_spark.bronze.columns import BronzeTable
+    from strandline_spark.bronze.fenced_table import FencedTable
     from strandline_spark.silver.range_output import SilverManifest
-    from strandline_spark.table import BronzeTable
 
 _COMMITS_LOOKED_AT: Final = 50
 _COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "batch_id")

@@ -11,24 +11,24 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_spark.errors import TableError
-from strandline_spark.fenced_table import DataFile
-from strandline_spark.manifests import (
+from strandline_spark.bronze.columns import BronzeTable
+from strandline_spark.bronze.fenced_table import DataFile
+from strandline_spark.bronze.manifests import (
     Taken,
     check_account,
     with_what_files_hold,
 )
+from strandline_spark.errors import TableError
 from strandline_spark.parsing.checks import column_type
 from strandline_spark.parsing.inference import holds, merge_fields, narrowest
 from strandline_spark.silver.names import objection
 from strandline_spark.silver.tables import SilverTable, type_of_delta
 from strandline_spark.silver.widening import widen
-from strandline_spark.table import BronzeTable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from strandline_spark.commits import CommittedRange
+    from strandline_spark.bronze.commits import CommittedRange
     from strandline_spark.pipeline.config import Pipeline
     from strandline_spark.silver.range_output import SilverManifest
 

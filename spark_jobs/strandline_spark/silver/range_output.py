@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from strandline_spark.bronze.range_file import RangeFile
 from strandline_spark.errors import first_line
 from strandline_spark.parsing.checks import column_type
 from strandline_spark.parsing.inference import merge_fields
 from strandline_spark.parsing.settings import ParseSettings
-from strandline_spark.range_file import RangeFile
 from strandline_spark.silver.crash_guard import parser_for
 from strandline_spark.silver.tables import QUARANTINE_FILE_SCHEMA, silver_file_schema
 

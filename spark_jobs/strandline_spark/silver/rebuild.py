@@ -17,9 +17,10 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from strandline_spark.durable import sync
+from strandline_spark.bronze.columns import BronzeTable
+from strandline_spark.bronze.durable import sync
+from strandline_spark.bronze.fenced_table import set_aside
 from strandline_spark.errors import TableError, first_line
-from strandline_spark.fenced_table import set_aside
 from strandline_spark.gold.silver import REBUILT
 from strandline_spark.parsing.checks import column_type
 from strandline_spark.parsing.settings import fields_of
@@ -27,7 +28,6 @@ from strandline_spark.pipeline.columns import with_columns_of
 from strandline_spark.silver.catch_up import CatchUp
 from strandline_spark.silver.range_output import SilverPlan
 from strandline_spark.silver.tables import QuarantineTable, SilverTable, type_of_delta
-from strandline_spark.table import BronzeTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,17 +15,17 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake.schema import Field
 
-from strandline_spark.durable import sync_log, write_new
+from strandline_spark.bronze.durable import sync_log, write_new
+from strandline_spark.bronze.fenced_table import PARTITION_COLUMNS, FencedTable, committing
 from strandline_spark.errors import TableError, first_line
-from strandline_spark.fenced_table import PARTITION_COLUMNS, FencedTable, committing
 from strandline_spark.parsing.settings import PLAIN_TYPES, ColumnType
-from strandline_spark.schema import TIMESTAMP_TYPE
 from strandline_spark.silver.names import OWN_COLUMNS
+from strandline_spark.source.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from strandline_spark.fenced_table import DataFile
+    from strandline_spark.bronze.fenced_table import DataFile
     from strandline_spark.silver.widening import OldFile
 
 _BEFORE: Final = (

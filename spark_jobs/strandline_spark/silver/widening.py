@@ -17,9 +17,10 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.dataset as ds  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from strandline_spark.bronze.fenced_table import DataFile
+from strandline_spark.bronze.local_files import files_under
+from strandline_spark.bronze.range_file import RangeFile
 from strandline_spark.errors import TableError, first_line
-from strandline_spark.fenced_table import DataFile
-from strandline_spark.local_files import files_under
 from strandline_spark.parsing.checks import column_type
 from strandline_spark.parsing.inference import (
     BOOLEAN,
@@ -33,14 +34,13 @@ from strandline_spark.parsing.inference import (
 )
 from strandline_spark.parsing.json_values import JsonDecoder
 from strandline_spark.parsing.settings import ColumnType
-from strandline_spark.range_file import RangeFile
 from strandline_spark.silver.range_output import silver_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from strandline_spark.bronze.columns import BronzeTable
     from strandline_spark.silver.tables import SilverTable
-    from strandline_spark.table import BronzeTable
 
 _ROWS: Final = 50_000
 """At a time."""

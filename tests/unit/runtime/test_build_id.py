@@ -95,7 +95,9 @@ def test_a_package_that_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch
     assert version_of(build_id("/nowhere/at/all")) == "unknown"
 
 
-@pytest.mark.parametrize("program", ["strandline_broker.__main__", "strandline_spark.main"])
+@pytest.mark.parametrize(
+    "program", ["strandline_broker.__main__", "strandline_spark.commands.main"]
+)
 def test_each_program_names_its_build(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         import_module(program).main(["--version"])

@@ -33,13 +33,13 @@ PROGRAMS = {
     "bench": f"-m strandline_bench.main latency --records 1 --bootstrap {NOBODY}".split(),
     "workload": f"-m strandline_chaos.live.workload --bootstrap {NOBODY}".split(),
     "spark": (
-        "-m strandline_spark.main ingest bronze --topics orders --table table --checkpoint kept"
-        f" --bootstrap {NOBODY}"
+        "-m strandline_spark.commands.main ingest bronze --topics orders --table table"
+        f" --checkpoint kept --bootstrap {NOBODY}"
     ).split(),
 }
 APPLICATIONS = {
     "client": "import strandline; strandline.Producer; import grpc",
-    "spark driver": "import strandline_spark.cluster",
+    "spark driver": "import strandline_spark.cluster.cluster",
 }
 
 

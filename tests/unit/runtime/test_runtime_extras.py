@@ -74,7 +74,7 @@ def test_a_demo_without_spark_asks_for_nothing_of_sparks(
 def test_the_spark_command_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from strandline_spark.main import main as spark
+    from strandline_spark.commands.main import main as spark
 
     _without(monkeypatch, "pyspark")
     with pytest.raises(SystemExit) as ended:

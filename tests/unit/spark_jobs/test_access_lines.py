@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from strandline_spark.examples import text_of
 from strandline_spark.parsing import make_parser
 from strandline_spark.pipeline.config import parse_pipeline
-from strandline_spark.pipelines import text_of
 from support.parsing import outcomes
 
 PARSER = make_parser(parse_pipeline(text_of("access"), "/srv/access.toml").parse)

@@ -12,7 +12,7 @@ from strandline_spark.errors import TableError
 from strandline_spark.gold.account import Closed, GoldAccount, from_metadata, to_metadata
 from strandline_spark.gold.compare import difference, margins_of
 from strandline_spark.gold.watermark import GoldCommit
-from strandline_spark.offsets import TopicPartition
+from strandline_spark.source.offsets import TopicPartition
 
 TP = TopicPartition("t", 3)
 ACCOUNT = GoldAccount(

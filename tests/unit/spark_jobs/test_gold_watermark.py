@@ -18,7 +18,7 @@ from strandline_spark.gold.watermark import (
     is_late,
     next_watermark,
 )
-from strandline_spark.offsets import TopicPartition
+from strandline_spark.source.offsets import TopicPartition
 
 TP = TopicPartition("access", 0)
 TUMBLING = WindowKind(size=10, slide=10)

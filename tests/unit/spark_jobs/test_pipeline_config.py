@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from strandline_spark.errors import OptionError
+from strandline_spark.examples import NAMES, text_of
 from strandline_spark.pipeline.config import (
     duration_us,
     limit_of,
@@ -20,7 +21,6 @@ from strandline_spark.pipeline.config import (
 from strandline_spark.pipeline.keys import BronzeKeys, GoldKeys, PipelineKeys, SilverKeys
 from strandline_spark.pipeline.lines import Lines
 from strandline_spark.pipeline.lines import Path as KeyPath
-from strandline_spark.pipelines import NAMES, text_of
 
 if TYPE_CHECKING:
     from strandline_spark.pipeline.config import Pipeline

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 
-from strandline_spark.main import main
+from strandline_spark.commands.main import main
 from strandline_spark.pipeline import parsed_values
 from strandline_spark.pipeline.verify import verify_parsed
 from strandline_spark.silver.tables import SilverTable

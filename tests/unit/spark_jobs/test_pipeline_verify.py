@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from strandline_spark.commits import CommittedRange
-from strandline_spark.offsets import TopicPartition
+from strandline_spark.bronze.commits import CommittedRange
+from strandline_spark.bronze.verify import Run
 from strandline_spark.pipeline.verify import ParsedFindings, check_parsed
-from strandline_spark.verify import Run
+from strandline_spark.source.offsets import TopicPartition
 
 TP = TopicPartition("t", 0)
 

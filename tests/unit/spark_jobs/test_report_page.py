@@ -11,8 +11,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from strandline_spark.main import main
-from strandline_spark.table import BronzeTable
+from strandline_spark.bronze.columns import BronzeTable
+from strandline_spark.commands.main import main
 from support.report_tables import account, write_audit, write_quarantine, write_silver
 from support.spark_tables import take
 

@@ -1,0 +1,344 @@
+"""The bronze job: topics into a Delta table of raw records, each offset once.
+
+Direct mode (the default): tasks write Parquet themselves and the driver only commits. Dataframe
+mode: records pass through Spark's engine, which writes the Parquet files; slower, and the place
+where a transformation of one's own would go.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
+from strandline_proto.ids import topic_id_bytes
+from strandline_spark.bronze.audit import AuditCopier, audit_path, last_ranges
+from strandline_spark.bronze.checkpoint import has_planned
+from strandline_spark.bronze.columns import BronzeTable
+from strandline_spark.bronze.job_checks import HISTORY_COMMITS_MAX, check_surroundings
+from strandline_spark.bronze.micro_batch import BatchReport, MicroBatchWriter
+from strandline_spark.bronze.task_files import TABLE_PATH, BronzeSource
+from strandline_spark.cluster.cluster import Cluster, close_channels
+from strandline_spark.errors import (
+    EnvironmentProblem,
+    OptionError,
+    StrandlineSparkError,
+    first_line,
+    remedy_line,
+)
+from strandline_spark.progress.listener import LagListener
+from strandline_spark.source.losses import OnLoss, for_job
+from strandline_spark.source.offsets import StreamOffset, decimal, stream_to_json
+from strandline_spark.source.source import StrandlineDataSource
+from strandline_spark.spark.session import end_session, interrupts, jvm_has_ended, start_session
+from strandline_spark.spark.task_failures import TaskFailures
+from strandline_spark.spark.workers import Workers
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from strandline_spark.bronze.fenced_table import FencedTable
+    from strandline_spark.source.offsets import Offsets
+
+POLL_SECONDS: Final = 0.2
+EVERY_MAX: Final = 999_999
+"""Of whatever unit: Spark takes no interval of any length, and says so once it has started."""
+RESTARTS_MAX: Final = 3
+"""How often a query that Spark ended is started again without a batch in between. A Python process
+that starts too slowly for Spark (it waits 10 s for planners, 60 s for workers) ends a query.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BronzeJob:
+    bootstrap: str
+    topics: tuple[str, ...]
+    table: str
+    checkpoint: str
+    every: str | None = None
+    """Time between micro-batches; None reads what is available and ends."""
+    direct: bool = True
+    start: str = "table"
+    """`earliest`, `latest`, or `table`: where the table ends. Used by a new checkpoint only."""
+    record_losses: bool = False
+    """Go on where retention has taken records, and say so in the table; or stop."""
+    max_offsets_per_trigger: int | None = None
+    max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+    master: str = "local[2]"
+    memory: str = "1g"
+    worker_python: str = sys.executable
+    """The interpreter of Spark's workers: a path, or a name that each machine's PATH has."""
+
+    @property
+    def offsets_file(self) -> str:
+        """Where earlier versions kept what Spark's checkpoint says now."""
+        return os.path.join(self.checkpoint, "strandline", "initial-offsets.json")
+
+    @property
+    def log_file(self) -> str:
+        return os.path.join(self.checkpoint, "strandline", "spark.log")
+
+
+@dataclass(slots=True)
+class Totals:
+    batches: int = 0
+    rows: int = 0
+    lost: int = 0
+    size: int = 0
+    files: int = 0
+    version: int = -1
+    quarantined: int = 0
+
+    def add(self, report: BatchReport) -> None:
+        self.batches += 0 if report.skipped else 1
+        self.rows += report.rows
+        self.lost += report.lost
+        self.size += report.size
+        self.files += report.files
+        self.version = report.version
+        self.quarantined += report.quarantined
+
+
+def run_bronze(
+    job: BronzeJob, on_batch: Callable[[BatchReport], None], note: Callable[[str], None]
+) -> Totals:
+    """Runs the job to its end (`every` has none but an interrupt), and notes what its user should
+    know meanwhile. Raises StrandlineSparkError.
+
+    The table, the topics and the start are checked first: Spark takes seconds to start.
+    """
+    start = prepare(job)
+    spark = start_session(
+        "strandline ingest bronze",
+        master=job.master,
+        memory=job.memory,
+        log_path=job.log_file,
+        direct=job.direct,
+        worker_python=job.worker_python,
+    )
+    spark.streams.addListener(LagListener(job.bootstrap, lambda lag: note(str(lag))))
+    try:
+        with interrupts() as interrupted:
+            totals = stream(spark, job, start, on_batch, interrupted, note)
+    finally:
+        end_session(spark)
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+    return totals
+
+
+def prepare(job: BronzeJob) -> str:
+    """Looks that the topics are there and the checkpoint is the table's, and makes the table if it
+    is not there; the offsets where a new checkpoint starts, as the option startingOffsets.
+    """
+    try:
+        check_surroundings(job, BronzeTable.find(job.table))
+        return prepare_start(job, BronzeTable.open_or_create(job.table))
+    finally:
+        close_channels()
+
+
+def stream(
+    spark: SparkSession,
+    job: BronzeJob,
+    start: str,
+    on_batch: Callable[[BatchReport], None],
+    interrupted: threading.Event | None = None,
+    note: Callable[[str], None] = lambda line: None,
+) -> Totals:
+    """The prepared job on a session that is there already; ends early once `interrupted` is set."""
+    totals = Totals(version=BronzeTable.open(job.table).version)
+    copy_audit(job.table, note)
+
+    def noted(report: BatchReport) -> None:
+        totals.add(report)
+        on_batch(report)
+
+    workers = Workers(spark, master=job.master, table=job.table, python=job.worker_python)
+    writer = MicroBatchWriter(
+        table_path=job.table,
+        checkpoint=job.checkpoint,
+        offsets_file=job.offsets_file,
+        direct=job.direct,
+        on_batch=noted,
+        check_workers=workers.check,
+    )
+    run_query(
+        job, lambda: start_query(spark, job, start, writer), totals, workers, interrupted, note
+    )
+    copy_audit(job.table, note)
+    return totals
+
+
+def copy_audit(
+    path: str, note: Callable[[str], None], kind: type[FencedTable] = BronzeTable
+) -> None:
+    """What the table's commits say of themselves, into its audit."""
+    if missing := AuditCopier(path).copy(kind.open(path)):
+        note(
+            f"{missing} versions of {path} had left its log before they were copied to"
+            f" {audit_path(path)}"
+        )
+
+
+def run_query(
+    job: BronzeJob,
+    start: Callable[[], StreamingQuery],
+    totals: Totals,
+    workers: Workers,
+    interrupted: threading.Event | None,
+    note: Callable[[str], None],
+    wants_again: Callable[[], bool] = lambda: False,
+    idle: Callable[[], None] = lambda: None,
+) -> None:
+    """Runs the query to its end. One that Spark ended is started again a few times, one that was
+    ended by its own wish (`wants_again`) always. `idle` is called again and again
+    meanwhile. Raises StrandlineSparkError.
+    """
+    restarts, batches = 0, 0
+    failures = TaskFailures(workers.context, note)
+    while True:
+        try:
+            _run(start(), workers, failures, interrupted, idle)
+            return
+        except Exception as why:
+            if jvm_has_ended(why):
+                raise EnvironmentProblem(
+                    f"Spark's JVM has ended (killed, or short of memory? {job.log_file} has its"
+                    " last words): start the job again, it goes on where the table ends"
+                ) from why
+            if wants_again():
+                continue
+            if totals.batches > batches:
+                restarts, batches = 0, totals.batches
+            if restarts == RESTARTS_MAX or _named(why) is not None:
+                raise _of_ours(why, job.log_file) from why
+            restarts += 1
+            note(
+                f"{_of_ours(why, job.log_file)}; starting the query again, {restarts} of"
+                f" {RESTARTS_MAX} times"
+            )
+
+
+def _run(
+    query: StreamingQuery,
+    workers: Workers,
+    failures: TaskFailures,
+    interrupted: threading.Event | None,
+    idle: Callable[[], None],
+) -> None:
+    try:
+        while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type]
+            if interrupted is not None and interrupted.is_set():
+                break
+            workers.watch(query)
+            failures.look()
+            idle()
+    finally:
+        query.stop()
+
+
+def prepare_start(job: BronzeJob, table: BronzeTable) -> str:
+    """With the offsets go the topic ids and leader epochs that the table's commits and audit name,
+    so a topic that was truncated or created anew since then is noticed, whatever checkpoint is
+    used.
+    """
+    if has_planned(job.checkpoint):
+        return "earliest"
+    cluster = Cluster(job.bootstrap.split(","))
+    leaders = cluster.leaders(job.topics)
+    marks = cluster.marks(leaders)
+    latest = job.start == "latest"
+    ends = {tp: mark.high_watermark if latest else mark.log_start for tp, mark in marks.items()}
+    for tp in leaders:
+        end = table.end(tp)
+        if end is not None and job.start == "table":
+            ends[tp] = end
+        table.check_fence(tp, ends[tp])
+    ids: dict[str, bytes] = {}
+    epochs: Offsets = {}
+    held = {tp for tp in leaders if table.end(tp) is not None}
+    for tp, last in last_ranges(table, held, HISTORY_COMMITS_MAX).items():
+        ids[tp.topic] = topic_id_bytes(last.topic_id)
+        if last.leader_epoch >= 0:
+            epochs[tp] = last.leader_epoch
+    return json.dumps(stream_to_json(StreamOffset(ends, ids, epochs)))
+
+
+def start_query(
+    spark: SparkSession,
+    job: BronzeJob,
+    start: str,
+    writer: MicroBatchWriter,
+    more: Mapping[str, str] | None = None,
+) -> StreamingQuery:
+    """`more` are options of the direct source."""
+    options: dict[str, Any] = {
+        "bootstrap.servers": job.bootstrap,
+        "subscribe": ",".join(job.topics),
+        "startingOffsets": start,
+        "failOnDataLoss": OnLoss.EXCEPT_RETENTION if job.record_losses else OnLoss.STOP,
+        "initialOffsetsPath": job.offsets_file,
+        "maxDecompressedBytes": str(job.max_decompressed_bytes),
+    }
+    if job.max_offsets_per_trigger is not None:
+        options["maxOffsetsPerTrigger"] = str(job.max_offsets_per_trigger)
+    if job.direct:
+        spark.dataSource.register(BronzeSource)
+        stream = spark.readStream.format(BronzeSource.name()).option(TABLE_PATH, job.table)
+        options |= more or {}
+    else:
+        # A source that Spark finds by itself has the driver's interpreter on the workers too.
+        spark.dataSource.register(StrandlineDataSource)
+        stream = spark.readStream.format("strandline").option("includeHeaders", "true")
+    output = (
+        stream.options(**options)
+        .load()
+        .writeStream.queryName("bronze")
+        .option("checkpointLocation", f"file://{os.path.abspath(job.checkpoint)}")
+        .foreachBatch(writer)
+    )
+    if job.every is None:
+        return output.trigger(availableNow=True).start()
+    return output.trigger(processingTime=job.every).start()
+
+
+def _named(why: Exception) -> str | None:
+    """What one of our errors says in what Spark raised; None if there is none, and so nothing that
+    is known to stay as it is.
+    """
+    return str(why) if isinstance(why, StrandlineSparkError) else remedy_line(str(why))
+
+
+def _of_ours(why: Exception, log_file: str) -> StrandlineSparkError:
+    """The message that matters in what Spark raised: one of our own, else its first line."""
+    ours = _named(why)
+    if ours is not None:
+        return StrandlineSparkError(for_job(ours))
+    first = first_line(why)
+    return StrandlineSparkError(f"Spark stopped the query: {first} ({log_file} has the rest)")
+
+
+def checked_interval(text: str) -> str:
+    """`10s`, `2m`, `1h` as Spark wants it. Raises OptionError for anything else."""
+    units = {"s": "seconds", "m": "minutes", "h": "hours"}
+    word = text.replace("-", "").replace("_", "").lower()
+    if word.startswith(("continuous", "realtime")):
+        raise OptionError(
+            f"--every {text!r}: Spark runs a source in Python in micro-batches alone, so there are"
+            " no continuous triggers and no Real-time Mode; give a number with s, m or h, at best"
+            " 1s"
+        )
+    number, unit = decimal(text[:-1]), text[-1:]
+    if number is None or not 1 <= number <= EVERY_MAX or unit not in units:
+        raise OptionError(
+            f"--every {text!r}: give a number with s, m or h, at most {EVERY_MAX}, for instance 10s"
+        )
+    return f"{number} {units[unit]}"

@@ -1,0 +1,295 @@
+"""`compact`: the small files of a bronze table, one for each partition and micro-batch, become few
+large ones, while a job goes on writing and others read.
+
+Nothing but files changes: rows, fences and accounts stay, and readers of an earlier version find
+its files until `vacuum` removes them. New files are on disk before the commit that puts them in
+the place of the old ones. That commit carries `txn(strandline/maintenance, <number>)`: of two
+compactions at once, which would double rows, and of a compaction that a vacuum has overtaken, the
+later commit is refused (delta-rs's own compaction carries no such thing). A job's commits carry
+other transactions, so neither refuses the other.
+
+A new file holds rows of one partition in the order of their offsets, and row groups of bounded
+size are all that is in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from deltalake import CommitProperties, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+
+from strandline_spark.bronze.audit import AuditCopier
+from strandline_spark.bronze.columns import COMPACTED_OPTIONS, FILE_SCHEMA, BronzeTable
+from strandline_spark.bronze.durable import sync, sync_log, sync_names
+from strandline_spark.bronze.fenced_table import PARTITION_COLUMNS, committing
+from strandline_spark.bronze.range_file import ROW_GROUP_BYTES
+from strandline_spark.errors import TableError, first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TARGET_BYTES: Final = 128 << 20
+"""A file of this size or more is left as it is."""
+MAINTENANCE: Final = "strandline/maintenance"
+_AGAIN: Final = "this commit changed nothing, run the command again"
+
+
+@dataclass(frozen=True, slots=True)
+class _Small:
+    """A file of the table, as its log describes it."""
+
+    path: str
+    size: int
+    rows: int
+    topic: str
+    ingest_date: str
+    partition: int
+    offset_min: int
+    offset_max: int
+    leader_epoch_min: int
+    leader_epoch_max: int
+
+
+@dataclass(slots=True)
+class Compacted:
+    """What a compaction has done."""
+
+    files_before: int = 0
+    files_after: int = 0
+    rows: int = 0
+    size_before: int = 0
+    size_after: int = 0
+    version: int = -1
+
+
+def compact(table_path: str, target_bytes: int = TARGET_BYTES) -> Compacted:
+    """One commit for each topic and day. Raises TableError; what was committed before it stays."""
+    table = BronzeTable.open(table_path)
+    # Any commit may clean the log of what is days old.
+    AuditCopier(table_path).copy(table)
+    fence = Fence(table)
+    table.check_files()
+    done = Compacted()
+    groups = _groups(_files(table), target_bytes)
+    for _, bundles in groupby(groups, key=lambda group: (group[0].topic, group[0].ingest_date)):
+        _replace(table, fence, list(bundles), done)
+    done.version = table.version
+    return done
+
+
+class Fence:
+    """The number of the last maintenance of a table. Take it on a handle before you look at its
+    files: whoever else commits a maintenance from then on makes the own one a conflict.
+    """
+
+    def __init__(self, table: BronzeTable) -> None:
+        self._table = table
+        self._number = table.delta.transaction_version(MAINTENANCE) or 0
+
+    def commit(self, actions: list[AddAction | RemoveAction]) -> None:
+        """Puts files in the place of others, and returns when that is on disk. Raises TableError if
+        another maintenance was committed since.
+        """
+        table = self._table
+        before = table.version
+        if (table.delta.transaction_version(MAINTENANCE) or 0) != self._number:
+            # It came between an own commit and the look at what the table is since.
+            raise _overtaken(table)
+        try:
+            table.delta.create_write_transaction(
+                actions,
+                "append",
+                table.delta.schema(),
+                partition_by=PARTITION_COLUMNS,
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(MAINTENANCE, self._number + 1)]
+                ),
+            )
+        except CommitFailedError as why:
+            raise _overtaken(table) from why
+        except OSError as why:
+            raise _unwritable(table, why) from why
+        self._number += 1
+        with committing(table.path):
+            table.delta.update_incremental()
+            sync_log(table.path, before + 1)
+
+
+def _overtaken(table: BronzeTable) -> TableError:
+    return TableError(
+        f"another compact or vacuum of {table.path} was committed meanwhile; run one at a time:"
+        f" {_AGAIN}"
+    )
+
+
+def _unwritable(table: BronzeTable, why: OSError) -> TableError:
+    return TableError(
+        f"{table.path} cannot be written ({first_line(why)}): make room there, or see to it that"
+        f" you may write; {_AGAIN}"
+    )
+
+
+def _files(table: BronzeTable) -> list[_Small]:
+    """Those of one partition each; a file that another tool wrote is left as it is."""
+    found = pa.table(table.delta.get_add_actions(flatten=True)).to_pylist()
+    known = (
+        "min.partition",
+        "max.partition",
+        "min.offset",
+        "max.offset",
+        "min.leader_epoch",
+        "max.leader_epoch",
+        "num_records",
+    )
+    return [
+        _Small(
+            path=one["path"],
+            size=one["size_bytes"],
+            rows=one["num_records"],
+            topic=one["partition.topic"],
+            ingest_date=str(one["partition.ingest_date"]),
+            partition=one["min.partition"],
+            offset_min=one["min.offset"],
+            offset_max=one["max.offset"],
+            leader_epoch_min=one["min.leader_epoch"],
+            leader_epoch_max=one["max.leader_epoch"],
+        )
+        for one in found
+        if all(one.get(name) is not None for name in known)
+        and one["min.partition"] == one["max.partition"]
+    ]
+
+
+def _groups(files: list[_Small], target_bytes: int) -> list[list[_Small]]:
+    """Neighbours of one partition that become one file, two at least."""
+    groups: list[list[_Small]] = []
+    files = sorted(files, key=lambda f: (f.topic, f.ingest_date, f.partition, f.offset_min))
+    for _, own in groupby(files, key=lambda f: (f.topic, f.ingest_date, f.partition)):
+        group: list[_Small] = []
+        for file in own:
+            if file.size >= target_bytes or sum(f.size for f in group) >= target_bytes:
+                groups.append(group)
+                group = []
+            if file.size < target_bytes:
+                group.append(file)
+        groups.append(group)
+    return [group for group in groups if len(group) > 1]
+
+
+def _replace(
+    table: BronzeTable, fence: Fence, bundles: list[list[_Small]], done: Compacted
+) -> None:
+    """One commit: for each bundle a file of its rows, and its files no more."""
+    made: list[str] = []
+    now_ms = time.time_ns() // 1_000_000
+    actions: list[AddAction | RemoveAction] = []
+    try:
+        for group in bundles:
+            path = f"{os.path.dirname(group[0].path)}/compact-{os.urandom(8).hex()}.parquet"
+            made.append(os.path.join(table.path, path))
+            _merge(table, group, made[-1])
+            size = os.path.getsize(made[-1])
+            values: dict[str, str | None] = {
+                "topic": group[0].topic,
+                "ingest_date": group[0].ingest_date,
+            }
+            actions.append(AddAction(path, size, values, now_ms, False, _stats(group)))
+            actions += [_removal(file, now_ms, values) for file in group]
+            done.files_before += len(group)
+            done.files_after += 1
+            done.rows += sum(file.rows for file in group)
+            done.size_before += sum(file.size for file in group)
+            done.size_after += size
+        fence.commit(actions)
+    except BaseException as why:
+        _discard(table.path, made)
+        if isinstance(why, OSError):
+            raise _unwritable(table, why) from why
+        raise
+
+
+def _discard(root: str, made: list[str]) -> None:
+    """Removes files that did not become part of the table."""
+    kept = {os.path.join(root, path) for path in BronzeTable.open(root).file_paths()}
+    for path in made:
+        if path not in kept and os.path.exists(path):
+            os.unlink(path)
+
+
+def _removal(file: _Small, now_ms: int, values: dict[str, str | None]) -> RemoveAction:
+    return RemoveAction(
+        file.path,
+        data_change=False,
+        deletion_timestamp=now_ms,
+        partition_values=values,
+        size=file.size,
+    )
+
+
+def _stats(group: list[_Small]) -> str:
+    one = group[0]
+    low = {
+        "partition": one.partition,
+        "offset": min(file.offset_min for file in group),
+        "leader_epoch": min(file.leader_epoch_min for file in group),
+    }
+    high = {
+        "partition": one.partition,
+        "offset": max(file.offset_max for file in group),
+        "leader_epoch": max(file.leader_epoch_max for file in group),
+    }
+    rows = sum(file.rows for file in group)
+    nulls = dict.fromkeys(low, 0)
+    return json.dumps({"numRecords": rows, "minValues": low, "maxValues": high, "nullCount": nulls})
+
+
+def _merge(table: BronzeTable, group: list[_Small], path: str) -> None:
+    """Writes the rows of the files, in their order, to `path`, and syncs it. Raises TableError for
+    a file that does not read, OSError if `path` cannot be written.
+    """
+    rows = 0
+    with pq.ParquetWriter(path, FILE_SCHEMA, **COMPACTED_OPTIONS) as writer:
+        pending: list[Any] = []
+        for chunk in _row_groups(table, group):
+            rows += chunk.num_rows
+            pending.append(chunk)
+            if sum(one.nbytes for one in pending) >= ROW_GROUP_BYTES:
+                _write(writer, pending)
+                pending = []
+        _write(writer, pending)
+    if rows != sum(file.rows for file in group):
+        raise TableError(
+            f"{len(group)} files from {group[0].path} on hold {rows} rows, not the"
+            f" {sum(file.rows for file in group)} that the log says; `strandline-spark verify`"
+            " tells more"
+        )
+    sync(path)
+    sync_names(path, table.path)
+
+
+def _row_groups(table: BronzeTable, group: list[_Small]) -> Iterator[Any]:
+    for file in group:
+        path = os.path.join(table.path, file.path)
+        with table.reading(file.path):
+            # Spark's files of earlier versions hold timestamps of another kind.
+            source = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+        with source:
+            for number in range(source.num_row_groups):
+                with table.reading(file.path):
+                    rows = source.read_row_group(number).select(FILE_SCHEMA.names).cast(FILE_SCHEMA)
+                yield rows
+
+
+def _write(writer: Any, pending: list[Any]) -> None:
+    if pending:
+        table = pa.concat_tables(pending)
+        writer.write_table(table, row_group_size=max(1, table.num_rows))

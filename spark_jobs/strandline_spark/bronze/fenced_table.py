@@ -1,0 +1,417 @@
+"""A Delta table that topics go into, each offset once, committed through delta-rs.
+
+A micro-batch is one Delta commit. The commit carries, atomically with its files:
+
+* `txn(<job>, <batch id>)`: the job committed this batch. A batch that is run again after a crash
+  finds it and does nothing. delta-rs does not skip by itself, so the handle is opened before the
+  check and the commit is made on that handle: of two drivers that both passed the check, the later
+  commit is refused as a conflict.
+* `txn(strandline/<topic>/<partition>, <end offset>)` for each partition: where the table ends. This
+  is the offset fence: a batch that does not start there is refused, so a deleted checkpoint, a
+  rewound offset or a second job cannot lose or double records. Being transactions, fences of two
+  different jobs conflict with each other too, and they outlive the clean-up of old commits.
+* `strandline` in the commit's metadata: the ranges with their rows, topic ids, leader epochs and
+  more, which `verify` compares with the rows, and which outlive the commit in `ops.ingest_audit`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import platform
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from strandline_spark.bronze.commits import from_metadata, to_metadata
+from strandline_spark.bronze.durable import sync, sync_log
+from strandline_spark.bronze.local_files import check_path, files_under
+from strandline_spark.errors import FenceError, TableError, first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from strandline_spark.bronze.commits import Commit, CommittedRange
+    from strandline_spark.source.offsets import TopicPartition
+
+PARTITION_COLUMNS: Final = ["topic", "ingest_date"]
+METADATA_KEY: Final = "strandline"
+OWNER_KEY: Final = "strandline.pipeline"
+"""In the table's configuration: the pipeline that it belongs to, if one made it."""
+_LOG: Final = "_delta_log"
+_NAMED_MAX: Final = 5
+_AGAIN: Final = "nothing was committed, start the job again"
+_FENCE: Final = "strandline/{topic}/{partition}"
+CONFIGURATION: Final[dict[str, str | None]] = {
+    "delta.appendOnly": "true",
+    "delta.checkpointInterval": "20",
+    "delta.logRetentionDuration": "interval 7 days",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file of one partition's records, under the table's root and not yet part of it."""
+
+    path: str
+    size: int
+    topic: str
+    ingest_date: str
+    partition: int
+    rows: int
+    offset_min: int
+    offset_max: int
+    leader_epoch_min: int
+    leader_epoch_max: int
+    host: str = ""
+    """The machine whose task wrote it."""
+    timestamp_min_ms: int | None = None
+    timestamp_max_ms: int | None = None
+    event_time_min_us: int | None = None
+    event_time_max_us: int | None = None
+    """Of silver: of the rows that are no tombstones; None without such a row."""
+
+
+class FencedTable:
+    """One handle on the table, at one version. Open it before you check anything."""
+
+    KIND: ClassVar[str]
+    """`bronze`, for instance: the name of the table's folder and of its kind in messages."""
+    MADE_BY: ClassVar[str]
+    """The command that makes one."""
+    COLUMNS: ClassVar[frozenset[str]]
+    """That each such table has."""
+    IS_CLOSED: ClassVar[bool] = True
+    """Whether it has no others."""
+
+    def __init__(self, handle: DeltaTable, path: str) -> None:
+        self._handle = handle
+        self.path = path
+
+    @classmethod
+    def open(cls, path: str) -> Self:
+        """Raises TableError if there is no such table, or it is of another kind."""
+        check_path(path)
+        try:
+            handle = DeltaTable(path)
+        except TableNotFoundError as why:
+            raise TableError(f"{path} is no Delta table; `{cls.MADE_BY}` makes one") from why
+        except DeltaError as why:
+            raise TableError(f"{path} cannot be opened: {first_line(why)}") from why
+        columns = {field.name for field in handle.schema().fields}
+        fits = columns == cls.COLUMNS if cls.IS_CLOSED else columns >= cls.COLUMNS
+        if not fits or handle.metadata().partition_columns != PARTITION_COLUMNS:
+            raise TableError(
+                f"{path} is not a {cls.KIND} table: it has the columns {sorted(columns)}, not"
+                f" {sorted(cls.COLUMNS)} partitioned by {PARTITION_COLUMNS}; give another path"
+            )
+        return cls(handle, path)
+
+    @classmethod
+    def find(cls, path: str, owner: str | None = None) -> Self | None:
+        """The table at `path`; None if one may be made there. Raises TableError for anything else,
+        and for a table that belongs to another pipeline than `owner`.
+        """
+        check_path(path)
+        if os.path.isdir(path) and DeltaTable.is_deltatable(path):
+            table = cls.open(path)
+            table.check_owner(owner)
+            return table
+        # A log without a first entry is what a crash in the middle of the creation leaves.
+        if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {_LOG}):
+            raise TableError(f"{path} exists and is no Delta table; give an empty path")
+        return None
+
+    @classmethod
+    def _open_or_create(
+        cls,
+        path: str,
+        schema: Any,
+        *,
+        name: str,
+        description: str,
+        owner: str | None,
+        settings: Mapping[str, str] | None = None,
+    ) -> Self:
+        """As `find`, and makes it. Raises TableError if it cannot be made."""
+        if (there := cls.find(path, owner)) is not None:
+            return there
+        make_table(
+            path,
+            schema,
+            partition_by=PARTITION_COLUMNS,
+            name=name,
+            description=description,
+            configuration=CONFIGURATION
+            | ({} if owner is None else {OWNER_KEY: owner})
+            | dict(settings or {}),
+        )
+        table = cls.open(path)
+        table.check_owner(owner)
+        return table
+
+    @property
+    def owner(self) -> str | None:
+        """The pipeline that made it; None if none did."""
+        return self._handle.metadata().configuration.get(OWNER_KEY)
+
+    def setting(self, key: str) -> str | None:
+        """Of the table's configuration."""
+        return self._handle.metadata().configuration.get(key)
+
+    def check_owner(self, pipeline: str | None) -> None:
+        """Raises TableError unless the table is the pipeline's, or nobody's."""
+        if self.owner is not None and self.owner != pipeline:
+            other = "" if pipeline is None else f", not to {pipeline}"
+            raise TableError(
+                f"{self.path} belongs to the pipeline {self.owner}{other}: give another path"
+            )
+
+    @property
+    def version(self) -> int:
+        return self._handle.version()
+
+    @property
+    def delta(self) -> DeltaTable:
+        return self._handle
+
+    def committed_batch(self, app_id: str) -> int | None:
+        """The last batch that this job committed."""
+        return self._handle.transaction_version(app_id)
+
+    def end(self, tp: TopicPartition) -> int | None:
+        """Where the table ends for the partition; None if it never took from it."""
+        return self._handle.transaction_version(_fence(tp))
+
+    def check_fence(self, tp: TopicPartition, start: int) -> None:
+        """Raises FenceError unless the batch starts where the table ends."""
+        end = self.end(tp)
+        if end is not None and end != start:
+            raise self._fenced(tp, "start", start, end)
+
+    def check_held(self, tp: TopicPartition, end: int, *, last: bool) -> None:
+        """Raises FenceError unless the table holds a batch that the job committed up to `end`.
+
+        A batch of the same number that reaches further was planned anew, by a checkpoint that had
+        lost its log: to skip it would lose records. The last one ends exactly where the table does.
+        """
+        held = self.end(tp)
+        if held is None or held < end or (last and held != end):
+            raise self._fenced(tp, "end", end, -1 if held is None else held)
+
+    def _fenced(self, tp: TopicPartition, edge: str, offset: int, end: int) -> FenceError:
+        return FenceError(
+            f"the table {self.path} holds {tp} up to offset {end}, but this batch would {edge} at"
+            f" {offset}: records would be {'lost' if offset > end else 'doubled'}. The checkpoint"
+            " does not belong to the table as it is: delete the checkpoint and resume with"
+            " --from table, or ingest into a new table"
+        )
+
+    def commit(
+        self, app_id: str, batch_id: int, ranges: list[CommittedRange], files: list[DataFile]
+    ) -> None:
+        """Adds the files, once, and returns when the commit is on disk. The caller has checked
+        batch and fences on this very handle.
+        """
+        for file in files:
+            _check_there(self.path, file)
+        before = self._handle.version()
+        now_ms = time.time_ns() // 1_000_000
+        adds: list[AddAction | RemoveAction] = [self._add_action(file, now_ms) for file in files]
+        # One a partition: of two with the same name, a reader of the log may take either.
+        ends: dict[TopicPartition, int] = {}
+        for one in ranges:
+            ends[one.tp] = max(one.end, ends.get(one.tp, 0))
+        fences = [Transaction(_fence(tp), end) for tp, end in ends.items()]
+        properties = CommitProperties(
+            custom_metadata={METADATA_KEY: to_metadata(app_id, batch_id, ranges)},
+            app_transactions=[Transaction(app_id, batch_id), *fences],
+        )
+        with committing(self.path):
+            try:
+                self._handle.create_write_transaction(
+                    adds,
+                    "append",
+                    self._handle.schema(),
+                    partition_by=PARTITION_COLUMNS,
+                    commit_properties=properties,
+                )
+            except CommitFailedError as why:
+                raise TableError(
+                    f"another writer committed these partitions to {self.path} meanwhile ({why});"
+                    " run one job for each topic and table"
+                ) from why
+            self._handle.update_incremental()
+            sync_log(self.path, before + 1)
+
+    def sync_log(self) -> None:
+        """What an earlier process committed is on disk too, now."""
+        with committing(self.path):
+            sync_log(self.path, 0)
+
+    def commits(self, limit: int | None = None) -> list[Commit]:
+        """The jobs' commits among the newest `limit` entries that the log still has, newest first.
+        TableError if one does not read, or says what no job of ours has written.
+        """
+        try:
+            entries = self._handle.history(limit)
+        except DeltaError as why:
+            raise TableError(
+                f"the log {self.path}/{_LOG} does not read ({first_line(why)}): put it back from a"
+                " copy, or ingest into a new table"
+            ) from why
+        return [
+            from_metadata(
+                entry[METADATA_KEY],
+                self.log_entry(entry["version"]),
+                entry["version"],
+                entry["timestamp"],
+            )
+            for entry in entries
+            if entry.get(METADATA_KEY) is not None
+        ]
+
+    def log_entry(self, version: int) -> str:
+        """The path of a version's entry, which may have left the log."""
+        return os.path.join(self.path, _LOG, f"{version:020}.json")
+
+    def log_start(self) -> int:
+        """The first version whose entry the log still has."""
+        names = os.listdir(os.path.join(self.path, _LOG))
+        versions = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+        return min((int(one) for one in versions if one.isdigit()), default=self.version + 1)
+
+    def file_paths(self) -> list[str]:
+        """The files of this version, under the table's folder."""
+        paths: list[str] = pa.table(self._handle.get_add_actions()).column("path").to_pylist()
+        return paths
+
+    def check_files(self) -> None:
+        """Raises TableError if a file that belongs to the table is not there."""
+        paths = [os.path.join(self.path, path) for path in self.file_paths()]
+        missing = sorted(path for path in paths if not os.path.isfile(path))
+        if missing:
+            more = f" and {len(missing) - _NAMED_MAX} more" if len(missing) > _NAMED_MAX else ""
+            raise TableError(
+                f"{len(missing)} of {len(paths)} files of the table {self.path} are not there:"
+                f" {', '.join(missing[:_NAMED_MAX])}{more}; put them back from a copy, or ingest"
+                " into a new table"
+            )
+
+    def scanners(self, wanted: Any, columns: list[str], **bounds: int) -> Iterator[tuple[str, Any]]:
+        """Each file that may have `wanted` rows, under the table's folder, and a scanner of them
+        with those of the `columns` that the table has. Read it in `reading`.
+        """
+        dataset: Any = self._handle.to_pyarrow_dataset(filesystem=files_under(self.path))
+        there = [name for name in columns if name in dataset.schema.names]
+        for file in dataset.get_fragments(wanted):
+            scanner = file.scanner(dataset.schema, columns=there, filter=wanted, **bounds)
+            yield file.path, scanner
+
+    @contextlib.contextmanager
+    def reading(self, file: str) -> Iterator[None]:
+        """Raises TableError if it does not read."""
+        try:
+            yield
+        except (OSError, pa.ArrowInvalid) as why:
+            raise TableError(
+                f"the file {os.path.join(self.path, file)} does not read ({first_line(why)}): put"
+                " it back from a copy, or ingest into a new table"
+            ) from why
+
+    def statistics(self, file: DataFile) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
+        """Least and greatest value of columns, and how often they are null."""
+        least = {"partition": file.partition, "offset": file.offset_min}
+        most = {"partition": file.partition, "offset": file.offset_max}
+        return least, most, dict.fromkeys(least, 0)
+
+    def _add_action(self, file: DataFile, now_ms: int) -> AddAction:
+        least, most, nulls = self.statistics(file)
+        stats = {"numRecords": file.rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+        values = {"topic": file.topic, "ingest_date": file.ingest_date}
+        return AddAction(file.path, file.size, values, now_ms, True, json.dumps(stats))
+
+
+def make_table(path: str, schema: Any, **given: Any) -> None:
+    """`DeltaTable.create` where there is none yet, durably. Raises TableError if it cannot be."""
+    try:
+        os.makedirs(path, exist_ok=True)
+        DeltaTable.create(path, schema, mode="ignore", raise_if_key_not_exists=False, **given)
+        sync_log(path, 0)
+        sync(os.path.dirname(os.path.abspath(path)))
+    except (OSError, DeltaError) as why:
+        raise TableError(
+            f"the table {path} cannot be made ({first_line(why)}): make room there, or give a path"
+            " where you may write"
+        ) from why
+
+
+@contextlib.contextmanager
+def committing(table: str) -> Iterator[None]:
+    """Raises TableError if the disk does not let it. The commit may be there all the same: who runs
+    again looks for it.
+    """
+    try:
+        yield
+    except (OSError, DeltaError) as why:
+        raise TableError(
+            f"{platform.node()} cannot commit to {table} ({first_line(why)}): make room there, or"
+            " see to it that you may write; run this again then, it goes on where the table ends"
+        ) from why
+
+
+def _suffixes() -> Iterator[str]:
+    yield ""
+    for number in itertools.count(2):
+        yield f"-{number}"
+
+
+def set_aside(path: str) -> str:
+    """Moves a table's folder to a free name beside it, durably; that name. Raises TableError."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    names = itertools.chain(
+        (f"{path}.{stamp}",), (f"{path}.{stamp}-{n}" for n in itertools.count(2))
+    )
+    aside = next(name for name in names if not os.path.lexists(name))
+    try:
+        os.rename(path, aside)
+        sync(os.path.dirname(os.path.abspath(path)))
+    except OSError as why:
+        raise TableError(
+            f"{path} cannot be moved to {aside} ({first_line(why)}): see to it that you may write"
+            " there, and run this again"
+        ) from why
+    return aside
+
+
+def _check_there(root: str, file: DataFile) -> None:
+    """Raises TableError unless this machine sees the file as the task wrote it."""
+    path = os.path.join(root, file.path)
+    wrote = f"a task on {file.host or 'a worker'} wrote {path} ({file.size} bytes)"
+    try:
+        size = os.path.getsize(path)
+        rows = pq.read_metadata(path).num_rows if size == file.size else -1
+    except FileNotFoundError:
+        raise TableError(
+            f"{wrote}, and there is no such file here: every worker must have the table's folder"
+            " under the same path, so mount it there or choose one that all machines share;"
+            " nothing was committed"
+        ) from None
+    except (OSError, pa.ArrowInvalid) as why:
+        raise TableError(f"{wrote}, and it does not read here ({why}); {_AGAIN}") from why
+    if size != file.size or rows != file.rows:
+        held = f"{size} bytes" if size != file.size else f"{rows} rows, not {file.rows}"
+        raise TableError(f"{wrote}, and here it has {held}; {_AGAIN}")
+
+
+def _fence(tp: TopicPartition) -> str:
+    return _FENCE.format(topic=tp.topic, partition=tp.partition)

@@ -1,0 +1,154 @@
+"""`vacuum`: removes data files that are no part of a bronze table any more, or never became one.
+What else lies in its folder is somebody's, and stays.
+
+Those are what `compact` has replaced, what tasks wrote whose batch was not committed, and what
+Spark wrote for a job in dataframe mode that was killed and had another checkpoint then. A file
+goes once it is out of the table for longer than is kept; readers of an earlier version need theirs
+so long. Two things stay whatever their age says:
+
+* a file of a batch that a running job has not committed yet. Its offsets lie where the table ends
+  or beyond, for a batch that ends there is refused by the fence and can never come. A vacuum that
+  keeps less than a week is refused where it would remove such a file.
+* what a compaction is writing: a vacuum commits a maintenance of its own first, so a compaction
+  that began before it is refused when it commits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from deltalake.exceptions import DeltaError
+
+from strandline_spark.bronze.audit import AuditCopier
+from strandline_spark.bronze.columns import BronzeTable
+from strandline_spark.bronze.compaction import Fence
+from strandline_spark.bronze.footers import read_footer
+from strandline_spark.bronze.micro_batch import STAGING
+from strandline_spark.errors import TableError, first_line
+from strandline_spark.source.offsets import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+KEPT_HOURS: Final = 168
+KEPT_HOURS_MIN: Final = 1
+_NAMED_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuumed:
+    files: list[str]
+    """Paths under the table's folder."""
+    size: int
+    version: int
+
+
+def vacuum(table_path: str, *, kept_hours: int = KEPT_HOURS, dry_run: bool = False) -> Vacuumed:
+    """Raises TableError, and then nothing was removed but what its message says."""
+    table = BronzeTable.open(table_path)
+    if not dry_run:
+        AuditCopier(table_path).copy(table)
+        Fence(table).commit([])
+    try:
+        staged = list(_staged(table_path, kept_hours))
+        left = [file for file, is_folder in staged if not is_folder]
+        files = sorted({*_out_of_the_table(table, kept_hours), *left})
+        size = sum(_size(os.path.join(table_path, file)) for file in files)
+        if kept_hours < KEPT_HOURS:
+            _check_not_on_their_way(table, files, kept_hours)
+        if not dry_run:
+            _remove(table_path, files)
+            _remove_folders(table_path, [file for file, is_folder in staged if is_folder])
+    except DeltaError as why:
+        raise TableError(f"{table_path} cannot be vacuumed: {first_line(why)}") from why
+    return Vacuumed(files, size, table.version)
+
+
+def _out_of_the_table(table: BronzeTable, kept_hours: int) -> list[str]:
+    """delta-rs names all files below the folder that the log does not, a checkpoint's too."""
+    found = table.delta.vacuum(
+        retention_hours=kept_hours, dry_run=True, enforce_retention_duration=False, full=True
+    )
+    return [file for file in found if file.startswith("topic=") and file.endswith(".parquet")]
+
+
+def _staged(table_path: str, kept_hours: int) -> Iterator[tuple[str, bool]]:
+    """Paths that jobs of dataframe mode have left, and whether each is a folder, what lies in it
+    first: all of a job's, unless one of them has changed since.
+    """
+    limit = time.time() - kept_hours * 3600
+    staging = os.path.join(table_path, STAGING)
+    for job in sorted(os.listdir(staging)) if os.path.isdir(staging) else ():
+        found: list[tuple[str, bool]] = []
+        for folder, _, names in os.walk(os.path.join(staging, job), topdown=False):
+            found += [(os.path.join(folder, name), False) for name in names]
+            found.append((folder, True))
+        if all(_changed(path) < limit for path, _ in found):
+            yield from ((os.path.relpath(path, table_path), folder) for path, folder in found)
+
+
+def _changed(path: str) -> float:
+    try:
+        return os.lstat(path).st_mtime
+    except FileNotFoundError:
+        # Its job is at work.
+        return time.time()
+
+
+def _remove_folders(table_path: str, folders: list[str]) -> None:
+    """Those that are empty now: a job may have begun again, and its files are of other names."""
+    for folder in [*folders, STAGING]:
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.join(table_path, folder))
+
+
+def _remove(table_path: str, files: list[str]) -> None:
+    for number, file in enumerate(files):
+        try:
+            os.unlink(os.path.join(table_path, file))
+        except FileNotFoundError:
+            continue
+        except OSError as why:
+            raise TableError(
+                f"{why}: see to it that you may write there, then run the command again; {number}"
+                f" of {len(files)} files were removed"
+            ) from why
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0
+
+
+def _check_not_on_their_way(table: BronzeTable, files: Iterable[str], kept_hours: int) -> None:
+    ahead = [file for file in files if _may_be_committed(table, file)]
+    if ahead:
+        more = f" and {len(ahead) - _NAMED_MAX} more" if len(ahead) > _NAMED_MAX else ""
+        raise TableError(
+            f"a job may be about to commit {', '.join(ahead[:_NAMED_MAX])}{more}, older than"
+            f" {kept_hours} h: {table.path} does not hold these offsets yet. Let the job finish its"
+            f" batch, or keep files for {KEPT_HOURS} h (--keep 7d); nothing was removed"
+        )
+
+
+def _may_be_committed(table: BronzeTable, file: str) -> bool:
+    topic = next((part[6:] for part in file.split("/") if part.startswith("topic=")), None)
+    if topic is None or not file.endswith(".parquet"):
+        # What Spark keeps beside its files.
+        return False
+    try:
+        footer = read_footer(os.path.join(table.path, file))
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, KeyError, pa.ArrowInvalid):
+        # A task may be writing it.
+        return True
+    end = table.end(TopicPartition(topic, footer.partition[0]))
+    return end is None or footer.offset[1] >= end

@@ -1,0 +1,321 @@
+"""`verify`: does the bronze table hold each offset of a topic once? Proven from the rows.
+
+The rows' offsets are read file by file and folded into runs of consecutive offsets, so memory grows
+with the number of runs, not of rows. Runs that overlap are doubles; offsets between runs are gaps,
+unless the commit that took their range in counted them as holding no record, or as lost. What the
+commits say (their ranges, rows, topic ids), in the log or once they have left it in the audit, and
+where the cluster's high watermark is are compared with it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from strandline_proto.ids import topic_id_text
+from strandline_spark.bronze.audit import accounts
+from strandline_spark.bronze.columns import BronzeTable
+from strandline_spark.errors import TableError
+from strandline_spark.source.offsets import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strandline_spark.bronze.commits import CommittedRange
+    from strandline_spark.bronze.fenced_table import FencedTable
+    from strandline_spark.cluster.cluster import Marks
+
+_BATCH_ROWS: Final = 1 << 17
+_COLUMNS: Final = ("partition", "offset", "leader_epoch")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Run:
+    """Rows of consecutive offsets [start, end), with the leader epochs of its ends."""
+
+    start: int
+    end: int
+    epoch_first: int
+    epoch_last: int
+
+
+@dataclass(slots=True)
+class PartitionFindings:
+    """What is right and wrong about one partition in the table."""
+
+    topic: str
+    partition: int
+    rows: int = 0
+    first_offset: int = -1
+    end_offset: int = -1
+    """Where the table ends, by its own account."""
+    gaps: int = 0
+    """Offsets without a row that no commit counts as holding no record."""
+    doubles: int = 0
+    """Rows too many: the same offset again."""
+    skipped: int = 0
+    """Offsets without a record (control batches), as the commits counted them."""
+    lost: int = 0
+    """Offsets whose records retention had taken, as the commits counted them."""
+    unchecked: int = -1
+    """Rows whose records the topic does not hold any more; -1 if values were not compared."""
+    differing: int = -1
+    """Rows that are not what the topic's records are; -1 if values were not compared."""
+    high_watermark: int = -1
+    lag: int = -1
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def sound(self) -> bool:
+        return not self.problems
+
+
+def verify(
+    table_path: str,
+    topic: str,
+    bootstrap: str | None,
+    *,
+    complete: bool = False,
+    allow_lost: bool = False,
+    values: bool = False,
+    may_lack: bool = False,
+) -> list[PartitionFindings]:
+    """One finding for each partition, in order. Raises TableError if the table has nothing of the
+    topic, unless it `may_lack` it or the cluster says that the topic is empty.
+
+    `complete` asks that the table has all that the topic has, `allow_lost` accepts what retention
+    took, and `values` reads the topic again and compares each row with its record.
+    """
+    table = BronzeTable.open(table_path)
+    runs = runs_in(table, topic)
+    ranges, audited = _ranges_of(table, topic)
+    partitions = sorted(set(runs) | set(ranges))
+    found = [
+        check_partition(
+            TopicPartition(topic, p),
+            runs.get(p, []),
+            ranges.get(p, []),
+            table.end(TopicPartition(topic, p)),
+            audited[p],
+        )
+        for p in partitions
+    ]
+    if bootstrap is not None:
+        _compare_with_cluster(topic, found, ranges, bootstrap, table if values else None)
+    if not (partitions or may_lack or (found and all(one.lag == 0 for one in found))):
+        raise TableError(f"{table_path} holds nothing of topic {topic}; ingest it first")
+    for finding in found:
+        if complete and finding.lag > 0:
+            finding.problems.append(f"{finding.lag} offsets of the topic are not in the table yet")
+        if not allow_lost and finding.lost > 0:
+            finding.problems.append(f"{finding.lost} offsets were lost to retention")
+    return found
+
+
+def _ranges_of(
+    table: FencedTable, topic: str
+) -> tuple[dict[int, list[CommittedRange]], Counter[int]]:
+    """The ranges of each partition in the order of their commits, and how many of the first are
+    known by the audit alone.
+    """
+    log_start = table.log_start()
+    ranges: dict[int, list[CommittedRange]] = {}
+    audited: Counter[int] = Counter()
+    for version, one in accounts(table):
+        if one.topic == topic:
+            ranges.setdefault(one.partition, []).append(one)
+            audited[one.partition] += version < log_start
+    for of_partition in ranges.values():
+        of_partition.reverse()
+    return ranges, audited
+
+
+def runs_in(table: FencedTable, topic: str) -> dict[int, list[Run]]:
+    """The runs of every partition of the topic, in no order; of a table that keeps no leader epochs
+    with epoch -1.
+    """
+    import pyarrow.dataset as ds  # type: ignore[import-untyped]
+
+    table.check_files()
+    out: dict[int, list[Run]] = {}
+    wanted = ds.field("topic") == topic
+    for file, scanner in table.scanners(wanted, list(_COLUMNS), batch_size=_BATCH_ROWS):
+        with table.reading(file):
+            for batch in scanner.to_batches():
+                _fold_into(out, batch)
+    return out
+
+
+def _fold_into(out: dict[int, list[Run]], batch: Any) -> None:
+    partitions = batch.column("partition").to_numpy()
+    for partition in np.unique(partitions):
+        mine = partitions == partition
+        offsets = batch.column("offset").to_numpy()[mine]
+        if "leader_epoch" in batch.schema.names:
+            epochs = batch.column("leader_epoch").to_numpy()[mine]
+        else:
+            epochs = np.full(len(offsets), -1)
+        out.setdefault(int(partition), []).extend(fold(offsets, epochs))
+
+
+def fold(offsets: Any, epochs: Any) -> list[Run]:
+    """Runs of consecutive offsets. An offset that comes twice ends a run, so that runs overlap."""
+    if len(offsets) == 0:
+        return []
+    order = np.argsort(offsets, kind="stable")
+    offsets, epochs = offsets[order], epochs[order]
+    falls = np.diff(epochs) < 0
+    starts = np.concatenate(([0], np.flatnonzero((np.diff(offsets) != 1) | falls) + 1))
+    ends = np.concatenate((starts[1:], [len(offsets)])) - 1
+    return [
+        Run(int(offsets[a]), int(offsets[b]) + 1, int(epochs[a]), int(epochs[b]))
+        for a, b in zip(starts, ends, strict=True)
+    ]
+
+
+def check_partition(
+    tp: TopicPartition,
+    runs: list[Run],
+    ranges: list[CommittedRange],
+    fence: int | None,
+    audited: int = 0,
+) -> PartitionFindings:
+    """Judges one partition from its runs, the ranges of its commits, of which the first `audited`
+    have left the log, and where the table ends.
+    """
+    found = PartitionFindings(tp.topic, tp.partition)
+    found.rows = sum(run.end - run.start for run in runs)
+    runs = sorted(runs)
+    covered = union(runs)
+    found.doubles = found.rows - sum(end - start for start, end in covered)
+    found.first_offset = covered[0][0] if covered else -1
+    last = covered[-1][1] if covered else 0
+    found.end_offset = last if fence is None else fence
+    if found.doubles > 0:
+        found.problems.append(f"{found.doubles} rows repeat an offset")
+    if any(b.epoch_first < a.epoch_last for a, b in pairwise(runs)):
+        found.problems.append("leader epochs go back as offsets rise")
+    if last > found.end_offset:
+        found.problems.append(f"rows go up to {last}, past the table's end {found.end_offset}")
+    _check_ranges(found, ranges, covered, audited)
+    return found
+
+
+def _check_ranges(
+    found: PartitionFindings,
+    ranges: list[CommittedRange],
+    covered: list[tuple[int, int]],
+    audited: int,
+) -> None:
+    """Every offset of a range is a row or was counted as empty; ranges join; no gap elsewhere."""
+    for n, (a, b) in enumerate(pairwise(ranges)):
+        if n < audited and a.end < b.start:
+            found.gaps += b.start - a.end - held_in(covered, a.end, b.start)
+        elif b.start != a.end:
+            found.problems.append(f"commits took in up to {a.end}, then from {b.start}")
+    for one in ranges:
+        held = held_in(covered, one.start, one.end)
+        empty = one.skipped or 0
+        found.skipped += empty
+        found.lost += one.lost
+        missing = one.end - one.start - held - empty - one.lost
+        if missing > 0:
+            found.gaps += missing
+        elif missing < 0:
+            found.problems.append(f"[{one.start}, {one.end}) holds {held} rows, {one.rows} counted")
+        if held != one.rows and missing >= 0:
+            found.problems.append(
+                f"[{one.start}, {one.end}) was committed with {one.rows} rows, {held} are there"
+            )
+    # What left the log and is not in the audit, there and between, is judged by the rows alone.
+    known_from = ranges[0].start if ranges else found.end_offset
+    if found.first_offset >= 0 and found.first_offset < known_from:
+        head = held_in(covered, found.first_offset, known_from)
+        found.gaps += known_from - found.first_offset - head
+    if found.gaps > 0:
+        found.problems.append(f"{found.gaps} offsets have no row")
+
+
+def union(runs: Iterable[Run]) -> list[tuple[int, int]]:
+    """The offsets that the sorted runs cover, as disjoint intervals."""
+    out: list[tuple[int, int]] = []
+    for run in runs:
+        if out and run.start <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], run.end))
+        else:
+            out.append((run.start, run.end))
+    return out
+
+
+def held_in(covered: list[tuple[int, int]], start: int, end: int) -> int:
+    """How many offsets of [start, end) are covered, by disjoint intervals that rise."""
+    first = bisect_right(covered, start, key=itemgetter(1))
+    last = bisect_left(covered, end, lo=first, key=itemgetter(0))
+    return sum(min(e, end) - max(s, start) for s, e in covered[first:last])
+
+
+def _compare_with_cluster(
+    topic: str,
+    found: list[PartitionFindings],
+    ranges: dict[int, list[CommittedRange]],
+    bootstrap: str,
+    with_values_of: BronzeTable | None,
+) -> None:
+    from strandline_spark.cluster.cluster import Cluster, close_channels
+
+    cluster = Cluster(bootstrap.split(","))
+    try:
+        # A topic that is gone is no reason not to look at what the table has of it.
+        leaders = cluster.existing([topic])[0] if found else cluster.leaders([topic])
+        marks = cluster.marks(leaders)
+        _compare_with_marks(found, ranges, marks)
+        if with_values_of is not None:
+            from strandline_spark.bronze.verify_values import compare_values
+
+            for one in found:
+                ours = ranges.get(one.partition, [])[-1:]
+                mark = marks.get(one.tp)
+                if mark is None or (ours and ours[0].topic_id != topic_id_text(mark.topic_id)):
+                    one.unchecked, one.differing = one.rows, 0
+                else:
+                    compare_values(one, with_values_of, mark, cluster.bootstrap)
+    finally:
+        close_channels()
+
+
+def _compare_with_marks(
+    found: list[PartitionFindings], ranges: dict[int, list[CommittedRange]], marks: Marks
+) -> None:
+    known = {one.partition for one in found}
+    found += [PartitionFindings(t.topic, t.partition) for t in marks if t.partition not in known]
+    found.sort(key=lambda one: one.partition)
+    for one in found:
+        tp = one.tp
+        if tp not in marks:
+            one.problems.append(f"the cluster has no such {'partition' if marks else 'topic'}")
+            continue
+        one.high_watermark = marks[tp].high_watermark
+        # A table that never took of the partition begins with what there is of it.
+        end = marks[tp].log_start if one.end_offset < 0 else one.end_offset
+        one.lag = max(0, one.high_watermark - end)
+        if one.end_offset > one.high_watermark:
+            one.problems.append(
+                f"the table ends at {one.end_offset}, past the high watermark {one.high_watermark}"
+            )
+        last = ranges.get(one.partition, [])[-1:]
+        if last and last[0].topic_id != topic_id_text(marks[tp].topic_id):
+            one.problems.append("the topic was created anew since: another topic id")
+
+
+def as_json(found: PartitionFindings) -> dict[str, Any]:
+    return asdict(found) | {"sound": found.sound}

@@ -1,0 +1,402 @@
+"""What Spark's side asks of the brokers, over the plain synchronous stubs: topics, ends of logs,
+ends of epochs.
+
+Channels belong to a process: they are made when first needed, kept for its life and keyed by
+process id, because Spark forks its workers. Objects of this module hold addresses and epochs only,
+so they can be pickled.
+
+An answer is believed only from a leader whose epoch is not below one that was seen before (P-82): a
+deposed leader may serve an older prefix, and to a reader that resumes that would look like lost
+records.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+import grpc
+
+from strandline_proto.errors import (
+    NONE,
+    OffsetNotAvailable,
+    UnknownTopicOrPartition,
+    from_code,
+)
+from strandline_proto.v1 import fetch_pb2, metadata_pb2, services_pb2_grpc
+from strandline_runtime.real import CHANNEL_OPTIONS
+from strandline_spark.cluster.failed_calls import retriable_text, transport_text
+from strandline_spark.cluster.list_offsets import ListOffsetsQuestion
+from strandline_spark.errors import ClusterUnreachable, UnknownTopic
+from strandline_spark.source.offsets import EARLIEST, LATEST, TopicPartition
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable, Iterator, Mapping
+
+CALL_SECONDS: Final = 5.0
+"""Deadline of one unary call."""
+PATIENCE_SECONDS: Final = 30.0
+"""How long an election or a restart is waited out before an error is given."""
+BACKOFF_SECONDS_MIN: Final = 0.05
+BACKOFF_SECONDS_MAX: Final = 1.0
+
+_channels: dict[tuple[int, str], grpc.Channel] = {}
+
+
+def stub_for(address: str) -> services_pb2_grpc.BrokerServiceStub:
+    """A stub on this process's channel to `address`."""
+    return services_pb2_grpc.BrokerServiceStub(channel_to(address))
+
+
+def channel_to(address: str) -> grpc.Channel:
+    """This process's channel to `address`."""
+    key = (os.getpid(), address)
+    channel = _channels.get(key)
+    if channel is None:
+        channel = _channels[key] = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    return channel
+
+
+def close_channels() -> None:
+    """Ends this process's channels, for a process that will start others or is done with the
+    cluster.
+    """
+    mine = [key for key in _channels if key[0] == os.getpid()]
+    for key in mine:
+        _channels.pop(key).close()
+
+
+def pauses(patience: float) -> Iterator[float]:
+    """Yields the seconds left, with a growing pause between; ends when the patience does."""
+    deadline = time.monotonic() + patience
+    pause = BACKOFF_SECONDS_MIN
+    left = patience
+    while left > 0:
+        yield left
+        time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+        pause = min(2 * pause, BACKOFF_SECONDS_MAX)
+        left = deadline - time.monotonic()
+
+
+class Leader(NamedTuple):
+    """One partition as the cluster describes it."""
+
+    topic_id: bytes
+    address: str
+    """host:port of the leader; empty while there is none."""
+    epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    internal: bool = False
+    """Of a topic that the cluster keeps for itself."""
+
+
+class Mark(NamedTuple):
+    """Where a partition's log begins and how far consumers may read it, by the leader of an
+    epoch.
+    """
+
+    leader: Leader
+    log_start: int
+    high_watermark: int
+
+    @property
+    def topic_id(self) -> bytes:
+        return self.leader.topic_id
+
+    @property
+    def epoch(self) -> int:
+        return self.leader.epoch
+
+
+Leaders = dict[TopicPartition, Leader]
+Marks = dict[TopicPartition, Mark]
+_Answer = TypeVar("_Answer")
+_Answers = Callable[[], "Iterator[tuple[TopicPartition, int, _Answer]]"]
+"""Waits for a call that is under way: partition, error code, answer. Raises RpcError."""
+
+
+class TopicChanged(UnknownTopic):
+    """A topic is another one than the caller has seen a moment before."""
+
+
+def unknown(topics: Iterable[str]) -> UnknownTopic:
+    """The error of topics that were asked for and do not exist."""
+    return UnknownTopic(
+        f"topic {', '.join(sorted(topics))} does not exist; create it with "
+        "`strandline topic create`"
+    )
+
+
+class Cluster:
+    """The brokers behind a bootstrap list."""
+
+    def __init__(self, bootstrap: Iterable[str], patience: float | None = None) -> None:
+        self.bootstrap = tuple(bootstrap)
+        self._patience = PATIENCE_SECONDS if patience is None else patience
+        self._known: tuple[str, ...] = ()
+        self._epochs: dict[tuple[bytes, int], int] = {}
+        self._raised = 0
+        self._read: tuple[metadata_pb2.MetadataResponse, int, Leaders] | None = None
+        """Metadata's last answer, as of how many raised epochs, and what was made of it: most
+        triggers get the same one again.
+        """
+        self._asked: dict[str, ListOffsetsQuestion] = {}
+        """What `marks` asked each broker last, for the same reason."""
+
+    def remember_epoch(self, topic_id: bytes, partition: int, epoch: int) -> None:
+        """From now on a leader of an earlier epoch is not believed."""
+        key = (topic_id, partition)
+        if epoch > self._epochs.get(key, -1):
+            self._epochs[key] = epoch
+            self._raised += 1
+
+    def leaders(self, topics: Iterable[str], patience: float | None = None) -> Leaders:
+        """Every partition of the topics. Raises UnknownTopic or, past the patience,
+        ClusterUnreachable.
+        """
+        found, absent = self.existing(topics, patience)
+        if absent:
+            raise unknown(absent)
+        return found
+
+    def existing(
+        self, topics: Iterable[str], patience: float | None = None
+    ) -> tuple[Leaders, set[str]]:
+        """The partitions of those topics that exist, and the names of the others.
+
+        A topic that was just created is not known to every broker at once, so "unknown" is asked of
+        each of them.
+        """
+        wanted = tuple(topics)
+        return self._described(wanted, set(wanted), patience)
+
+    def matching(self, pattern: re.Pattern[str], known: Iterable[str]) -> tuple[Leaders, set[str]]:
+        """The partitions of the topics whose whole name matches (internal ones never do), and those
+        of `known` that do not exist: a broker that lags may not tell of a topic, so each is asked.
+        """
+        found, _ = self._described(None, set(), None)
+        found = {
+            tp: one for tp, one in found.items() if pattern.fullmatch(tp.topic) and not one.internal
+        }
+        missing = {topic for topic in known if pattern.fullmatch(topic)}
+        missing -= {tp.topic for tp in found}
+        if not missing:
+            return found, missing
+        more, absent = self.existing(sorted(missing))
+        return found | more, absent
+
+    def _described(
+        self, wanted: tuple[str, ...] | None, needed: set[str], patience: float | None
+    ) -> tuple[Leaders, set[str]]:
+        """What Metadata tells of the wanted topics (None: all of them), and what is needed and not
+        there.
+        """
+        patience = self._patience if patience is None else patience
+        why = "no answer"
+        for _ in pauses(patience):
+            partial: tuple[Leaders, set[str]] | None = None
+            for address in (*self.bootstrap, *(a for a in self._known if a not in self.bootstrap)):
+                answer = self._metadata(address, wanted)
+                if isinstance(answer, str):
+                    why = answer
+                    continue
+                found = self._leaders_in(answer)
+                if found is None:
+                    why = f"{address} knows an older leader than was seen before"
+                    continue
+                absent = needed - {tp.topic for tp in found}
+                if not absent:
+                    return found, absent
+                if partial is None or len(absent) < len(partial[1]):
+                    partial = found, absent
+            if partial is not None:
+                return partial
+        raise ClusterUnreachable(
+            f"no broker of {', '.join(self.bootstrap)} answered within {patience:.0f} s ({why});"
+            " is the cluster up, and are its advertised addresses reachable from here?"
+        )
+
+    def _metadata(
+        self, address: str, topics: tuple[str, ...] | None
+    ) -> metadata_pb2.MetadataResponse | str:
+        request = metadata_pb2.MetadataRequest(
+            only_named=topics is not None,
+            topics=[metadata_pb2.TopicRef(name=name) for name in topics or ()],
+        )
+        try:
+            answer = stub_for(address).Metadata(request, timeout=CALL_SECONDS)
+        except grpc.RpcError as error:
+            return f"{address}: {transport_text(error)}"
+        self._known = tuple(f"{b.host}:{b.port}" for b in answer.brokers)
+        return answer
+
+    def _leaders_in(self, answer: metadata_pb2.MetadataResponse) -> Leaders | None:
+        """The partitions described, or None if one of them is described by a broker that lags
+        behind what was seen.
+        """
+        if self._read is not None and self._read[:2] == (answer, self._raised):
+            return self._read[2]
+        addresses = {b.node_id: f"{b.host}:{b.port}" for b in answer.brokers}
+        out: Leaders = {}
+        for topic in answer.topics:
+            if topic.error_code == UnknownTopicOrPartition.code:
+                continue
+            if topic.error_code != NONE:
+                raise from_code(topic.error_code)
+            for p in topic.partitions:
+                if p.leader_epoch < self._epochs.get((topic.topic_id, p.index), -1):
+                    return None
+                self.remember_epoch(topic.topic_id, p.index, p.leader_epoch)
+                out[TopicPartition(topic.name, p.index)] = Leader(
+                    topic.topic_id,
+                    addresses.get(p.leader, ""),
+                    p.leader_epoch,
+                    tuple(p.isr),
+                    tuple(p.replicas),
+                    topic.is_internal,
+                )
+        self._read = answer, self._raised, out
+        return out
+
+    def marks(self, leaders: Leaders) -> Marks:
+        """Log start and high watermark of each partition, of one ListOffsets a broker.
+
+        A new leader gives its high watermark only once that cannot go back (I-11).
+        """
+
+        def ask(address: str, part: Leaders) -> _Answers[tuple[int, int]]:
+            question = self._asked.get(address)
+            if question is None or question.part != part:
+                both = [(tp, at) for tp in part for at in (EARLIEST, LATEST)]
+                question = self._asked[address] = ListOffsetsQuestion(part, both)
+            call = question.ask(stub_for(address), CALL_SECONDS)
+
+            def results() -> Iterator[tuple[TopicPartition, int, tuple[int, int]]]:
+                answers = iter(question.answers(call))
+                for tp, first, last in zip(part, answers, answers, strict=True):
+                    yield tp, first.error_code or last.error_code, (first.offset, last.offset)
+
+            return results
+
+        found = self._of_leaders(leaders, ask, leaders)
+        return {tp: Mark(leader, *answer) for tp, (answer, leader) in found.items()}
+
+    def offsets_at(
+        self, times: Mapping[TopicPartition, int], leaders: Leaders
+    ) -> dict[TopicPartition, int]:
+        """The first offset whose timestamp is at or after the time in milliseconds; -1 if there is
+        none yet.
+        """
+
+        def ask(address: str, part: Leaders) -> _Answers[int]:
+            question = ListOffsetsQuestion(part, ((tp, times[tp]) for tp in part))
+            call = question.ask(stub_for(address), CALL_SECONDS)
+
+            def results() -> Iterator[tuple[TopicPartition, int, int]]:
+                for tp, answer in zip(part, question.answers(call), strict=True):
+                    yield tp, answer.error_code, answer.offset
+
+            return results
+
+        return {tp: at for tp, (at, _) in self._of_leaders(times, ask, leaders).items()}
+
+    def epoch_ends(
+        self, wanted: Mapping[TopicPartition, int], leaders: Leaders
+    ) -> dict[TopicPartition, int]:
+        """OffsetsForLeaderEpoch: where the leader's log leaves the given epoch. Raises TopicChanged
+        if a topic is not that of `leaders` any more.
+        """
+
+        def ask(address: str, part: Leaders) -> _Answers[int]:
+            topics: dict[bytes, fetch_pb2.OffsetsForLeaderEpochTopic] = {}
+            for tp, leader in part.items():
+                topic = topics.setdefault(
+                    leader.topic_id, fetch_pb2.OffsetsForLeaderEpochTopic(topic_id=leader.topic_id)
+                )
+                topic.partitions.add(
+                    partition=tp.partition,
+                    current_leader_epoch=leader.epoch,
+                    leader_epoch=wanted[tp],
+                )
+            call = stub_for(address).OffsetsForLeaderEpoch.future(
+                fetch_pb2.OffsetsForLeaderEpochRequest(replica_id=-1, topics=topics.values()),
+                timeout=CALL_SECONDS,
+            )
+
+            def results() -> Iterator[tuple[TopicPartition, int, int]]:
+                names = {(leader.topic_id, tp.partition): tp for tp, leader in part.items()}
+                for result_topic in call.result().topics:
+                    for p in result_topic.partitions:
+                        tp = names[(result_topic.topic_id, p.partition)]
+                        # A leader that cannot say has not begun its own epoch yet.
+                        silent = p.error_code == NONE and p.end_offset < 0
+                        yield tp, OffsetNotAvailable.code if silent else p.error_code, p.end_offset
+
+            return results
+
+        return {tp: end for tp, (end, _) in self._of_leaders(wanted, ask, leaders).items()}
+
+    def _of_leaders(
+        self,
+        wanted: Iterable[TopicPartition],
+        ask: Callable[[str, Leaders], _Answers[_Answer]],
+        leaders: Leaders,
+    ) -> dict[TopicPartition, tuple[_Answer, Leader]]:
+        """Asks each partition's leader, all brokers at once, and again after elections, until every
+        partition has an answer.
+        """
+        pending = dict.fromkeys(wanted)
+        known = leaders
+        done: dict[TopicPartition, tuple[_Answer, Leader]] = {}
+        why: dict[TopicPartition, str] = {}
+        first = True
+        for left in pauses(self._patience) if pending else ():
+            if not first:
+                leaders = self._same(known, pending, left)
+            first = False
+            parts = _by_address(pending, leaders, why)
+            asked = [(address, part, ask(address, part)) for address, part in parts.items()]
+            for address, part, results in asked:
+                try:
+                    for tp, code, answer in results():
+                        if code == NONE:
+                            done[tp] = (answer, part[tp])
+                            del pending[tp]
+                        else:
+                            why[tp] = retriable_text(tp, code)
+                except grpc.RpcError as error:
+                    why |= dict.fromkeys(part, f"{address}: {transport_text(error)}")
+            if not pending:
+                break
+        if pending:
+            worst = min(pending)
+            raise ClusterUnreachable(
+                f"{worst} gave no offset within {self._patience:.0f} s: "
+                f"{why.get(worst, 'no answer')}"
+            )
+        return done
+
+    def _same(self, known: Leaders, pending: Iterable[TopicPartition], left: float) -> Leaders:
+        """The leaders now, of the same topics as before."""
+        found, _ = self.existing(sorted({tp.topic for tp in pending}), left)
+        for tp in pending:
+            if tp not in found or found[tp].topic_id != known[tp].topic_id:
+                raise TopicChanged(f"topic {tp.topic} was deleted or created again meanwhile")
+        return found
+
+
+def _by_address(
+    pending: Iterable[TopicPartition], leaders: Leaders, why: dict[TopicPartition, str]
+) -> dict[str, Leaders]:
+    """The pending partitions by leader's address; `why` explains what has no leader."""
+    out: dict[str, Leaders] = {}
+    for tp in sorted(pending):
+        if leaders[tp].address:
+            out.setdefault(leaders[tp].address, {})[tp] = leaders[tp]
+        else:
+            why[tp] = "it has no leader"
+    return out

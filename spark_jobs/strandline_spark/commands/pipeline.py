@@ -1,0 +1,273 @@
+"""The commands of a pipeline: `run`, and for each part `ingest silver`, `gold` and `latest`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_spark.cluster.find_cluster import add_cluster, find_bootstrap
+from strandline_spark.errors import OptionError
+from strandline_spark.spark.flags import add_spark, local_session
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from strandline_spark.bronze.bronze import Totals
+    from strandline_spark.bronze.micro_batch import BatchReport
+    from strandline_spark.pipeline.config import Pipeline
+
+_STAYS: Final = "what was committed stays, and the checkpoint goes on from there"
+_SHOWN: Final = 20
+
+
+def add_run(commands: Any) -> None:
+    command = commands.add_parser(
+        "run",
+        help="run a pipeline: topics to bronze, silver and gold",
+        description="Runs the pipeline that a file describes: records go into bronze, parsed into"
+        " silver (or quarantine), and into gold once the watermark has closed a window."
+        " docs/guide/spark.md has a file with every key;"
+        " `strandline-spark example access` prints one.",
+    )
+    _add_job(command)
+    command.add_argument(
+        "--close", action="store_true", help="at the end, let open windows come out too"
+    )
+    command.set_defaults(run=_run_pipeline, interrupted=_STAYS, gold=True)
+
+
+def add_silver(jobs: Any) -> None:
+    command = jobs.add_parser(
+        "silver",
+        help="a pipeline without its gold steps: bronze, silver and quarantine",
+        description="Runs the pipeline of a file up to silver: raw and parsed records, without"
+        " its gold steps.",
+    )
+    _add_job(command)
+    command.set_defaults(run=_run_pipeline, interrupted=_STAYS, gold=False, close=False)
+
+
+def add_gold(commands: Any) -> None:
+    command = commands.add_parser(
+        "gold",
+        help="a pipeline's gold steps over silver as it is",
+        usage="%(prog)s PIPELINE [options]\n       %(prog)s reset STEP [PIPELINE]",
+        description="Runs the gold steps of a pipeline once over what silver holds. No cluster is"
+        " asked. `gold reset STEP` has one step begin again: its table is moved aside, and the next"
+        " run computes it from all of silver.",
+    )
+    command.add_argument(
+        "words",
+        nargs="+",
+        metavar="PIPELINE",
+        help="path of a pipeline.toml; or reset, the name of a step, and the path (default:"
+        " pipeline.toml)",
+    )
+    command.add_argument("--close", action="store_true", help="let open windows come out too")
+    add_spark(command)
+    command.set_defaults(run=_run_gold, interrupted="gold holds what was committed")
+
+
+def add_latest(commands: Any) -> None:
+    command = commands.add_parser(
+        "latest",
+        help="the latest row of each key in silver",
+        description="What a compacted topic says of each key now: of each key the row with the"
+        " greatest offset, and none whose last record is a tombstone.",
+    )
+    command.add_argument("table", metavar="TABLE", help="path of a silver table")
+    command.add_argument(
+        "--output", metavar="FOLDER", help="write Parquet files there; the folder must not exist"
+    )
+    add_spark(command)
+    command.add_argument("--format", choices=("table", "json"), default="table")
+    command.set_defaults(run=_run_latest, interrupted="nothing was changed")
+
+
+def _add_job(command: argparse.ArgumentParser) -> None:
+    command.add_argument("pipeline", metavar="PIPELINE", help="path of a pipeline.toml")
+    add_cluster(command)
+    when = command.add_mutually_exclusive_group()
+    when.add_argument(
+        "--once", action="store_true", help="read what is available and end (default)"
+    )
+    when.add_argument("--every", metavar="10s", help="a micro-batch so often, until interrupted")
+    add_spark(command)
+    command.add_argument("--format", choices=("table", "json"), default="table")
+
+
+def _run_pipeline(arguments: argparse.Namespace) -> int:
+    from strandline_spark.pipeline.config import load_pipeline
+
+    pipeline = load_pipeline(arguments.pipeline)
+    bootstrap = find_bootstrap(arguments.bootstrap, arguments.dir, os.environ)
+    from strandline_spark.source.options import parse_options
+
+    given = {"bootstrap.servers": bootstrap, "subscribe": ",".join(pipeline.topics)}
+    options = parse_options(given)
+    from strandline_spark.bronze.bronze import checked_interval
+    from strandline_spark.pipeline.job import PipelineRun, bronze_job, run_pipeline
+    from strandline_spark.spark.session import checked_master, checked_memory
+
+    run = PipelineRun(
+        bootstrap=",".join(options.bootstrap),
+        every=None if arguments.every is None else checked_interval(arguments.every),
+        close=arguments.close,
+        gold=arguments.gold,
+        master=checked_master(arguments.master),
+        memory=checked_memory(arguments.memory),
+        worker_python=arguments.worker_python,
+    )
+    began = time.monotonic()
+    _note(f"starting Spark (its log: {bronze_job(pipeline, run).log_file})")
+    totals, failed = run_pipeline(pipeline, run, _progress, _note)
+    elapsed_s = time.monotonic() - began
+    _print_totals(pipeline, totals, failed, elapsed_s, arguments.format, gold=arguments.gold)
+    return told(failed)
+
+
+def told(failed: dict[str, str]) -> int:
+    """The exit status of a run in which these steps stand still."""
+    for step, said in failed.items():
+        _note(f"error: {step} stands still: {said}")
+    if failed:
+        _note("start this again once that is repaired: what was left out is caught up on")
+    return 1 if failed else 0
+
+
+def _progress(report: BatchReport) -> None:
+    if report.skipped:
+        _note(f"batch {report.batch_id}: the tables have it already (version {report.version})")
+        return
+    lost = f" ({report.lost:,} offsets lost to retention)" if report.lost else ""
+    bad = f", {report.quarantined:,} of them to quarantine" if report.quarantined else ""
+    _note(
+        f"batch {report.batch_id}: {report.rows:,} records{bad}{lost}, {report.size / 1e6:.1f} MB"
+    )
+
+
+def _print_totals(
+    pipeline: Pipeline,
+    totals: Totals,
+    failed: dict[str, str],
+    seconds: float,
+    form: str,
+    *,
+    gold: bool,
+) -> None:
+    tables = pipeline.tables if gold else pipeline.tables[:3]
+    if form == "json":
+        document = {
+            "pipeline": pipeline.name,
+            "batches": totals.batches,
+            "rows": totals.rows,
+            "quarantined": totals.quarantined,
+            "lost": totals.lost,
+            "size_bytes": totals.size,
+            "elapsed_s": round(seconds, 3),
+            "tables": dict(tables),
+            "failed": failed,
+        }
+        print(json.dumps(document))  # noqa: T201 - the command's result
+        return
+    bad = f" ({totals.quarantined:,} did not parse)" if totals.quarantined else ""
+    print(  # noqa: T201 - the command's result
+        f"{totals.rows:,} records{bad} in {totals.batches} batches ({seconds:.1f} s)"
+    )
+    for key, path in tables:
+        print(f"  {key}: {path}")  # noqa: T201 - the command's result
+
+
+def _run_gold(arguments: argparse.Namespace) -> int:
+    from strandline_spark.pipeline.config import load_pipeline
+
+    words = arguments.words
+    if words[0] == "reset":
+        return _reset(words[1:])
+    if len(words) > 1:
+        raise OptionError(
+            f"gold {' '.join(words)}: give one path of a pipeline.toml, or `gold reset STEP"
+            " PIPELINE`"
+        )
+    pipeline = load_pipeline(words[0])
+    if not pipeline.gold:
+        raise OptionError(f"{pipeline.file} has no [[gold]] step; add one")
+    from strandline_spark.pipeline.failures import Failures
+    from strandline_spark.pipeline.gold import GoldSteps
+    from strandline_spark.silver.tables import SilverTable
+
+    SilverTable.open(pipeline.silver).check_owner(pipeline.name)
+    failures = Failures(_note)
+    with local_session(arguments, f"strandline gold {pipeline.name}") as spark:
+        GoldSteps(spark, pipeline, _note, failures).run(spark, close=arguments.close)
+    return told(failures.said())
+
+
+def _reset(words: list[str]) -> int:
+    from strandline_spark.gold.table import GoldTable
+    from strandline_spark.pipeline.config import load_pipeline
+
+    if not 1 <= len(words) <= 2:
+        raise OptionError("gold reset: name one step, and the path of its pipeline.toml")
+    # No step has a name with a dot or a slash in it, so either order says which is which.
+    name, path = words if len(words) == 2 else (words[0], "pipeline.toml")
+    if name.endswith(".toml") and not path.endswith(".toml"):
+        name, path = path, name
+    pipeline = load_pipeline(path)
+    step = next((one for one in pipeline.gold if one.name == name), None)
+    if step is None:
+        names = ", ".join(one.name for one in pipeline.gold) or "none"
+        raise OptionError(f"gold reset {name}: {path} has no step of that name; it has {names}")
+    if not os.path.exists(step.table):
+        print(f"{name}: it has no table; the next run computes it from all of silver")  # noqa: T201
+        return 0
+    aside = GoldTable.open(step, pipeline.name).set_aside()
+    print(  # noqa: T201 - the command's result
+        f"{name}: the next run computes it from all of silver. The table as it was: {aside}"
+    )
+    return 0
+
+
+def _run_latest(arguments: argparse.Namespace) -> int:
+    from strandline_spark.silver.latest import latest
+    from strandline_spark.silver.tables import SilverTable
+    from strandline_spark.source.option_values import local_path
+
+    path = os.path.abspath(local_path("TABLE", arguments.table))
+    SilverTable.open(path)
+    output = arguments.output
+    if output is not None:
+        output = os.path.abspath(local_path("--output", output))
+        if os.path.exists(output):
+            raise OptionError(f"--output {output} exists; name a folder that does not")
+    with local_session(arguments, "strandline latest") as spark:
+        frame = latest(spark, path).orderBy("topic", "partition", "offset")
+        if output is not None:
+            print(f"{output}: {_written(spark, frame, output):,} rows")  # noqa: T201 - the result
+        elif arguments.format == "json":
+            for line in frame.toJSON().toLocalIterator():
+                print(line)  # noqa: T201 - the command's result
+        else:
+            frame.show(_SHOWN, truncate=40)
+            rows = frame.count()
+            print(f"{rows:,} rows")  # noqa: T201 - the command's result
+            if rows == 0:
+                _note("rows without a key are no part of it")
+    return 0
+
+
+def _written(spark: SparkSession, frame: DataFrame, folder: str) -> int:
+    """The rows, counted in the files."""
+    frame.write.parquet(f"file://{folder}")
+    # A folder may have signs in its name that stand for others in a pattern.
+    reader = spark.read.option("__globPaths__", "false")
+    return int(reader.parquet(f"file://{folder}").count())
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - progress

@@ -1,0 +1,61 @@
+"""`rebuild silver`: silver and quarantine made again from bronze."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from strandline_spark.spark.flags import add_spark, local_session
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_rebuild(commands: Any) -> None:
+    rebuild = commands.add_parser("rebuild", help="make tables again from bronze")
+    tables = rebuild.add_subparsers(required=True, metavar="TABLE")
+    silver = tables.add_parser(
+        "silver",
+        help="silver and quarantine of a pipeline, by its rules of today",
+        description="Makes silver and quarantine again from bronze, after a corrected rule or a"
+        " lost table, and then gold. No cluster is asked. The tables as they were are moved aside."
+        " If it breaks off, run it again: it goes on.",
+    )
+    silver.add_argument("pipeline", metavar="PIPELINE", help="path of a pipeline.toml")
+    silver.add_argument(
+        "--quarantine-only",
+        action="store_true",
+        help="parse only what is in quarantine; the rows of silver stay as they are",
+    )
+    add_spark(silver)
+    silver.set_defaults(run=_run, interrupted="the tables are as they were; run it again to go on")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from strandline_spark.bronze.columns import BronzeTable
+    from strandline_spark.commands.pipeline import told
+    from strandline_spark.pipeline.config import load_pipeline
+    from strandline_spark.pipeline.failures import Failures
+    from strandline_spark.pipeline.gold import GoldSteps
+    from strandline_spark.silver.rebuild import Rebuild, running
+
+    pipeline = load_pipeline(arguments.pipeline)
+    BronzeTable.open(pipeline.bronze).check_owner(pipeline.name)
+    failures = Failures(_note)
+    with (
+        running(pipeline, alone=True),
+        local_session(arguments, f"strandline rebuild {pipeline.name}") as spark,
+    ):
+        done = Rebuild(pipeline, _note, quarantine_only=arguments.quarantine_only).run(spark)
+        print(  # noqa: T201 - the command's result
+            f"{done.rows:,} records of bronze parsed again, {done.quarantined:,} of them to"
+            " quarantine"
+        )
+        for path in done.aside:
+            print(f"  as it was: {path}")  # noqa: T201 - the command's result
+        GoldSteps(spark, pipeline, _note, failures).run(spark)
+    return told(failures.said())
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - progress

@@ -1,0 +1,253 @@
+"""`strandline-spark verify`: of a bronze table and a topic, or of a whole pipeline."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_spark.cluster.find_cluster import add_cluster, find_bootstrap_if_any
+from strandline_spark.errors import OptionError
+from strandline_spark.spark.flags import (
+    add_spark_if_used,
+    local_session,
+    spark_flags_given,
+    with_spark_flags,
+)
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from strandline_spark.bronze.verify import PartitionFindings
+    from strandline_spark.gold.verify import GoldFindings
+    from strandline_spark.pipeline.config import Pipeline
+
+_VERIFY_COLUMNS: Final = (
+    "partition",
+    "rows",
+    "first_offset",
+    "end_offset",
+    "gaps",
+    "doubles",
+    "skipped",
+    "lost",
+    "unchecked",
+    "differing",
+    "high_watermark",
+    "lag",
+)
+_PARSED_COLUMNS: Final = ("topic", "partition", "bronze", "silver", "quarantine", "differing")
+_GOLD_COLUMNS: Final = ("step", "commits", "rows", "watermark", "late", "unchecked")
+
+
+def add_verify(commands: Any) -> None:
+    verify = commands.add_parser(
+        "verify",
+        help="prove that a table, or a pipeline's tables, hold each offset once",
+        description="Proves that a bronze table holds each offset of a topic once; of a pipeline,"
+        " that silver and quarantine together hold what bronze holds, and that gold is what its"
+        " statements give over silver. If a cluster is named (by a flag, STRANDLINE_BOOTSTRAP,"
+        " STRANDLINE_DIR or ./.strandline), bronze is compared with its topic ids and high"
+        " watermarks too.",
+    )
+    verify.add_argument(
+        "table", metavar="TABLE", help="path of the bronze table, or of a pipeline.toml"
+    )
+    verify.add_argument("topic", metavar="TOPIC", nargs="?", help="of a pipeline: none, all count")
+    add_cluster(verify)
+    verify.add_argument(
+        "--complete", action="store_true", help="fail if the topic has more than the table"
+    )
+    verify.add_argument(
+        "--values",
+        action="store_true",
+        help="read the topic again and compare key, value, headers and timestamp of each row; of a"
+        " pipeline, parse bronze again and compare each row of silver and quarantine",
+    )
+    verify.add_argument(
+        "--allow-lost", action="store_true", help="accept what retention took before it was read"
+    )
+    verify.add_argument("--format", choices=("table", "json"), default="table")
+    add_spark_if_used(verify, "for the gold steps of a pipeline, refused otherwise")
+    verify.set_defaults(run=_run, interrupted="nothing is proven, and nothing was changed")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    is_pipeline = arguments.table.endswith(".toml") or os.path.isfile(arguments.table)
+    if is_pipeline and arguments.topic is not None:
+        raise OptionError(
+            f"{arguments.topic}: a pipeline is verified with all its topics; leave the topic out"
+        )
+    if not is_pipeline and arguments.topic is None:
+        raise OptionError(
+            f"{arguments.table}: of a bronze table name the topic too; a pipeline's file ends in"
+            " .toml"
+        )
+    if not is_pipeline:
+        _refuse_spark_flags(arguments, "a table is read")
+    return _run_pipeline(arguments) if is_pipeline else _run_table(arguments)
+
+
+def _refuse_spark_flags(arguments: argparse.Namespace, why: str) -> None:
+    given = spark_flags_given(arguments)
+    if given:
+        raise OptionError(
+            f"{', '.join(given)}: {why} without Spark, which is for a pipeline's gold steps alone;"
+            f" leave {'it' if len(given) == 1 else 'them'} out"
+        )
+
+
+def _run_pipeline(arguments: argparse.Namespace) -> int:
+    from strandline_spark.pipeline.config import load_pipeline
+    from strandline_spark.pipeline.verify import verify_parsed, verify_raw
+
+    pipeline = load_pipeline(arguments.table)
+    if not pipeline.gold:
+        _refuse_spark_flags(
+            arguments, f"{arguments.table} has no gold step, and its tables are read"
+        )
+    servers = _servers(arguments, ",".join(pipeline.topics), asking=("complete",))
+    flags = ("complete", "allow_lost", "values")
+    raw = verify_raw(pipeline, servers, **{name: getattr(arguments, name) for name in flags})
+    parsed = verify_parsed(pipeline, values=arguments.values)
+    gold = _verify_gold(arguments, pipeline)
+    every: list[Any] = [*raw, *parsed, *gold]
+    sound = all(one.sound for one in every)
+    if arguments.format == "json":
+        from dataclasses import asdict
+
+        from strandline_spark.bronze.verify import as_json
+
+        document = {
+            "pipeline": pipeline.name,
+            "sound": sound,
+            "bronze": [as_json(one) for one in raw],
+            "silver": [asdict(one) | {"sound": one.sound} for one in parsed],
+            "gold": [asdict(one) | {"sound": one.sound} for one in gold],
+        }
+        print(json.dumps(document))  # noqa: T201 - the command's result
+        return 0 if sound else 1
+    _print_table(("topic", *_VERIFY_COLUMNS), raw)
+    _print_table(_PARSED_COLUMNS, parsed)
+    if gold:
+        _print_table(_GOLD_COLUMNS, gold)
+    for step in gold:
+        if step.late:
+            print(  # noqa: T201 - the command's result
+                f"{step.step}: {step.late:,} rows of silver came after their window was closed and"
+                " are not in it"
+            )
+    unmade = [step.name for step in pipeline.gold if not os.path.isdir(step.table)]
+    for name in unmade:
+        print(f"{name}: it has no table yet; the next run makes it")  # noqa: T201
+    print(_verdict(gold, len(unmade)) if sound else "NOT sound")  # noqa: T201
+    return 0 if sound else 1
+
+
+def _verdict(gold: list[GoldFindings], unmade: int) -> str:
+    if len(gold) == unmade:
+        return "sound: bronze and silver" + ("; there is no gold yet" if gold else "")
+    late = sum(one.late for one in gold)
+    without = f", without {late:,} late rows" if late else ""
+    return (
+        "sound: bronze, silver and gold" + without + (", as far as it is there" if unmade else "")
+    )
+
+
+def _verify_gold(arguments: argparse.Namespace, pipeline: Pipeline) -> list[GoldFindings]:
+    if not pipeline.gold:
+        return []
+    from strandline_spark.gold.verify import GoldFindings, verify_step
+
+    made = [step for step in pipeline.gold if os.path.isdir(step.table)]
+    found = {step.name: GoldFindings(step.name) for step in pipeline.gold}
+    if made:
+        name = pipeline.name
+        with local_session(with_spark_flags(arguments), f"strandline verify {name}") as spark:
+            for step in made:
+                found[step.name] = verify_step(spark, step, pipeline.silver, pipeline=name)
+    return list(found.values())
+
+
+def _servers(
+    arguments: argparse.Namespace, topics: str, *, asking: Sequence[str] = ("complete", "values")
+) -> str | None:
+    """The cluster to compare with, if one is named. The flags `asking` need one."""
+    from strandline_spark.source.options import parse_options
+
+    servers = find_bootstrap_if_any(arguments.bootstrap, arguments.dir, os.environ)
+    asked = [f"--{name}" for name in asking if getattr(arguments, name)]
+    if servers is None and asked:
+        raise OptionError(
+            f"{asked[0]} compares with a cluster: say where it is with --bootstrap HOST:PORT,"
+            " STRANDLINE_BOOTSTRAP, --dir or STRANDLINE_DIR"
+        )
+    if servers is None:
+        _note("no cluster is named, so nothing is compared with topics")
+        return None
+    given = {"bootstrap.servers": servers, "subscribe": topics}
+    return ",".join(parse_options(given).bootstrap)
+
+
+def _run_table(arguments: argparse.Namespace) -> int:
+    from strandline_spark.bronze.verify import as_json, verify
+    from strandline_spark.source.option_values import local_path
+
+    servers = _servers(arguments, arguments.topic)
+    table = os.path.abspath(local_path("TABLE", arguments.table))
+    found = verify(
+        table,
+        arguments.topic,
+        servers,
+        complete=arguments.complete,
+        allow_lost=arguments.allow_lost,
+        values=arguments.values,
+    )
+    sound = all(one.sound for one in found)
+    if arguments.format == "json":
+        document = {
+            "table": table,
+            "topic": arguments.topic,
+            "sound": sound,
+            "rows": sum(one.rows for one in found),
+            "gaps": sum(one.gaps for one in found),
+            "doubles": sum(one.doubles for one in found),
+            "lost": sum(one.lost for one in found),
+            "partitions": [as_json(one) for one in found],
+        }
+        print(json.dumps(document))  # noqa: T201 - the command's result
+    else:
+        _print_findings(found, sound)
+    return 0 if sound else 1
+
+
+def _print_findings(found: list[PartitionFindings], sound: bool) -> None:
+    _print_table(_VERIFY_COLUMNS, found)
+    lost = any(one.lost for one in found)
+    print(  # noqa: T201 - the command's result
+        ("sound: every offset once" + (", but the lost ones" if lost else ""))
+        if sound
+        else "NOT sound"
+    )
+
+
+def _print_table(columns: tuple[str, ...], found: Sequence[Any]) -> None:
+    """A line each, and below what is wrong."""
+    rows: list[tuple[Any, ...]] = [columns]
+    for one in found:
+        values = (getattr(one, name) for name in columns)
+        rows.append(tuple("-" if value == -1 else value for value in values))
+    widths = [max(len(str(row[i])) for row in rows) for i in range(len(columns))]
+    for row in rows:
+        cells = (str(cell).rjust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells))  # noqa: T201 - the command's result
+    for one in found:
+        where = one.step if hasattr(one, "step") else f"{one.topic}/{one.partition}"
+        for problem in one.problems:
+            print(f"{where}: {problem}")  # noqa: T201 - the command's result
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - progress

@@ -1,0 +1,70 @@
+"""Tells after each micro-batch how far its query is behind the topics, in Spark's driver."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from strandline_spark.progress.lag import Lag, Spread, offsets_behind, reported, seconds_behind
+from strandline_spark.source.option_values import servers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+    from strandline_spark.source.offsets import Offsets, StreamOffset
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class LagListener(StreamingQueryListener):
+    """`spark.streams.addListener(LagListener("127.0.0.1:9092"))`: logs a `Lag` of each micro-batch
+    of every query that reads the cluster, at INFO, or hands it to `on_lag`.
+
+    Spark calls it on a thread of its own, so no micro-batch waits for it. Raises OptionError if
+    `bootstrap` names no brokers.
+    """
+
+    def __init__(self, bootstrap: str, on_lag: Callable[[Lag], None] | None = None) -> None:
+        self._bootstrap = servers_of(bootstrap)
+        self._on_lag = on_lag
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing to tell yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        for source in progress.sources:
+            known = reported(source.endOffset, source.latestOffset)
+            if known is None:
+                continue
+            lag = self._lag(progress.name or str(progress.id), progress.batchId, *known)
+            if lag is None:
+                continue
+            if self._on_lag is None:
+                _logger.info("%s", lag)
+            else:
+                self._on_lag(lag)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Nothing new: what was told last still holds."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Nothing more to tell."""
+
+    def _lag(self, query: str, batch_id: int, ended: StreamOffset, latest: Offsets) -> Lag | None:
+        offsets = Spread.of(offsets_behind(ended.ends, latest).values())
+        if offsets is None:
+            return None
+        seconds = seconds_behind(self._bootstrap, ended, latest, time.time())
+        topics = tuple(sorted({tp.topic for tp in latest}))
+        return Lag(query, batch_id, topics, offsets, seconds)

@@ -1,0 +1,271 @@
+"""One planned range, read on an executor: FetchRange, decoded message by message, until its last
+offset has come.
+
+Reading is pure: the same range gives the same records however often it is read (a task may be
+retried or run twice). It is never short: what does not come within the deadline is an error, and so
+is what the broker no longer has.
+
+One server stream for each range; gRPC reads ahead within its window, so no thread is needed. A
+stream has a deadline of its own and is renewed where it stopped, so a stuck broker is noticed while
+a slow reader is not cut off.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+
+from strandline_proto import hot_calls
+from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX, Bound
+from strandline_proto.errors import (
+    NONE,
+    CorruptMessage,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    WireError,
+    from_code,
+)
+from strandline_proto.hot_messages import FetchRangeRequest
+from strandline_spark.cluster.cluster import (
+    BACKOFF_SECONDS_MAX,
+    BACKOFF_SECONDS_MIN,
+    Cluster,
+    Leader,
+    channel_to,
+)
+from strandline_spark.cluster.failed_calls import transport_text
+from strandline_spark.errors import (
+    ClusterUnreachable,
+    RangeStalled,
+    RecordsNotServed,
+    UnknownTopic,
+    first_line,
+)
+from strandline_spark.source.decode import OPTION, RangeDecoder
+from strandline_spark.source.losses import Loss, OnLoss, Reason, settle
+from strandline_spark.source.schema import PLAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strandline_proto.hot_messages import FetchRangeResponse
+    from strandline_spark.source.splitting import PlannedRange
+
+MESSAGE_BYTES: Final = 2 << 20
+"""Best measured size of one message, and so of one Arrow batch: larger ones cost the JVM more than
+they save.
+"""
+STALL_SECONDS: Final = 120.0
+"""Longest wait for the next record of a range (the option pollTimeoutMs)."""
+STREAM_SECONDS: Final = 60.0
+"""Deadline of one stream; a stream that has delivered something is renewed, one that has not is an
+error to retry.
+"""
+GONE_SECONDS: Final = 10.0
+"""How long a broker may not know a topic id (it may lag behind the controller) before the topic
+counts as gone.
+"""
+REFUSED_SECONDS: Final = 10.0
+"""How long a leader may say that it cannot read its disk. One that has another replica in sync
+hands over within that; where there is none, waiting cures nothing.
+"""
+CORRUPT_TRIES: Final = 3
+"""A batch damaged on its way is fetched again; one damaged at the broker stays damaged."""
+
+
+class _Gone(Exception):
+    """The cluster's metadata knows the topic no more, or under another id."""
+
+
+class RangeReader:
+    """The records of one range as Arrow batches. Iterate `batches()` once; then `decoder` holds the
+    account.
+    """
+
+    def __init__(
+        self,
+        planned: PlannedRange,
+        bootstrap: tuple[str, ...],
+        *,
+        columns: tuple[str, ...] = PLAIN,
+        on_loss: OnLoss,
+        max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
+        stall_seconds: float | None = None,
+    ) -> None:
+        self._planned = planned
+        self._on_loss = on_loss
+        self._stall_seconds = STALL_SECONDS if stall_seconds is None else stall_seconds
+        self._stop = planned.stop
+        self._epoch = planned.leader_epoch
+        self._cluster = Cluster(bootstrap)
+        self._cluster.remember_epoch(planned.topic_id, planned.tp.partition, planned.leader_epoch)
+        self.decoder = RangeDecoder(
+            planned.tp.topic,
+            planned.tp.partition,
+            planned.start,
+            planned.stop,
+            columns=columns,
+            bound=Bound(max_decompressed_bytes, OPTION),
+        )
+        self._waiting_since = 0.0
+        self._why = "no answer"
+        self._pause = BACKOFF_SECONDS_MIN
+        self._corrupt = 0
+        self._refused_since: float | None = None
+
+    def batches(self) -> Iterator[Any]:
+        """Raises DataLoss, RangeStalled, RecordsNotServed or CorruptMessage; never ends before the
+        range's last offset.
+        """
+        self._waiting_since = time.monotonic()
+        while self.decoder.position < self._stop:
+            try:
+                leader = self._leader()
+                if leader is not None and self._holds_the_range(leader):
+                    yield from self._stream(leader)
+            except grpc.RpcError as error:
+                self._why = transport_text(error)
+            except CorruptMessage as error:
+                self._corrupt += 1
+                if self._corrupt >= CORRUPT_TRIES:
+                    raise
+                self._why = str(error)
+            except WireError as error:
+                self._handle(error)
+            except _Gone as gone:
+                self._handle_gone(gone)
+            if self.decoder.position < self._stop:
+                self._back_off()
+        self.decoder.lose(self._planned.stop)
+
+    def _leader(self) -> Leader | None:
+        planned = self._planned
+        try:
+            leader = self._cluster.leaders([planned.tp.topic]).get(planned.tp)
+        except UnknownTopic as why:
+            raise _Gone(str(why)) from why
+        except ClusterUnreachable as why:
+            self._why = str(why)
+            return None
+        if leader is None or leader.topic_id != planned.topic_id:
+            raise _Gone(f"{planned.tp.topic} has another topic id than was planned")
+        if not leader.address:
+            self._why = "the partition has no leader"
+            return None
+        return leader
+
+    def _holds_the_range(self, leader: Leader) -> bool:
+        """Whether anything is left to read of the range, which was planned by the log of an earlier
+        leader: a later one may have been elected without it, and its records of the same offsets
+        are others.
+        """
+        tp = self._planned.tp
+        if leader.epoch > self._epoch:
+            try:
+                ends = self._cluster.epoch_ends({tp: self._planned.leader_epoch}, {tp: leader})
+            except ClusterUnreachable as why:
+                self._why = str(why)
+                return False
+            except UnknownTopic as why:
+                raise _Gone(str(why)) from why
+            self._epoch = leader.epoch
+            if ends[tp] < self._stop:
+                what = (
+                    f"the log left leader epoch {self._planned.leader_epoch} at {ends[tp]} while"
+                    f" {self._range()} was read: committed records were truncated"
+                )
+                self._lost(max(ends[tp], self.decoder.position), Reason.TRUNCATION, what)
+                self._stop = max(ends[tp], self.decoder.position)
+        return self.decoder.position < self._stop
+
+    def _stream(self, leader: Leader) -> Iterator[Any]:
+        """Everything one call delivers. An error inside is for `batches` to judge."""
+        call = hot_calls.fetch_range(channel_to(leader.address))(
+            FetchRangeRequest(
+                topic_id=leader.topic_id,
+                partition=self._planned.tp.partition,
+                current_leader_epoch=leader.epoch,
+                start_offset=self.decoder.position,
+                stop_offset=self._stop,
+                max_message_bytes=MESSAGE_BYTES,
+            ),
+            timeout=STREAM_SECONDS,
+        )
+        try:
+            for message in call:
+                if message.error_code != NONE:
+                    if message.error_code == OffsetOutOfRange.code:
+                        self._out_of_range(message)
+                        return
+                    raise from_code(message.error_code, message.error_message)
+                yield from self.decoder.decode(message.records)
+                self.decoder.finish(message.next_offset)
+                self._progressed()
+        finally:
+            # A task that is killed, or a LIMIT that is satisfied, closes this generator: the
+            # server's stream ends too.
+            call.cancel()
+
+    def _progressed(self) -> None:
+        self._waiting_since = time.monotonic()
+        self._pause = BACKOFF_SECONDS_MIN
+        self._corrupt = 0
+        self._refused_since = None
+
+    def _handle(self, error: WireError) -> None:
+        """Remembers why to try again. Raises what trying again cannot cure."""
+        if not error.retriable:
+            raise error
+        if isinstance(error, KafkaStorageError):
+            self._check_not_refused_for_long(error)
+        self._why = f"{type(error).__name__}: {error}"
+
+    def _check_not_refused_for_long(self, error: KafkaStorageError) -> None:
+        now = time.monotonic()
+        if self._refused_since is None:
+            self._refused_since = now
+        elif now - self._refused_since >= REFUSED_SECONDS:
+            raise RecordsNotServed(
+                f"{self._where()} is not served, and no other leader has come for"
+                f" {now - self._refused_since:.0f} s: {first_line(error)}"
+            ) from error
+
+    def _handle_gone(self, gone: _Gone) -> None:
+        """A broker may lag behind the controller for a while; after that the topic is gone."""
+        self._why = str(gone)
+        if time.monotonic() - self._waiting_since >= GONE_SECONDS:
+            what = f"the topic was deleted or created again ({gone})"
+            self._lost(self.decoder.position, Reason.DELETION, what)
+            self._stop = self.decoder.position
+
+    def _out_of_range(self, message: FetchRangeResponse) -> None:
+        """The log starts later than it did. (A trailing watermark is OFFSET_NOT_AVAILABLE.)"""
+        if message.log_start_offset <= self.decoder.position:
+            raise from_code(message.error_code, message.error_message)
+        first = self.decoder.position
+        end = min(message.log_start_offset, self._stop)
+        what = f"the log starts at {message.log_start_offset} now"
+        self._lost(first, Reason.RETENTION, what, end)
+        self.decoder.lose(end)
+
+    def _back_off(self) -> None:
+        waited = time.monotonic() - self._waiting_since
+        if waited > self._stall_seconds:
+            raise RangeStalled(
+                f"{self._where()} got no record for {waited:.0f} s: {self._why}."
+                " The batch will be read again once the partition is available"
+            )
+        time.sleep(self._pause)
+        self._pause = min(2 * self._pause, BACKOFF_SECONDS_MAX)
+
+    def _where(self) -> str:
+        return f"{self._planned.tp} at offset {self.decoder.position} of {self._range()}"
+
+    def _range(self) -> str:
+        return f"[{self._planned.start}, {self._planned.stop})"
+
+    def _lost(self, start: int, reason: Reason, what: str, end: int | None = None) -> None:
+        end = self._planned.stop if end is None else end
+        settle([Loss(self._planned.tp, start, end, reason, what)], self._on_loss)

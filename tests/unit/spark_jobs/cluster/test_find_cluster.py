@@ -1,0 +1,32 @@
+"""How strandline-spark finds a cluster: flags, then the environment, then a directory."""
+
+from pathlib import Path
+
+import pytest
+
+from strandline_cli.cluster.cluster_files import new_cluster_file
+from strandline_spark.cluster.find_cluster import find_bootstrap
+from strandline_spark.errors import OptionError
+
+
+def test_the_flag_wins_over_the_environment_and_the_environment_over_directories() -> None:
+    environ = {"STRANDLINE_BOOTSTRAP": "b:2", "STRANDLINE_DIR": "/nowhere"}
+    assert find_bootstrap("a:1", None, environ) == "a:1"
+    assert find_bootstrap(None, None, environ) == "b:2"
+
+
+def test_a_directory_made_by_the_command_line_is_found(tmp_path: Path) -> None:
+    made = new_cluster_file(brokers=3, port=9092)
+    (tmp_path / "cluster.json").write_text(made.to_json())
+    assert find_bootstrap(None, str(tmp_path), {}) == made.bootstrap
+    assert find_bootstrap(None, None, {"STRANDLINE_DIR": str(tmp_path)}) == made.bootstrap
+
+
+def test_what_names_no_cluster_is_refused_with_the_ways_to_name_one(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="STRANDLINE_BOOTSTRAP"):
+        find_bootstrap(None, str(tmp_path), {})
+    with pytest.raises(OptionError, match="both name a cluster"):
+        find_bootstrap("a:1", str(tmp_path), {})
+    (tmp_path / "cluster.json").write_text("{}")
+    with pytest.raises(OptionError, match="does not say where"):
+        find_bootstrap(None, str(tmp_path), {})
