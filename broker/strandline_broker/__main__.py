@@ -1,8 +1,11 @@
 """`python -m strandline_broker broker|controller`: reads the configuration and runs one server
 until SIGTERM.
 
-Exit status: 0 after a clean shutdown, 1 with one line `error: ...` if the server cannot start or
-stop properly, 70 if it stopped at once as it must not go on.
+Exit status:
+
+- 0 after a clean shutdown.
+- 1 with one line `error: ...` if the server cannot start or stop properly.
+- 70 if the server ended at once because it must not continue.
 """
 
 from __future__ import annotations
@@ -155,7 +158,7 @@ def _run(
 
 
 def _check_ports(config: ServerConfig) -> None:
-    """A taken port is told in one line, before gRPC reports it in its own words."""
+    """Reports a port in use in one line, before gRPC reports it in its own words."""
     from strandline_broker.hosts.member.lifecycle import CannotStart
 
     for listener in config.listeners:

@@ -1,11 +1,11 @@
-"""A broker process put together: start, serve, shut down in order.
+"""A broker process: its parts, its start and its shutdown in order.
 
 Start: lock the data directory, bind the listeners, then load the logs and register at the same
-time. The controller hears of the new incarnation early, and the broker stays fenced until its logs
-are loaded and a first snapshot is applied.
+time. The controller learns of the new incarnation early. The broker stays fenced until its logs are
+loaded and a first snapshot is applied.
 
-Stop: ask to be let go, stop what works in the background, stop serving, flush and close the logs,
-and only after all that went well write the clean-shutdown marker (I-52).
+Stop: request a controlled shutdown, stop the background work, stop serving, flush and close the
+logs. The clean-shutdown marker is written last, and only if all of that succeeded (I-52).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 STOP_GRACE_S: Final = 0.1
-"""For calls that are about to answer. Streams never end by themselves."""
+"""Time for calls that are about to answer. Streams never end by themselves."""
 
 
 class ControllerSide:
@@ -88,7 +88,7 @@ class ControllerSide:
 
 
 class Broker:
-    """One broker. Its parts are plain attributes, so that an oracle can look at them."""
+    """One broker. Its parts are plain attributes, so that a test oracle can inspect them."""
 
     def __init__(self, runtime: Runtime, config: BrokerConfig, build: str) -> None:
         """Opens and locks the data directory; raises CannotStart."""
@@ -186,7 +186,7 @@ class Broker:
         self.lifecycle.on_applied()
 
     async def _bind(self) -> None:
-        """One server for each listener: clients are told addresses of the listener they use."""
+        """One server for each listener: clients get the addresses of the listener that they use."""
         for listener in self._config.listeners:
             bound = connections_max(self._runtime.descriptors) // len(self._config.listeners)
             server = self.servers[listener.name] = self._runtime.network.server(bound)
@@ -254,8 +254,8 @@ class Broker:
             await self.lifecycle.shut_down()
             for task in background:
                 task.cancel()
-            # The heartbeat stream breaks last: the controller then finds nobody at our address, and
-            # need not wait for a session to end (P-81).
+            # The heartbeat stream breaks last: the controller then finds no process at our address,
+            # and need not wait for a session to end (P-81).
             await self._stop_servers()
             heartbeats.cancel()
 
@@ -347,7 +347,7 @@ def _bind(server: grpc.aio.Server, listener: Listener) -> int:
 
 
 def _reraise_cannot_start(group: BaseExceptionGroup[BaseException]) -> None:
-    """What a user has to know comes first, whatever else failed with it."""
+    """Raises the error that a user must see first, whatever else failed with it."""
     found = group.subgroup(CannotStart)
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]  # type: ignore[assignment] # no group holds anything else here

@@ -1,8 +1,9 @@
-"""A controller process put together.
+"""A controller process: its parts, its start and its stop.
 
-Start: lock the data directory, replay the log, bind the listeners, begin a new controller epoch
-durably, and only then answer. The data plane goes on meanwhile, so all that matters is that it is
-quick. Stop: nothing has to be said to anybody; what was decided is durable already.
+Start: lock the data directory, replay the log, bind the listeners, write a new controller epoch
+durably, and only then answer. Brokers continue to serve records meanwhile.
+
+Stop: the controller notifies no broker, because its decisions are durable already.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 STOP_GRACE_S: Final = 0.1
-"""For calls that are about to answer. Heartbeat streams never end by themselves."""
+"""Time for calls that are about to answer. Heartbeat streams never end by themselves."""
 
 
 class ControllerProcess:
-    """One controller. Its parts are plain attributes, so that an oracle can look at them."""
+    """One controller. Its parts are plain attributes, so that a test oracle can inspect them."""
 
     def __init__(
         self,
@@ -152,8 +153,8 @@ class ControllerProcess:
         self._runtime.log.info("stopped")
 
     def _close_log(self) -> None:
-        """What a full disk does not take now are indexes, which a start can do without: decisions
-        are durable already.
+        """Closes the log. Only indexes can fail on a full disk here, and a start can do without
+        them: decisions are durable already.
         """
         try:
             self.log.close()

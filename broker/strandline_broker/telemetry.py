@@ -1,7 +1,7 @@
-"""What a server process says about itself: log lines on standard error, and metrics.
+"""A server's log lines on standard error, and its metrics.
 
 A log line is one event with its fields, as key=value for people or as JSON for machines. Metrics
-live in the Runtime's registry, so that a whole simulated cluster keeps them apart.
+live in the Runtime's registry, so that each process of a simulated cluster has its own.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 def configure_logging(*, log_format: str, level: str, server: str) -> None:
-    """Once, at the start of a server process; `server` names it in each line, for instance
-    broker-1. Standard error has been taken over before (`log_output`), so no line raises or waits.
+    """Configure logging once, at the start of a server process. `server` names the process in each
+    line, for instance broker-1. `log_output` has redirected standard error before, so no line
+    raises or waits.
     """
     structlog = _import_structlog()
 
@@ -80,7 +81,7 @@ def _line_of(*steps: Processor) -> Callable[[Any, str, MutableMapping[str, Any]]
 
 
 class _ForeignLines(logging.Handler):
-    """What libraries say through the standard library's logging, as lines of ours."""
+    """Log records of libraries that use the standard library's logging, in this format."""
 
     def __init__(self, log: FilteringBoundLogger) -> None:
         super().__init__(logging.WARNING)
@@ -95,7 +96,7 @@ class _ForeignLines(logging.Handler):
 
 
 def count_dropped_lines(registry: CollectorRegistry) -> None:
-    """Let the metrics say how many log lines were dropped."""
+    """Register a metric that counts dropped log lines."""
     from prometheus_client import Gauge
 
     output = output_of_stderr()
@@ -189,7 +190,7 @@ async def watch_event_loop(clock: Clock, metrics: ServerMetrics, interval_s: flo
 async def serve_metrics(
     registry: CollectorRegistry, addresses: Sequence[HostPort], log: FilteringBoundLogger
 ) -> None:
-    """Answers Prometheus over HTTP at each address, until cancelled."""
+    """Serves metrics to Prometheus over HTTP at each address, until cancelled."""
     from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
     scrapes = asyncio.BoundedSemaphore(SCRAPES_MAX)
@@ -204,7 +205,7 @@ async def serve_metrics(
     async def answer_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(SCRAPE_TIMEOUT_S):
-                # Whatever is asked for, metrics are all there is.
+                # The path is ignored: metrics are the only content.
                 await reader.readuntil(b"\r\n\r\n")
                 body = generate_latest(registry)
                 head = (

@@ -22,7 +22,7 @@ class HostPort:
 
     @property
     def target(self) -> str:
-        """As gRPC wants it."""
+        """The address as a gRPC target."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One address a server listens at. Port 0 stands for any free one."""
+    """One address on which a server listens. Port 0 means any free port."""
 
     name: str
     host: str
@@ -39,7 +39,7 @@ class Listener:
 
     @property
     def target(self) -> str:
-        """As gRPC wants it."""
+        """The address as a gRPC target."""
         return HostPort(self.host, self.port).target
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Listener:
 
 
 def host_ports(value: str) -> tuple[HostPort, ...]:
-    """`HOST:PORT` entries separated by commas; ValueError says what is wrong."""
+    """`HOST:PORT` entries separated by commas; the ValueError says what is wrong."""
     form = "expected HOST:PORT, for instance 127.0.0.1:9090"
     found = []
     for item in _items(value, form):
@@ -59,7 +59,7 @@ def host_ports(value: str) -> tuple[HostPort, ...]:
 
 
 def listeners(value: str) -> tuple[Listener, ...]:
-    """`NAME://HOST:PORT` entries separated by commas; ValueError says what is wrong."""
+    """`NAME://HOST:PORT` entries separated by commas; the ValueError says what is wrong."""
     form = "expected NAME://HOST:PORT, for instance PLAINTEXT://127.0.0.1:9092"
     found = []
     for item in _items(value, form):

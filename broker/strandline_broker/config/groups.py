@@ -1,4 +1,4 @@
-"""A broker's configuration keys as a coordinator of groups."""
+"""The configuration keys of a broker as group coordinator."""
 
 from __future__ import annotations
 

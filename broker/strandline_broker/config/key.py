@@ -1,4 +1,4 @@
-"""What a server's configuration says of each of its keys."""
+"""The declaration of one configuration key of a server."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What one configuration key is. `default` is None if the key must be set."""
+    """The declaration of one configuration key. `default` is None if the key must be set."""
 
     name: str
     parse: Callable[[str], Any]
     default: str | None
     doc: str
     dynamic: bool
-    """Whether it may be altered while the servers run. Whoever uses such a key reads it from
+    """True if the key may be altered while the servers run. Code that uses such a key reads it from
     `DynamicConfig.current` each time, and keeps no copy.
     """
 
@@ -26,5 +26,5 @@ class Key:
 def declared(
     parse: Callable[[str], Any], default: str | None, doc: str, *, dynamic: bool = False
 ) -> Any:
-    """A field of a configuration that holds the value of the key of its name."""
+    """A configuration field that holds the value of the key with the field's name."""
     return field(metadata={"parse": parse, "default": default, "doc": doc, "dynamic": dynamic})

@@ -1,8 +1,8 @@
 """The configuration keys of the two servers.
 
-Keys are Kafka's, dotted. One declaration of a field says key, accepted form, default and meaning,
-and the attribute is the key with underscores for dots. `config_loading` reads them from a file, the
-environment and `--set`.
+Keys are Kafka's, dotted. The declaration of a field gives the key, its accepted form, default and
+meaning. The attribute is the key with underscores for dots. `strandline_broker.config.loading`
+reads the keys from a file, the environment and `--set`.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ class BrokerConfig(GroupCoordinatorConfig):
 
     @property
     def topic_defaults(self) -> TopicConfig:
-        """What a topic has that sets nothing itself."""
+        """The values that apply to a topic which sets nothing itself."""
         return TopicConfig(
             **{
                 key.name.replace(".", "_"): getattr(self, key.default_from.replace(".", "_"))
@@ -250,9 +250,10 @@ class BrokerConfig(GroupCoordinatorConfig):
         )
 
     def altered(self, entries: Mapping[str, str]) -> BrokerConfig:
-        """This configuration with what was altered at run time.
+        """This configuration with the values that were altered at run time.
 
-        The controller has checked the entries; one that this build cannot use leaves its key alone.
+        The controller has checked the entries. An entry that this build cannot use leaves its key
+        unchanged.
         """
         values = {}
         for name, value in entries.items():
@@ -263,7 +264,7 @@ class BrokerConfig(GroupCoordinatorConfig):
         return dataclasses.replace(self, **values)
 
     def advertised(self, name: str) -> Listener:
-        """The address of the listener that others are told."""
+        """The address that clients and brokers get for this listener."""
         for listener in (*self.advertised_listeners, *self.listeners):
             if listener.name == name:
                 return listener
@@ -331,7 +332,7 @@ class ControllerConfig(ServerConfig):
 
 
 _TOPIC_DEFAULTS: Final = frozenset(key.default_from for key in TOPIC_KEYS.values())
-"""What topic keys have as their default can be altered at run time, as the topic's key can."""
+"""Keys that are defaults of topic keys. Each can be altered at run time, as the topic's key can."""
 
 
 def keys_of(config_type: type[ServerConfig]) -> dict[str, Key]:
@@ -355,13 +356,13 @@ CONTROLLER_KEYS: Final = keys_of(ControllerConfig)
 
 
 def dynamic_parsers() -> dict[str, Callable[[str], Any]]:
-    """What may be altered at run time, each key with its parser."""
+    """Each key that may be altered at run time, with its parser."""
     keys = (*BROKER_KEYS.values(), *CONTROLLER_KEYS.values())
     return {key.name: key.parse for key in keys if key.dynamic}
 
 
 def read_only_keys() -> dict[str, str]:
-    """What needs a restart, and of which server, in words."""
+    """Each key that needs a restart, with the server to restart, in words."""
     controller = {key.name: "the controller" for key in CONTROLLER_KEYS.values() if not key.dynamic}
     broker = {key.name: "the broker" for key in BROKER_KEYS.values() if not key.dynamic}
     return controller | broker

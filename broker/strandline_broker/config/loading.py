@@ -1,8 +1,7 @@
-"""How a server gets its configuration: TOML file, then environment, then `--set`, the last one
-wins.
+"""A server's configuration from a TOML file, then the environment, then `--set`; the last one wins.
 
-A nested TOML table flattens to dots. A key that nobody knows, or whose feature is not there yet, is
-an error: whoever sets it relies on it.
+A nested TOML table flattens to dots. An unknown key, or a key whose feature is missing, is an
+error: its user relies on it.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_PREFIX: Final = "STRANDLINE_"
 RESERVED_VARIABLES: Final = frozenset({"STRANDLINE_BOOTSTRAP", "STRANDLINE_DIR"})
-"""What the command line reads; no configuration keys."""
+"""Environment variables that the command line reads; they are no configuration keys."""
 
 _Config = TypeVar("_Config", BrokerConfig, ControllerConfig)
 
 
 class ConfigError(Exception):
-    """A configuration that no server may start with; the message is one line, with the remedy."""
+    """A configuration with which no server may start; the message is one line, with the remedy."""
 
 
 def load_broker_config(

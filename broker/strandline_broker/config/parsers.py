@@ -1,4 +1,4 @@
-"""Forms of values that only the servers' own keys have."""
+"""Parsers of value forms that only the servers' own keys have."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RecordPlace(NamedTuple):
 
 
 def record_places(text: str) -> tuple[RecordPlace, ...]:
-    """As in 7:40,12:0; empty: none."""
+    """Record places as in `7:40,12:0`; an empty text gives none."""
     found = []
     for place in filter(None, (each.strip() for each in text.split(","))):
         number, _, offset = place.partition(":")

@@ -13,7 +13,7 @@ from strandline_broker.core.topic_config import INT32_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """What both servers have."""
+    """The keys that both servers have."""
 
     node_id: int = _key(integer(0, INT32_MAX), None, "The server's number, unique in the cluster.")
     listeners: tuple[Listener, ...] = _key(

@@ -1,4 +1,4 @@
-"""A configuration as text: what `--print-config` prints, and what is told of it at run time."""
+"""A configuration as text: the output of `--print-config`, and the answer to DescribeConfigs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def printed(config: ServerConfig) -> str:
-    """The whole configuration as a TOML file that says the same."""
+    """The whole configuration as a TOML file with the same values."""
     lines = []
     for name, value, _ in described(config):
         lines.append(f'"{name}" = "{value}"' if value else f'# "{name}" is not set')

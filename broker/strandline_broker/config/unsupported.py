@@ -1,8 +1,7 @@
-"""Kafka's server keys that mean something here only by being refused.
+"""Kafka's server keys that these servers refuse, with the reason.
 
-Someone who brings a Kafka configuration is told, for each key, whether the feature is missing, has
-another name here, or does not exist in this design. A key that states what is so anyway is
-accepted.
+The refusal says whether the feature is missing, has another name here, or does not exist in this
+design. A key that sets what is always true here is accepted.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ ONLY_VALUE: Final[dict[str, str]] = {
     "group.consumer.migration.policy": "disabled",
     "group.coordinator.rebalance.protocols": "consumer",
 }
-"""Accepted with this value, and refused with any other."""
+"""Keys accepted with this value, and refused with any other."""
 
 _OTHER_NAME: Final[dict[str, str]] = {
     "broker.id": "node.id",
@@ -90,14 +89,14 @@ _NOT_YET_PREFIXES: Final = (
 
 
 def refusal_at_run_time(name: str, value: str) -> str | None:
-    """The same for a key that somebody wants to alter while the servers run."""
+    """The refusal of a key that a request wants to alter while the servers run."""
     if name in ONLY_VALUE:
         return f"{name} is always {ONLY_VALUE[name]} here and cannot be altered"
     return refusal(name, value)
 
 
 def refusal(name: str, value: str) -> str | None:
-    """Why a key that no server here has is refused; None if it is not one of Kafka's."""
+    """The reason why no server here has this key of Kafka's; None if it is not one of Kafka's."""
     if name in ONLY_VALUE:
         return f"{name}={value} is not supported yet; the only accepted value is {ONLY_VALUE[name]}"
     if name in _OTHER_NAME:

@@ -1,8 +1,10 @@
-"""The two services of a broker, put together from one handler class for each group of calls.
+"""The two services of a broker, each built from one handler class for each group of calls.
 
-This is the RPC boundary: a failure that nobody foresaw is logged and counted here, and the peer is
-told no more than that. A broken invariant is our own mistake, and ends the process before it can do
-harm. A request that does not parse and a peer that goes away are no failures of the server.
+This is the RPC boundary:
+
+- An unexpected failure is logged and counted here. The peer learns only that it happened.
+- A broken invariant is a defect of the server. It ends the process before more harm is done.
+- A request that does not parse, and a peer that disconnects, are no failures of the server.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 BROKER_SERVICE: Final = hot_calls.SERVICE
 REPLICA_SERVICE: Final = "strandline_proto.v1.ReplicaService"
 COMPLAINT_S: Final = 10.0
-"""Between two log lines about requests that do not parse: a peer may send any number of them."""
+"""Time between two log lines about requests that do not parse: a peer may send any number of them.
+"""
 
 
 class Service:
@@ -143,8 +146,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_broken_off(error: BaseException) -> bool:
-    """Whether gRPC could not send, or read on, as the connection or the call is over. It raises
-    that a moment before it knows that the peer has gone.
+    """True if gRPC could not send or read because the connection or the call has ended. It raises
+    that error shortly before it reports that the peer disconnected.
     """
     return isinstance(error, grpc.aio.InternalError)
 
@@ -169,7 +172,9 @@ def add_replica_service(server: grpc.aio.Server, service: Service) -> None:
 
 
 def add_handlers(server: grpc.aio.Server, name: str, collector: Collector) -> None:
-    """Serve what generated code has registered with `collector`, within the bounds of requests."""
+    """Serve the handlers that generated code registered with `collector`, within the bounds of
+    requests.
+    """
     handlers = tolerant(bound_handlers(name, collector.handlers))
     generic = grpc.method_handlers_generic_handler(name, handlers)
     server.add_generic_rpc_handlers((generic,))

@@ -1,7 +1,7 @@
 """gRPC's standard services (health, reflection), imported by the first call to them.
 
-They cost memory and start-up time that an idle broker has promised not to spend; most processes are
-never asked.
+They cost memory and start-up time, and an idle broker has a budget for both. Most processes never
+get such a call.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ REFLECTION: Final = "grpc.reflection.v1alpha.ServerReflection"
 
 
 class Collector:
-    """Takes what generated code would register with a server."""
+    """Collects the handlers that generated code would register with a server."""
 
     def __init__(self) -> None:
         self.handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
     def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
-        """The same methods come through `add_registered_method_handlers`, by name."""
+        """Ignores the handlers: the same methods come through `add_registered_method_handlers`, by
+        name.
+        """
 
     def add_registered_method_handlers(
         self, service: str, handlers: dict[str, grpc.RpcMethodHandler[Any, Any]]
@@ -38,7 +40,7 @@ class Collector:
 
 
 class LazyService(grpc.GenericRpcHandler):
-    """Asks `register` for the service's handlers when its first call comes in."""
+    """Gets the service's handlers from `register` when the first call arrives."""
 
     def __init__(self, service: str, register: Callable[[Any], None]) -> None:
         self._prefix = f"/{service}/"
@@ -64,8 +66,8 @@ def add_standard_services(
     is_serving: Callable[[], bool],
     guarded: Callable[[Any], Any],
 ) -> None:
-    """Health and reflection. The process is healthy while `is_serving` says so. `guarded` puts a
-    servicer behind the RPC boundary.
+    """Add health and reflection. The process is healthy while `is_serving` returns True. `guarded`
+    puts a servicer behind the RPC boundary.
     """
 
     def health(collector: Any) -> None:

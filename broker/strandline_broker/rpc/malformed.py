@@ -1,8 +1,8 @@
-"""Requests whose bytes are no message of ours: the peer's mistake, not the server's.
+"""Requests whose bytes do not parse: the peer's mistake, not the server's.
 
-gRPC parses a request before its handler runs, and takes a failure there for the server's: a
+gRPC parses a request before its handler runs, and treats a parse failure as the server's: a
 traceback at level error and status UNKNOWN. So parsing never fails a unary call here. Its handler
-gets what stands for the request; a handler of a stream meets the exception where it reads.
+gets a `MalformedRequest` instead. The handler of a stream gets the exception where it reads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MalformedRequest(Exception):
-    """Instead of a unary request, or raised by a stream of requests."""
+    """A stand-in for a unary request that does not parse; a stream of requests raises it."""
 
 
 def tolerant(

@@ -1,10 +1,12 @@
-"""Bounds on what one request may hold, checked in its bytes before protobuf parses them.
+"""Bounds on the contents of one request, checked in its bytes before protobuf parses them.
 
-To parse two million elements takes a tenth of a second, and to answer them many seconds; the event
-loop does nothing else meanwhile, and the broker is fenced. So each method has a limit of bytes, and
-each repeated field a limit of elements, summed over the whole request. A request above them is
-refused with the field, its number of elements and the limit. What is below them is answered with
-pauses (`strandline_broker.hosts.serving.turns`).
+Two million elements take a tenth of a second to parse and many seconds to answer. The event loop
+does nothing else meanwhile, and the broker gets fenced. So:
+
+- Each method has a limit of bytes.
+- Each repeated field has a limit of elements, summed over the whole request.
+- A request above a limit is refused with the field, its number of elements and the limit.
+- A request below the limits is answered with pauses (`strandline_broker.hosts.serving.turns`).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, MethodDescriptor
 
 ELEMENTS_MAX: Final = 10_000
-"""Of a repeated field that `_ELEMENTS` does not name."""
+"""Limit of elements in a repeated field that `_ELEMENTS` does not name."""
 _ELEMENTS: Final = {
     # The partitions of a fetch session, which its first request may name all at once.
     "FetchRequest.topics": 100_000,
@@ -50,9 +52,9 @@ _LEAST: Final = {"": ELEMENTS_MAX} | {
 }
 """The lowest limit of each message that has one below the others'."""
 PUSHED_MAX: Final = 200_000
-"""Of each field of a push, which holds the metadata of a whole cluster."""
+"""Limit of elements in each field of a push, which holds the metadata of a whole cluster."""
 BYTES_MAX: Final = 8 << 20
-"""Of a request that `_BYTES` does not name."""
+"""Limit of bytes in a request that `_BYTES` does not name."""
 _BYTES: Final = {"ProduceRequest": 64 << 20, "LeaderAndIsrRequest": 64 << 20}
 """These are as large as the transport lets them be: records, and the metadata of a cluster."""
 _OPAQUE: Final = (
@@ -61,11 +63,13 @@ _OPAQUE: Final = (
 )
 """Elements that are looked into only if they are large: a push has too many to walk through all."""
 OPAQUE_BYTES_MAX: Final = 512
-"""Such an element has some hundred bytes in a cluster with three replicas of each partition."""
+"""Limit of bytes in an opaque element, which has some hundred bytes in a cluster with three
+replicas of each partition.
+"""
 FIELDS_MAX: Final = 400_000
-"""Fields that are walked through in one request, known or not."""
+"""Limit of fields that are counted in one request, known or not."""
 COUNTED_MAX: Final = 20_000
-"""Fields that are walked through after a limit was passed, to say by how much."""
+"""Limit of fields that are counted after a limit was passed, to report the excess."""
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _HIGH_BYTES: Final = bytes(range(128, 256))
 _FIXED_SIZES: Final = {
@@ -84,7 +88,7 @@ _LENGTH_TYPES: Final = (
 
 
 class RequestTooLarge(MalformedRequest):
-    """A request of this method is above its bounds, and not parsed."""
+    """A request of this method exceeds its bounds, and was not parsed."""
 
     def __init__(self, method: MethodDescriptor, why: str) -> None:
         super().__init__(why)
@@ -99,7 +103,7 @@ class _Field(NamedTuple):
     packed_size: int
     """Bytes of one packed element, 0 for a varint; -1: elements are never packed."""
     inner: _Fields | None
-    """Of a message in which something is repeated."""
+    """The message that holds further repeated fields."""
     looked_into_above: int
     """Bytes of an element whose inside is not walked through."""
 
@@ -132,7 +136,7 @@ def bounded(
 def bound_handlers(
     service: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]
 ) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-    """The handlers of one of our services, which refuse to parse what is above the limits."""
+    """The handlers of one of our services, which refuse to parse a request above the limits."""
     methods = services_pb2.DESCRIPTOR.services_by_name[service.rpartition(".")[2]].methods_by_name
     return {
         name: handler._replace(  # type: ignore[attr-defined] # it is a named tuple
@@ -144,7 +148,7 @@ def bound_handlers(
 
 
 def refusal(refused: RequestTooLarge) -> Any | None:
-    """The answer of the method that says so; None if it has no error of the whole request."""
+    """The method's answer with the refusal; None if it has no error for the whole request."""
     output = refused.method.output_type
     if refused.method.server_streaming or "error_message" not in output.fields_by_name:
         return None
@@ -180,14 +184,14 @@ def _fields_of(message: Descriptor, path: str = "", root: str = "") -> _Fields:
 
 
 class _Stop(Exception):
-    """There is no need to look further; `what`, where no limit was passed."""
+    """Ends the count early; `what`, where no limit was passed."""
 
     def __init__(self, what: str) -> None:
         self.what = what
 
 
 def _excess(data: bytes, fields: _Fields) -> str | None:
-    """What the message has too many of. Bytes that are no message are left to protobuf."""
+    """The excess of the message, if any. Bytes that do not parse are left to protobuf."""
     walk = _Walk(data)
     try:
         walk.through(0, len(data), fields)

@@ -1,5 +1,5 @@
-"""What only the controller may answer: the broker passes it on, and says so when no controller can
-be reached.
+"""Calls that only the controller may answer. The broker forwards them, and answers with an error
+when it cannot reach a controller.
 """
 
 from __future__ import annotations

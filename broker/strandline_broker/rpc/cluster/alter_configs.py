@@ -1,5 +1,5 @@
-"""IncrementalAlterConfigs at a broker: what groups may have is looked at here, since the bounds are
-the brokers'; all else is the controller's to decide.
+"""IncrementalAlterConfigs at a broker. The broker checks the configurations of groups, because
+their bounds are the brokers'. The controller decides everything else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Response = metadata_pb2.IncrementalAlterConfigsResponse
 async def alter_configs(
     request: Request, settings: GroupSettings, forward: Callable[[Request], Awaitable[Response]]
 ) -> Response:
-    """The controller's answer, and in between what was refused here, in the request's order."""
+    """The controller's answer merged with this broker's refusals, in the request's order."""
     refused: dict[int, WireError] = {}
     async for index, resource in in_turns(enumerate(request.resources)):
         entries = {c.name: c.value.strip() for c in resource.configs if c.operation == SET}

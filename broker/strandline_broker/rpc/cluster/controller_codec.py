@@ -1,4 +1,4 @@
-"""What a broker tells and asks its controller, on the wire; a registration in both directions."""
+"""A broker's requests to its controller, on the wire; a registration in both directions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def registration_to_wire(registration: Registration) -> controller_pb2.BrokerReg
 
 
 def registration_from_wire(request: controller_pb2.BrokerRegistrationRequest) -> Registration:
-    """Without a listener between brokers the first one is."""
+    """A registration. If it names no listener for brokers, its first listener is used."""
     listeners = tuple(Endpoint(e.listener, e.host, e.port) for e in request.listeners)
     between_brokers = request.inter_broker_listener
     if between_brokers == "" and listeners:

@@ -1,4 +1,4 @@
-"""The broker's one channel to the controller, and what a failed call on it means."""
+"""The broker's one channel to the controller, and the meaning of a failed call on it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class ControllerLink:
-    """Opened at the first use, and shared by everything that speaks to the controller."""
+    """The channel to the controller, opened at first use and shared by all callers."""
 
     def __init__(self, runtime: Runtime, target: str) -> None:
         self.target = target
@@ -95,8 +95,8 @@ class ControllerLink:
         return block_from_wire(await self.stub.AllocateProducerIds(request, timeout=timeout_s))
 
     def failure(self, error: grpc.RpcError) -> WireError:
-        """A failed call, in words. Its outcome is unknown: the controller may have done what was
-        asked. A channel that has found no controller for a while is let go of.
+        """A failed call, in words. Its outcome is unknown: the controller may have carried it out.
+        A channel that has not reached a controller for a while is closed.
         """
         code = error.code() if isinstance(error, grpc.aio.AioRpcError) else None
         details = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)

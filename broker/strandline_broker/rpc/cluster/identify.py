@@ -1,5 +1,5 @@
-"""Which process answers at this address? The controller asks it when a heartbeat stream breaks
-(P-81).
+"""Identify: the process that answers at this address. The controller calls it when a heartbeat
+stream breaks (P-81).
 """
 
 from __future__ import annotations

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 
 class MetadataRpc:
-    """On one listener: brokers are named by their addresses on the listener of that name."""
+    """Metadata on one listener. The answer names each broker's address on the listener of that
+    name.
+    """
 
     def __init__(self, metadata: MetadataCache, listener: str) -> None:
         self._metadata = metadata

@@ -1,4 +1,4 @@
-"""The controller's push stream: each envelope is applied in its turn and answered."""
+"""The controller's push stream: envelopes are applied and answered one at a time, in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 LARGE_BYTES: Final = 50_000
-"""Some 500 partitions, which take about 10 ms to decode: a larger envelope gets a thread for it."""
+"""Size of about 500 partitions, which take about 10 ms to decode. A larger envelope is decoded in a
+thread.
+"""
 
 
 class PushRpc:

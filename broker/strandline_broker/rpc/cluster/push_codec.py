@@ -1,7 +1,7 @@
-"""The one codec of pushes: what the controller says on the wire and off it, and what is answered.
+"""The codec of pushes and their answers, in both directions.
 
-On the wire goes what one broker is to know of a `MetadataDelta`; off it comes an `Envelope`. The
-answer goes back the same way.
+The controller writes the part of a `MetadataDelta` that one broker needs. The broker reads it as an
+`Envelope`. The answer returns the same way.
 """
 
 from __future__ import annotations

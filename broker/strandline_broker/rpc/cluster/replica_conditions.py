@@ -1,4 +1,4 @@
-"""Conditions of replicas, and what some have refused to cut, on the wire."""
+"""Conditions of replicas and refused truncations, on the wire."""
 
 from typing import Final
 
@@ -13,14 +13,14 @@ _FROM_WIRE: Final[dict[int, ReplicaCondition]] = {n: c for c, n in _TO_WIRE.item
 
 
 def condition_to_wire(condition: ReplicaCondition | None) -> common_pb2.ReplicaCondition.ValueType:
-    """None: the replica's broker is fenced, or not registered."""
+    """A condition on the wire. None means that the replica's broker is fenced or not registered."""
     if condition is None:
         return common_pb2.REPLICA_CONDITION_UNSPECIFIED
     return _TO_WIRE[condition]
 
 
 def condition_from_wire(number: int) -> ReplicaCondition | None:
-    """One that this build does not know counts as the worst."""
+    """A condition from the wire. A number that this build does not know counts as the worst."""
     if number == common_pb2.REPLICA_CONDITION_UNSPECIFIED:
         return None
     return _FROM_WIRE.get(number, ReplicaCondition.OUT_OF_SERVICE)

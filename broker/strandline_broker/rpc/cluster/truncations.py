@@ -1,4 +1,4 @@
-"""AllowTruncation: an operator's word for a replica here that has refused to be cut."""
+"""AllowTruncation: an operator's permission for a local replica that has refused to truncate."""
 
 from __future__ import annotations
 

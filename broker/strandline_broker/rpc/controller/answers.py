@@ -1,4 +1,4 @@
-"""What answers to administrative requests have in common: limits, refusals, whom they wait for."""
+"""Common parts of answers to administrative requests: limits, refusals, and waits for brokers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.controller.controller import Controller
 
 APPLY_WAIT_S: Final = 2.0
-"""How long an answer waits for brokers that are slow to work by what was decided."""
+"""The longest time that an answer waits for brokers to apply the decision."""
 
 
 def limit_s(timeout_ms: int) -> float | None:
-    """A request that names no limit has that of its call alone."""
+    """The time limit of a request. A request without its own limit has that of its call."""
     return timeout_ms / 1000 if timeout_ms > 0 else None
 
 
@@ -30,9 +30,11 @@ def refuse(result: Any, error: WireError | TimeoutError, subject: str = "") -> N
 
 
 async def wait_applied(response: Any, controller: Controller, timeout_ms: int) -> None:
-    """Wait until brokers work by what was decided; the answer names those that have not said so.
+    """Wait until brokers have applied the decision; the answer names those that have not confirmed
+    it.
 
-    Well within the asker's own limit: what is durable must not look like a failure.
+    The wait ends well within the caller's own limit: a durable decision must not look like a
+    failure.
     """
     asked_s = limit_s(timeout_ms)
     wait_s = APPLY_WAIT_S if asked_s is None else min(APPLY_WAIT_S, asked_s / 2)

@@ -1,4 +1,4 @@
-"""The controller's calls to brokers: the push stream, and who is there."""
+"""The controller's calls to brokers: the push stream and Identify."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     Call = grpc.aio.StreamStreamCall[push_pb2.LeaderAndIsrRequest, push_pb2.LeaderAndIsrResponse]
 
 LARGE: Final = 1000
-"""So many partitions take about 10 ms to translate; an envelope of more gets a thread for it."""
+"""Number of partitions that take about 10 ms to translate. A larger envelope is translated in a
+thread.
+"""
 
 
 class BrokerLinks:

@@ -1,6 +1,4 @@
-"""What brokers tell and ask the controller, on the wire: registration, heartbeats, ISRs, producer
-ids.
-"""
+"""Calls of brokers to the controller, on the wire: registration, heartbeats, ISRs, producer ids."""
 
 from __future__ import annotations
 
@@ -56,8 +54,8 @@ class BrokersRpc:
     async def BrokerHeartbeat(
         self, requests: AsyncIterator[controller_pb2.BrokerHeartbeatRequest], context: Any
     ) -> None:
-        """A coroutine that writes, not a generator: when the stream breaks, its `finally` runs at
-        once.
+        """Serves the stream as a coroutine that writes, not as a generator: when the stream breaks,
+        its `finally` runs at once.
         """
         ended: Callable[[], None] | None = None
         try:

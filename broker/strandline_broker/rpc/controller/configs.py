@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 ENTRIES_MAX: Final = 10_000
-"""Resources and entries of one request: they are decided on the event loop."""
+"""Limit of resources and entries in one request, because the event loop decides them."""
 
 
 class AlterConfigsRpc:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.controller.controller import Controller
 
 PARTITIONS_MAX: Final = 10_000
-"""Named in one request; they are translated on the event loop."""
+"""Limit of partitions named in one request, because the event loop translates them."""
 
 
 class ElectionsRpc:
@@ -54,7 +54,9 @@ class ElectionsRpc:
     def _wishes(
         self, kind: ElectionType, request: elections_pb2.ElectLeadersRequest
     ) -> tuple[list[ElectionWish] | None, list[ElectionResult]]:
-        """What is asked for (None: all that need it), and an answer for each unknown topic."""
+        """The requested partitions (None: all that need an election), and an answer for each
+        unknown topic.
+        """
         designated = kind is ElectionType.DESIGNATED
         if not request.topics:
             if designated:

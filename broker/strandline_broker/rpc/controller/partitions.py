@@ -23,7 +23,9 @@ class PartitionsRpc:
     async def CreatePartitions(
         self, request: partitions_pb2.CreatePartitionsRequest, context: Any
     ) -> partitions_pb2.CreatePartitionsResponse:
-        """A topic that is named twice has its second wish judged by what the first one made."""
+        """Carries out the requests in order: a topic that is named twice is checked the second time
+        against the result of the first.
+        """
         response = partitions_pb2.CreatePartitionsResponse()
         async for topic in in_turns(request.topics):
             result = response.results.add(name=topic.name, partitions_before=-1)

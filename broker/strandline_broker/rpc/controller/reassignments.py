@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.controller.controller import Controller
 
 TOPICS_AT_ONCE: Final = 100
-"""Topics that are looked through between two turns of other calls."""
+"""Topics that are searched between two yields to other calls."""
 
 
 class ReassignmentsRpc:

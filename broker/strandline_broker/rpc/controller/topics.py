@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.controller.controller import Controller
 
 NAMED_BYTES_MAX: Final = 32 << 20
-"""Of all that brokers name in heartbeats, in one description: half of what a message may hold."""
+"""Limit of the bytes that brokers name in heartbeats, in one description: half of what a message
+may hold.
+"""
 REFUSAL_BYTES_MAX: Final = 100
 NAME_OVERHEAD: Final = 6
 """Bytes of a tag and a length."""
@@ -113,7 +115,7 @@ class ClusterRpc:
         )
 
     def _broker(self, broker: Broker, room: int) -> metadata_pb2.BrokerDescription:
-        """With the first of what it has named in its heartbeats, as many as `room` bytes hold."""
+        """A broker with the first names from its heartbeats, as many as `room` bytes hold."""
         heard_ms = self._controller.sessions.heard_ms(broker.broker_id)
         told = self._controller.told.get(broker.broker_id)
         room //= 4

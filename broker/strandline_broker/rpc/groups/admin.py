@@ -1,4 +1,4 @@
-"""What administrators ask of groups, on the wire: lists, descriptions, deletions, removals."""
+"""Administration of groups on the wire: lists, descriptions, deletions, removals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The calls of consumer groups, imported by the first of them: most brokers are never asked."""
+"""The calls of consumer groups. The first such call imports them, because most brokers never serve
+one.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def _imported(name: str) -> Callable[[GroupCalls, Any, Any], Awaitable[Any]]:
 
 
 class GroupCalls:
-    """On one listener."""
+    """The group calls on one listener."""
 
     FindCoordinator = _imported("FindCoordinator")
     ConsumerGroupHeartbeat = _imported("ConsumerGroupHeartbeat")

@@ -1,4 +1,4 @@
-"""Commands and answers of groups on the wire and off it."""
+"""Commands and answers of groups, to and from the wire."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOPIC_ID_BYTES: Final = 16
 
 
 def beat_from_wire(request: groups_pb2.ConsumerGroupHeartbeatRequest, context: Any) -> ConsumerBeat:
-    """The command; raises InvalidRequest, or InvalidGroupId."""
+    """The command of a heartbeat. Raises InvalidRequest or InvalidGroupId."""
     check_group_id(request.group_id)
     for name in ("member_id", "instance_id", "rack_id", "server_assignor", "client_id"):
         _check_text(name, getattr(request, name))
@@ -83,7 +83,7 @@ def partitions_to_wire(sets: PartitionSets) -> Iterator[groups_pb2.TopicPartitio
 
 
 def partition_sets(topics: Iterable[groups_pb2.TopicPartitions]) -> PartitionSets:
-    """By topic, in rising order, each partition once."""
+    """The partitions of each topic in rising order, each partition once."""
     found: dict[TopicId, set[int]] = {}
     for topic in topics:
         found.setdefault(_topic_id(topic.topic_id), set()).update(topic.partitions)
@@ -115,7 +115,7 @@ def commit_from_wire(request: committed_offsets_pb2.OffsetCommitRequest) -> Comm
 def commit_to_wire(
     request: committed_offsets_pb2.OffsetCommitRequest, reply: object
 ) -> committed_offsets_pb2.OffsetCommitResponse:
-    """`reply`: to the command of this request."""
+    """The answer to this commit; `reply` belongs to the command of this request."""
     response = committed_offsets_pb2.OffsetCommitResponse()
     if isinstance(reply, WireError):
         response.error_code, response.error_message = reply.code, str(reply)
@@ -154,7 +154,7 @@ def fetch_from_wire(
 def fetched_to_wire(
     offsets: Iterable[FetchedOffset], result: committed_offsets_pb2.OffsetFetchGroupResult
 ) -> None:
-    """Added to what is there: offsets may come in several parts."""
+    """Adds `offsets` to `result`: offsets may arrive in several parts."""
     for (topic_id, name), group in groupby(offsets, key=lambda each: (each.topic_id, each.topic)):
         results = result.topics[-1] if result.topics else None
         if results is None or (results.topic_id, results.name) != (topic_id or b"", name):
@@ -177,7 +177,9 @@ def deletion_from_wire(
 
 
 def client_host(peer: str) -> str:
-    """The address as Kafka writes it, of gRPC's `ipv4:127.0.0.1:4123` or `ipv6:%5B::1%5D:4123`."""
+    """The address as Kafka writes it, from gRPC's `ipv4:127.0.0.1:4123` or
+    `ipv6:%5B::1%5D:4123`.
+    """
     _, _, address = unquote(peer).partition(":")
     host, colon, _ = address.rpartition(":")
     return f"/{(host if colon else address).strip('[]')}"

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 class FindCoordinatorRpc:
-    """On one listener: brokers are named by their addresses on the listener of that name."""
+    """FindCoordinator on one listener. The answer names the coordinator's address on the listener
+    of that name.
+    """
 
     def __init__(self, metadata: MetadataCache, listener: str) -> None:
         self._metadata = metadata

@@ -1,5 +1,7 @@
-"""ConsumerGroupHeartbeat: one call for each heartbeat. What it does is what a message of the stream
-does; the answer is rendered when all that it tells of the member is committed.
+"""ConsumerGroupHeartbeat: one call for each heartbeat.
+
+The call has the effect of one message of a GroupSession stream. Its answer is rendered when all
+member state that it reports is committed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete, for whoever has no stream of a member."""
+"""OffsetCommit, OffsetFetch and OffsetDelete, for clients without a member's stream."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""GroupSession: a member's heartbeats, its commits, and what it is pushed, on one stream.
+"""GroupSession: a member's heartbeats, its commits, and the pushes to it, on one stream.
 
-A message is the same command as a unary heartbeat (I-176). One message is read at a time, and a
-second commit not before the first is answered, so a stream holds little however it is used; what
-is to be said of the member is a mark and rendered when it is sent. A reader that does not take a
-message for a whole session loses the stream, and the member nothing (I-179).
+- A message is the same command as a unary heartbeat (I-176).
+- The handler reads one message at a time. It reads a second commit only after it has answered the
+  first. So a stream holds little memory however it is used.
+- A pending push is a mark, and is rendered when it is sent.
+- A reader that takes no message for a whole session timeout loses the stream. The member loses
+  nothing (I-179).
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 FIRST_MESSAGE_S: Final = 10.0
 LOADING_S: Final = 1.0
-"""How long a stream is held while its shard is loaded."""
+"""The longest time that a stream is held while its shard loads."""
 
 
 class GroupSessionRpc:
@@ -113,7 +115,7 @@ class _Session:
         first: groups_pb2.GroupSessionRequest,
         requests: AsyncIterator[groups_pb2.GroupSessionRequest],
     ) -> None:
-        """Until the client ends the stream, or there is nothing more to say to it."""
+        """Serves the stream until the client ends it, or until the last answer is sent."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
@@ -124,10 +126,10 @@ class _Session:
             except TimeoutError:
                 pass  # `_stop_reading`
             finally:
-                # What a commit or a beat brings later has nobody to be told to any more.
+                # A result that a commit or a heartbeat brings later has no receiver any more.
                 self._reading = self._group = None
 
-    # What the member says
+    # Messages from the member
 
     async def _on_request(self, request: groups_pb2.GroupSessionRequest) -> None:
         if self._is_mute:
@@ -142,7 +144,7 @@ class _Session:
 
     @property
     def _is_mute(self) -> bool:
-        """What a stream that is over has said, and nobody has acted upon, counts for nothing
+        """True if the stream has ended: messages that were not yet processed then have no effect
         (I-177).
         """
         return self.stream.is_over or self.stream.last_words is not None
@@ -164,7 +166,7 @@ class _Session:
     def _on_last_answer(
         self, request: groups_pb2.GroupSessionRequest, done: asyncio.Future[Reply]
     ) -> None:
-        """The member has left, or is refused: it hears that, and the stream ends."""
+        """Ends the stream after its last answer: the member has left, or is refused."""
         if done.cancelled():
             return
         reply = done.result()
@@ -177,8 +179,9 @@ class _Session:
         )
 
     async def _on_commit(self, request: groups_pb2.GroupSessionRequest) -> None:
-        """It follows a push of this very stream, and so of this leadership: one that was stuck on
-        its way is not taken by a later coordinator, which the member has not heard yet (I-106).
+        """Handles a commit. The commit follows a push of this stream, and so of this leadership. A
+        later coordinator, which the member does not know yet, does not take a commit that was
+        delayed (I-106).
         """
         if request.seen_push == 0:
             raise InvalidRequest("a commit on a stream comes after its first push: seen_push is 0")
@@ -210,7 +213,7 @@ class _Session:
                 f" {self.stream.group_id!r}, the message of {member_id!r} in {group_id!r}"
             )
 
-    # What the member is told
+    # Answers and pushes to the member
 
     def _finish(self, response: groups_pb2.GroupSessionResponse) -> None:
         """Say this, and end the stream."""
@@ -233,9 +236,9 @@ class _Session:
             if self._ends:
                 self._stop_reading()
         except TimeoutError:
-            self._stop_reading()  # it takes nothing: it is cut, and the member is as it was
+            self._stop_reading()  # a stalled reader: cut the stream, keep the member
         except BaseException:
-            self._group = None  # the call has ended, and `run` is about to hear of it
+            self._group = None  # the call has ended, and `run` is about to be cancelled
             raise
         finally:
             self._writing = False

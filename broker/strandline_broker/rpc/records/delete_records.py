@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.serving.delete_records import DeleteRecordsService
 
 AT_ONCE: Final = 100
-"""Partitions whose deletion begins between two turns of other calls."""
+"""Partitions whose deletion begins between two yields to other calls."""
 
 
 class DeleteRecordsRpc:

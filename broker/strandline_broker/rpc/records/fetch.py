@@ -1,4 +1,4 @@
-"""The Fetch stream: followers and consumers read here. One answer for each request, in order."""
+"""The Fetch stream, which followers and consumers read: one answer for each request, in order."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class FetchRpc:
 
 
 async def _read(requests: AsyncIterator[WireRequest], session: FetchSession) -> Exception | None:
-    """What it failed with. That is raised when what was asked before is answered: a handler that is
-    cancelled in its very first write would leave the call without a status, as in PushRpc.
+    """Returns the failure. The caller raises it after the earlier requests are answered: a handler
+    that is cancelled in its first write would leave the call without a status, as in PushRpc.
     """
     failure = None
     try:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 WireRequest: TypeAlias = hot.FetchRequest | fetch_pb2.FetchRequest
 NO_PREFERRED_REPLICA = -1
 LARGE_BYTES = 16 << 10
-"""Of a request, some hundred partitions."""
+"""Size of a request with some hundred partitions."""
 
 
 def request_to_wire(request: FetchRequest) -> hot.FetchRequest:
@@ -61,7 +61,9 @@ def _by_topic(items: Iterable[tuple[Key, T]]) -> list[tuple[Key, T]]:
 
 
 def decode_request(data: bytes) -> WireRequest:
-    """One with many partitions as protobuf's message, whose partitions are taken in turns."""
+    """A request. One with many partitions stays a protobuf message, whose partitions are read in
+    turns.
+    """
     if len(data) > LARGE_BYTES:
         return fetch_pb2.FetchRequest.FromString(data)
     return hot_decode.fetch_request(data)
@@ -121,7 +123,9 @@ async def large_request_from_wire(wire: fetch_pb2.FetchRequest) -> FetchRequest:
 
 
 def response_to_wire(response: FetchResponse) -> hot.FetchResponse:
-    """Takes the records out of `response`: an answer of many megabytes is not held twice."""
+    """The message of `response`. The records are moved out of `response`, so that an answer of many
+    megabytes is not held twice.
+    """
     error = response.error
     return hot.FetchResponse(
         response.correlation_id,

@@ -1,4 +1,4 @@
-"""The hints of a refusal on the wire: who leads now, and where (KIP-951)."""
+"""The hints of a refusal on the wire: the current leader and its address (KIP-951)."""
 
 from __future__ import annotations
 

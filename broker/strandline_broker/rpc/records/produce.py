@@ -1,8 +1,8 @@
-"""The Produce stream: batches are appended in the order in which they come, and answered in the
-order in which their acks are reached (P-37, P-80).
+"""The Produce stream: batches are appended in order of arrival, and answered in the order in which
+their acks are reached (P-37, P-80).
 
-Nobody is told that a batch with acks=0 is refused, so the stream ends there, as Kafka closes the
-connection: else its client would go on writing to who leads no more.
+A refused batch with acks=0 gets no answer, so the stream ends there, as Kafka closes the
+connection. Otherwise its client would continue to write to a broker that no longer leads.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from strandline_proto.hot_messages import ProduceData, ProduceRequest
 
 UNANSWERED_MAX: Final = 5_000
-"""Requests of one stream whose answers the client has not taken; then no more is read from it."""
+"""Limit of requests whose answers the client has not taken; above it, the stream is not read."""
 UNREAD_BYTES_MAX: Final = 1 << 20
-"""Of answers; a single one may be larger."""
+"""Limit of bytes in answers that the client has not taken; a single answer may be larger."""
 TIMEOUT_MS_MAX: Final = 300_000
 AT_ONCE: Final = 100
-"""Batches of one request that are appended between two turns of other calls."""
+"""Batches of one request that are appended between two yields to other calls."""
 _ENDED: Final = RequestTimedOut("the stream of the request has ended")
 
 
@@ -106,7 +106,9 @@ class _Answers:
             self._news.set_result(None)
 
     def abandon(self) -> None:
-        """The stream has ended; the appends stand, nobody waits for their acks."""
+        """Ends the answers of an ended stream; the appends stand, and no caller waits for their
+        acks.
+        """
         waiting, self._waiting = self._waiting, {}
         for request in waiting:
             request.abandon()
@@ -177,7 +179,9 @@ class _Request:
         self._waiting: list[AwaitedAppend] = []
 
     async def start(self, batches: Sequence[ProduceData], ahead: Ahead) -> bool:
-        """Whether another may follow: false where a batch was refused, and no answer says so."""
+        """True if another request may follow; False if a batch was refused and no answer reports
+        it.
+        """
         if self._acks != 0 and len(batches) > AT_ONCE:
             # Between two pauses the stream may end: then this request is among those given up.
             self._answers.expect(self, self._timeout_ms)
@@ -252,7 +256,7 @@ class _Request:
             self._answers.put(self, self._response)
 
     def abandon(self) -> None:
-        """There is nobody left to answer; while nothing is committed its waiters would stay."""
+        """Drops the waiters of an ended stream: they would stay as long as nothing is committed."""
         self._left += 1  # it never gets so far
         for awaited in self._waiting:
             awaited.waiter.give_up(_ENDED)

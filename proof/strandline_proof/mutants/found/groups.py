@@ -325,7 +325,7 @@ FOUND_IN_GROUPS: Final = (
                 _SESSION_RPC,
                 "        except BaseException:\n"
                 "            self._group = None"
-                "  # the call has ended, and `run` is about to hear of it\n"
+                "  # the call has ended, and `run` is about to be cancelled\n"
                 "            raise\n",
                 "",
             ),
