@@ -1,7 +1,7 @@
-"""Addresses: where a listener is reached, and which hosts and ports can be dialled at all.
+"""Addresses of listeners, and the rules for hosts and ports that can be dialled.
 
-Whoever is told an address hands it to a resolver, which fails in ways of its own where a name
-cannot be one: so it is looked at where it comes in, from a configuration or a registration.
+Clients and brokers pass an address to a resolver, which fails in its own ways if a name is
+impossible. Each address is therefore checked at its source: a configuration or a registration.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SHOWN_LENGTH: Final = 80
 
 
 class Endpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where one listener of a broker is reached; as such it stands in the controller's log too."""
+    """The address of one listener of a broker; the controller's log stores it in this form."""
 
     listener: str
     host: str
@@ -28,7 +28,9 @@ class Endpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def host_problem(host: str) -> str | None:
-    """Why nobody can resolve `host`, with the remedy; None for a name or an IP address."""
+    """The reason why `host` cannot be resolved, with the remedy; None for a name or an IP
+    address.
+    """
     shown = repr(host[:_SHOWN_LENGTH]) + ("..." if len(host) > _SHOWN_LENGTH else "")
     if ":" in host:
         try:
@@ -59,7 +61,7 @@ def host_problem(host: str) -> str | None:
 
 
 def port_problem(port: int) -> str | None:
-    """Why nobody can dial `port`; None if it is one."""
+    """The reason why `port` cannot be dialled; None if it can."""
     if 1 <= port <= PORT_MAX:
         return None
     return f"port {port} is not one from 1 to {PORT_MAX}"

@@ -1,9 +1,14 @@
-"""What the log cleaner may touch, and which log it takes next (I-69).
+"""The rules of the log cleaner: the part of a log that it may clean, and the next log to clean
+(I-69).
 
-A compacted log has three parts: what was cleaned before (below `cleaned_to`), what is to be cleaned
-(up to the first uncleanable offset, which is always where a segment begins), and what must not be
-touched yet: the active segment, what is not committed or not durable, what is too young for
-min.compaction.lag.ms. Only sealed segments are cleaned, each as a whole.
+A compacted log has three parts:
+
+- The part that was cleaned before, below `cleaned_to`.
+- The part to clean, up to the first uncleanable offset, which is always where a segment begins.
+- The part that must not be touched yet: the active segment, data that is not committed or not
+  durable, and records too young for min.compaction.lag.ms.
+
+Only sealed segments are cleaned, each as a whole.
 """
 
 from __future__ import annotations
@@ -19,16 +24,16 @@ INT64_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class SealedSegment:
-    """What the decisions need to know of one sealed segment, oldest first in a log."""
+    """The facts about one sealed segment that the decisions need; a log lists them oldest first."""
 
     base_offset: int
     end_offset: int
-    """Where the next segment begins."""
+    """Start of the next segment."""
     size: int
     latest_timestamp: int
-    """-1 if no batch has one."""
+    """Largest timestamp of its batches; -1 if no batch has one."""
     first_timestamp: int = -1
-    """Largest timestamp of its first batch; -1 if unknown. Only max.compaction.lag.ms asks."""
+    """Largest timestamp of its first batch; -1 if unknown. Only max.compaction.lag.ms uses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +41,9 @@ class CompactedLog:
     """One log with cleanup.policy=compact, as it is at `now_ms` (wall clock)."""
 
     cleaned_to: int
-    """From the checkpoint, already within the log: see `within_log`."""
+    """Offset from the checkpoint, limited to the log: see `within_log`."""
     committed: int
-    """Nothing at or above has been committed and made durable."""
+    """End of the committed and durable part."""
     sealed: tuple[SealedSegment, ...]
     min_dirty_ratio: float
     min_lag_ms: int
@@ -47,22 +52,24 @@ class CompactedLog:
 
 @dataclass(frozen=True, slots=True)
 class LogToClean:
-    """What there is to clean in one log."""
+    """The part of one log that can be cleaned."""
 
     first_dirty: int
     first_uncleanable: int
     dirty_ratio: float
     wanted: bool
-    """The ratio is above min.cleanable.dirty.ratio, or max.compaction.lag.ms demands it."""
+    """True if the ratio is above min.cleanable.dirty.ratio, or max.compaction.lag.ms demands a
+    cleaning.
+    """
 
 
 def within_log(cleaned_to: int, *, log_start: int, log_end: int) -> int:
-    """The checkpointed offset, or the log's start where the log no longer holds that offset."""
+    """The checkpointed offset, or the log's start if the log no longer holds that offset."""
     return cleaned_to if log_start <= cleaned_to <= log_end else log_start
 
 
 def judge(log: CompactedLog, *, now_ms: int) -> LogToClean:
-    """What of the log may be cleaned now, and whether it should be."""
+    """The part of the log that may be cleaned now, and if it should be."""
     bound = _first_uncleanable(log, now_ms)
     clean = dirty = 0
     due = False
@@ -97,7 +104,7 @@ Name = TypeVar("Name")
 
 
 def next_to_clean(logs: Iterable[tuple[Name, LogToClean]]) -> Name | None:
-    """The log with the greatest dirty ratio of those that should be cleaned."""
+    """The log with the greatest dirty ratio among those that should be cleaned."""
     wanted = [(name, log) for name, log in logs if log.wanted]
     if not wanted:
         return None

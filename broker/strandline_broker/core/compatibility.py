@@ -1,11 +1,12 @@
-"""Which builds may serve one cluster together.
+"""The rule that decides which builds may serve one cluster together.
 
-A protocol level is a number for what servers say to each other: a change that a server of the level
-before would misunderstand raises it. A build speaks all levels from its oldest to its newest. It
-says so when it registers and when it answers a registration, as a feature `protocol:OLDEST-NEWEST`,
-which older builds keep without reading it. Two servers fit each other if they share a level.
+A protocol level is a number for the messages between servers. A change that a server of the
+previous level would misunderstand raises it. A build speaks all levels from its oldest to its
+newest. It states them when it registers and when it answers a registration, as a feature
+`protocol:OLDEST-NEWEST`, which older builds store without reading it. Two servers are compatible if
+they share a level.
 
-Builds of before there were levels say nothing, and are of level 0.
+Builds from before there were levels state nothing, and have level 0.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _RANGE: Final = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Of the protocol between servers; both ends are spoken."""
+    """The protocol levels that a server speaks, both ends included."""
 
     oldest: int
     newest: int
@@ -41,14 +42,15 @@ class Levels:
 
 
 OURS: Final = Levels(oldest=0, newest=1)
-"""Level 1: servers say which levels they speak. A new level begins with the change that needs it;
-the oldest one goes up a release later at the earliest (docs/guide/operations.md, Upgrades).
+"""The levels of this build. Level 1: servers state which levels they speak. A new level begins with
+the change that needs it. The oldest level rises one release later at the earliest
+(docs/guide/operations.md, Upgrades).
 """
 UNTOLD: Final = Levels(0, 0)
 
 
 def levels_of(features: Iterable[str]) -> Levels:
-    """What a server says that it speaks. Raises InvalidRequest if it makes no sense."""
+    """The levels in a server's features. Raises InvalidRequest if they are invalid."""
     named = [feature for feature in features if feature.startswith(_FEATURE)]
     if not named:
         return UNTOLD
@@ -69,7 +71,7 @@ class Server:
     name: str
     """For instance `broker 1`."""
     build: str
-    """Empty: it does not say."""
+    """The server's build; empty if it does not state one."""
     levels: Levels
 
     def __str__(self) -> str:

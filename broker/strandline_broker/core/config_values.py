@@ -1,8 +1,8 @@
-"""How the text of a configuration value becomes a value, and what is said when it does not.
+"""Parsers that turn the text of a configuration value into a value, and their messages for errors.
 
-A parser takes the text and returns the value, or raises ValueError with the accepted form in words
-("expected ..."). The caller adds key and value. Used for topic keys and for the keys of both
-servers.
+A parser takes the text and returns the value. If it cannot, it raises ValueError with the accepted
+form in words ("expected ..."), and the caller adds key and value. Topic keys and the keys of both
+servers use these parsers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MILLISECONDS: Final = {
 KEY_LENGTH_MAX: Final = 200
 SHOWN_LENGTH_MAX: Final = 100
 VALUE_LENGTH_MAX: Final = 4096
-"""Of the text of a value that is altered at run time: every broker is told of it."""
+"""Length limit for the text of a value that is altered at run time: every broker receives it."""
 _FACTORS: Final = {"bytes": {**_BYTES, **_BYTES_LARGE}, "milliseconds": _MILLISECONDS}
 
 
@@ -51,7 +51,7 @@ def integer(low: int, high: int, unit: str = "") -> Callable[[str], int]:
 
 
 def _without_unit(text: str, unit: str) -> str:
-    """A hint for "10MB" and the like: the same amount, as the key wants it."""
+    """A hint for "10MB" and the like: the same amount in the form that the key accepts."""
     match = _WITH_UNIT.match(text.strip())
     if match is None or unit not in _FACTORS:
         return ""
@@ -102,7 +102,7 @@ def fraction(text: str) -> float:
 
 
 def positive(text: str) -> float:
-    """A number above 0; the largest that there is means no limit."""
+    """A number above 0; the largest float means no limit."""
     try:
         value = float(text)
     except ValueError:
@@ -141,14 +141,14 @@ def within_length(value: str) -> str:
 
 
 def shown(given: str) -> str:
-    """What somebody gave, quoted for a message; not more of it than fits a line."""
+    """The given text, quoted for a message and cut to fit a line."""
     cut = given[:SHOWN_LENGTH_MAX]
     return repr(given) if cut == given else f"{cut!r}... ({len(given)} characters)"
 
 
 def suggestion(key: str, known: Iterable[str]) -> str:
-    """`; did you mean X?` if a known key looks like `key`, else nothing."""
+    """The text `; did you mean X?` if a known key resembles `key`, else nothing."""
     if len(key) > KEY_LENGTH_MAX:
-        return ""  # the comparison takes time in proportion
+        return ""  # the comparison takes time in proportion to the length
     close = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.6)
     return f"; did you mean {close[0]}?" if close else ""

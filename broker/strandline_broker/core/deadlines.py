@@ -1,4 +1,6 @@
-"""What is due when, for many things at once: a look costs what is due, however much waits."""
+"""Deadlines of many things at once: a check costs time for the things that are due, however many
+wait.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 STALE_MAX: Final = 64
-"""So many deadlines that were moved or dropped may stand in the heap beside half of it."""
+"""Number of moved or dropped deadlines that the heap may keep, besides half of its size."""
 
 
 class Deadlines(Generic[T]):
-    """One for each thing; of equal ones the first that was set is due first."""
+    """One deadline for each thing; among equal deadlines the first set is due first."""
 
     def __init__(self) -> None:
         self._at_ms: dict[T, int] = {}
@@ -24,7 +26,7 @@ class Deadlines(Generic[T]):
 
     @property
     def next_ms(self) -> int | None:
-        """The earliest; None without any."""
+        """The earliest deadline; None if there is none."""
         while self._heap:
             at_ms, _, thing = self._heap[0]
             if self._at_ms.get(thing) == at_ms:
@@ -33,7 +35,7 @@ class Deadlines(Generic[T]):
         return None
 
     def set(self, thing: T, at_ms: int) -> None:
-        """In the place of the one that it has."""
+        """Set the deadline of a thing, replacing an earlier one."""
         if self._at_ms.get(thing) == at_ms:
             return
         self._at_ms[thing] = at_ms
@@ -44,11 +46,11 @@ class Deadlines(Generic[T]):
             heapify(self._heap)
 
     def drop(self, thing: T) -> None:
-        """It is not due any more, if it was."""
+        """Remove the deadline of a thing, if it has one."""
         self._at_ms.pop(thing, None)
 
     def due(self, now_ms: int) -> list[T]:
-        """Whatever is due at `now_ms`, soonest first; its deadlines are over."""
+        """Remove and return the things that are due at `now_ms`, soonest first."""
         found = []
         while (next_ms := self.next_ms) is not None and next_ms <= now_ms:
             thing = heappop(self._heap)[2]

@@ -1,8 +1,8 @@
-"""The topics that the cluster keeps for itself, by name: exactly these two, as in Kafka. Another
-one whose name begins with two underscores is somebody's.
+"""The names of the cluster's internal topics: exactly these two, as in Kafka. Any other topic whose
+name begins with two underscores belongs to a user.
 
-They are not listed unless asked for, nobody but a coordinator writes to them (I-109), and nobody
-makes, widens or deletes them.
+Internal topics are listed only on request. Only a coordinator writes to them (I-109), and no user
+can create, widen or delete them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """The broker's view of the cluster: a prefix of the controller's log, one envelope at a time
 (I-81).
 
-`MetadataCache.check` is the acceptance rule of pushes (I-34), `prepare` folds an
-accepted envelope into a new view, `publish` makes that view current. A view never changes once it
-is published, so whoever reads two things from one view reads them from one moment (I-24, P-8).
-Between prepare and publish the host applies the envelope to its replicas: clients learn of a leader
-only after it knows of its election.
+`MetadataCache.check` is the acceptance rule of pushes (I-34). `prepare` folds an accepted envelope
+into a new view, and `publish` makes that view current. A published view never changes, so two
+values read from one view belong to the same moment (I-24, P-8). Between prepare and publish the
+host applies the envelope to its replicas: clients learn of a leader only after the leader knows of
+its election.
 
-What holds after every step: the controller epoch and the applied offset never decrease (I-30), and
-within a topic id neither do a partition's leader epoch and partition epoch.
+After every step, the controller epoch and the applied offset have not decreased (I-30). Within a
+topic id, a partition's leader epoch and partition epoch have not decreased either.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class CachedTopic:
 
 @dataclass(frozen=True, slots=True)
 class MetadataView:
-    """The cluster as of one metadata offset. Immutable."""
+    """The cluster as of one metadata offset; immutable."""
 
     metadata_offset: MetadataOffset = NOTHING_APPLIED
     controller_epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
@@ -72,7 +72,7 @@ class MetadataView:
     topics_by_id: Mapping[TopicId, CachedTopic] = field(default_factory=dict)
     ids_by_name: Mapping[str, TopicId] = field(default_factory=dict)
     topics_generation: int = 0
-    """Rises when topics have come or gone, or have other partitions."""
+    """Number that rises when topics are added or removed, or their partitions change."""
     eligible: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
     """Brokers that may be in an ISR (unfenced, not shutting down), with their current epochs."""
     dynamic_configs: DynamicConfigs = NOTHING_ALTERED
@@ -89,24 +89,24 @@ class MetadataView:
         return None if topic is None else topic.partitions.get(partition)
 
     def current_leader(self, topic_id: TopicId, partition: int) -> CurrentLeader | None:
-        """None: the partition is not known, or has no leader."""
+        """The leader of the partition; None if the partition is unknown or has no leader."""
         known = self.partition(topic_id, partition)
         if known is None or known.leader == NO_LEADER:
             return None
         return CurrentLeader(known.leader, known.leader_epoch)
 
     def endpoint(self, broker_id: BrokerId, listener: str) -> Endpoint | None:
-        """Where a registered broker, fenced or not, serves that listener."""
+        """The address of that listener of a registered broker, fenced or not."""
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.endpoint(listener)
 
 
 class MetadataCache:
-    """The current view, and what the broker knew of the controller before it started.
+    """The current view, and the broker's knowledge of the controller from before its start.
 
-    `store_id`, `known_controller_epoch` and `known_offset` come from the data directory (P-76): a
-    controller whose log does not reach as far as this broker has already applied was restored from
-    an older copy, and is refused.
+    `store_id`, `known_controller_epoch` and `known_offset` come from the data directory (P-76). If
+    a controller's log ends before an offset that this broker has already applied, the controller
+    was restored from an older copy. It is refused.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class MetadataCache:
 
     @property
     def applied_offset(self) -> MetadataOffset:
-        """The last envelope in the current view; -1 until the first snapshot of this process."""
+        """The last envelope in the current view; -1 before the first snapshot of this process."""
         return self.view.metadata_offset
 
     @property
@@ -135,7 +135,7 @@ class MetadataCache:
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
-        """The highest controller epoch heard of, in this process or before it."""
+        """The highest controller epoch received, in this process or before it."""
         return max(self._known_controller_epoch, self.view.controller_epoch)
 
     @property
@@ -147,10 +147,11 @@ class MetadataCache:
         return _eligible(_brokers_after(self.view, envelope))
 
     def check(self, envelope: Envelope, *, broker_epoch: BrokerEpoch) -> WireError | None:
-        """Why the envelope must not be applied; None if it must be.
+        """The reason why the envelope must not be applied; None if it must be.
 
-        InvalidUpdateVersion means that envelopes are missing in between, and a full snapshot cures
-        it. The others say that the sender is not the controller of this incarnation of this broker.
+        InvalidUpdateVersion means that envelopes are missing in between; a full snapshot is the
+        remedy. Other errors mean that the sender is not the controller of this incarnation of this
+        broker.
         """
         if envelope.cluster_id != self.cluster_id and envelope.cluster_id and self.cluster_id:
             return InconsistentClusterId(
@@ -202,8 +203,8 @@ class MetadataCache:
         return self._check_history(envelope)
 
     def _check_history(self, envelope: Envelope) -> WireError | None:
-        """Refuse a log that has gone on from an older copy, past what this broker has applied: the
-        record that it remembers is of another epoch there (P-76, I-92).
+        """Refuse a log that continued from an older copy, past the offset that this broker has
+        applied: its record at the remembered offset has another epoch (P-76, I-92).
         """
         known, starts = self.highest_offset, envelope.epoch_starts
         if known == NOTHING_APPLIED or not starts or not self.store_id:
@@ -219,7 +220,7 @@ class MetadataCache:
         )
 
     def prepare(self, envelope: Envelope) -> MetadataView:
-        """The view after an envelope that `check` accepted. Nothing is published yet."""
+        """The view after an envelope that `check` accepted; it is not published yet."""
         before = self.view
         brokers = _brokers_after(before, envelope)
         topics, ids = _topics_after(before, envelope)
@@ -269,7 +270,7 @@ def _brokers_after(view: MetadataView, envelope: Envelope) -> dict[BrokerId, Liv
 def _topics_after(
     view: MetadataView, envelope: Envelope
 ) -> tuple[dict[TopicId, CachedTopic], dict[str, TopicId]]:
-    """By id, and the ids by name. Of topics that the envelope does not name none is looked at."""
+    """(topics by id, ids by name) after the envelope. Topics that it does not name are not read."""
     topics: dict[TopicId, CachedTopic] = {} if envelope.full else _copied(view.topics_by_id)
     ids: dict[str, TopicId] = {} if envelope.full else _copied(view.ids_by_name)
     for topic_id in envelope.deleted_topic_ids:
@@ -277,8 +278,8 @@ def _topics_after(
         if gone is not None:
             del ids[gone.name]
     for pushed in envelope.topics:
-        # A topic created anew under the same name shares nothing with the old one (I-36), even if
-        # its deletion is not named.
+        # A topic created again under the same name shares nothing with the old one (I-36), even if
+        # the envelope does not name its deletion.
         stale = ids.pop(pushed.name, None)
         if stale is not None and stale != pushed.topic_id:
             topics.pop(stale, None)
@@ -290,7 +291,7 @@ def _topics_after(
 def _are_others(
     before: MetadataView, now: Mapping[TopicId, CachedTopic], envelope: Envelope
 ) -> bool:
-    """Whether topics have come or gone with the envelope, or have other partitions."""
+    """True if the envelope adds or removes topics, or changes their partitions."""
     known = before.topics_by_id
     return len(now) != len(known) or any(
         topic.topic_id not in known
@@ -301,7 +302,9 @@ def _are_others(
 
 
 def _copied(mapping: Mapping[K, V]) -> dict[K, V]:
-    """A proxy's own copy is the one of the dict behind it: a twentieth of the time."""
+    """A copy of the mapping. A proxy's own `copy` copies the dict behind it, in a twentieth of the
+    time.
+    """
     return mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
 
 
@@ -311,8 +314,8 @@ def _merged(known: CachedTopic | None, pushed: TopicMetadata, envelope: Envelope
     for partition in pushed.partitions:
         before = old.get(partition.partition)
         if before is not None:
-            # Offsets in the controller's log order envelopes, so this never chooses the old one
-            # unless the log itself went back; then what clients were told must not (I-30, P-72).
+            # The controller's log orders envelopes, so the old value is chosen only if the log
+            # itself went back. The values that clients have received must not go back (I-30, P-72).
             partition = _newer(before, partition)
         partitions[partition.partition] = partition
     if partitions.keys() != old.keys():
@@ -331,7 +334,7 @@ def _newer(before: PartitionMetadata, pushed: PartitionMetadata) -> PartitionMet
         before.partition_epoch,
     ):
         return pushed
-    # Which replicas are offline follows the brokers' sessions, not the partition's epochs.
+    # The list of offline replicas follows the brokers' sessions, not the partition's epochs.
     return replace(
         before,
         offline_replicas=pushed.offline_replicas,

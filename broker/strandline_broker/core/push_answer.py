@@ -1,7 +1,7 @@
-"""What a broker answers to a push: how far it is, what it could not apply, and where its logs end
-of partitions without a leader.
+"""A broker's answer to a push: its applied offset, its failures, and the log ends of its partitions
+without a leader.
 
-`rpc/cluster/push_codec.py` translates it to the wire and off it.
+`rpc/cluster/push_codec.py` translates it to and from the wire.
 """
 
 from __future__ import annotations
@@ -30,34 +30,40 @@ class FailedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogEnd:
-    """The greater one holds all that the other does, unless an unclean election came between."""
+    """The end of a log. The greater one holds every record of the other, unless an unclean election
+    came between.
+    """
 
     last_epoch: int
-    """The newest that the log knows, with or without records; -1: none."""
+    """The newest epoch in the log, with or without records; -1: none."""
     offset: int
     high_watermark: int = field(default=0, compare=False)
-    """Everything below it was committed as the log has it."""
+    """High watermark of the log: everything below was committed as the log has it."""
     known_epoch: int = field(default=UNKNOWN, compare=False)
-    """The newest that the log has known, with what a loss of power has taken: in no later one has
-    it held a record. UNKNOWN: it does not say.
+    """The newest epoch that the log ever had a record of, including records that a loss of power
+    has removed. UNKNOWN: the broker did not report it.
     """
     parts_at: int = field(default=0, compare=False)
-    """Where the first epoch began that is known and whose records are gone."""
+    """Start of the first known epoch whose records are gone."""
 
     def shared_below(self, newest_epoch: int) -> int:
-        """Where committed records may begin that the log lacks; `newest_epoch`: the last in which
-        the partition had a leader. A log that knows it has followed that leader, to its own end.
-        Behind another one's high watermark there may stand what no later leader has seen.
+        """The offset from which the log may lack committed records. `newest_epoch` is the last
+        epoch with a leader.
+
+        A log with that epoch has followed that leader, so the offset is its own end. Otherwise it
+        is the high watermark: records beyond it may be unknown to every later leader.
         """
         return self.offset if self.last_epoch >= newest_epoch else self.high_watermark
 
     def shared_with(self, holders: Sequence[LogEnd | None], *, surely_led: int) -> int:
-        """The same by what disks tell: each committed record was held by one of `holders`, whose
-        epoch checkpoint says so even if the record is gone, because an epoch is durable before its
-        first record (I-46). 0: they do not say enough, or are older than the epoch `surely_led`.
+        """The offset from which the log may lack committed records, by the logs of `holders`.
 
-        Records of epochs up to this log's last one are in this log, to its end. Later ones begin
-        where a holder says.
+        One of the holders held each committed record. Its epoch checkpoint shows this even if the
+        record is gone, because an epoch is durable before its first record (I-46). The result is 0
+        if the holders' reports do not suffice, or all are older than the epoch `surely_led`.
+
+        Records of epochs up to this log's last one are in this log, to its end. Later epochs begin
+        where a holder reports.
         """
         if all(holder is None or holder.known_epoch < surely_led for holder in holders):
             return 0
@@ -74,25 +80,25 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLogEnd:
-    """Where a broker's log of a partition ends while that has no leader (I-53)."""
+    """The end of a broker's log of a partition that has no leader (I-53)."""
 
     topic_id: TopicId
     partition: int
     leader_epoch: LeaderEpoch
-    """The partition's, in which this is said."""
+    """The partition's leader epoch at the time of the answer."""
     end: LogEnd
 
 
 @dataclass(frozen=True, slots=True)
 class PushAnswer:
     metadata_offset: MetadataOffset
-    """Of the envelope that this answers."""
+    """Offset of the envelope that this answers."""
     applied_offset: MetadataOffset
     controller_epoch: ControllerEpoch
     store_id: str
     want_full: bool = False
     error: WireError | None = None
-    """Of the whole envelope, which was not applied then."""
+    """Error of the whole envelope, which was then not applied."""
     failed: tuple[FailedPartition, ...] = ()
     log_ends: tuple[ReplicaLogEnd, ...] = ()
-    """Of the partitions in the envelope that have no leader."""
+    """Log ends of the partitions in the envelope that have no leader."""

@@ -1,7 +1,8 @@
-"""One push of the controller, as plain data: what one atomic batch of its log means for one broker.
+"""One push of the controller, as plain data: the effect of one atomic batch of its log on one
+broker.
 
 An envelope is applied whole or not at all, in the order stop_replicas, leader_and_isr,
-update_metadata, so that clients are never sent to a leader that does not know of its election.
+update_metadata. Clients are therefore never sent to a leader that does not know of its election.
 `rpc/cluster/push_codec.py` translates it from the wire.
 """
 
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     )
 
 NO_EPOCH_CHECK: Final = LeaderEpoch(-1)
-"""In a StopReplica: stop whatever the replica's leader epoch is."""
+"""Value in a StopReplica: stop the replica, whatever its leader epoch is."""
 NO_PARTITION_EPOCH: Final = PartitionEpoch(-1)
 TOPIC_DELETED: Final = LeaderEpoch(-2)
-"""In a StopReplica: the topic is gone, so no later epoch can exist."""
+"""Value in a StopReplica: the topic is deleted, so no later epoch can exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class LiveBroker:
     in_controlled_shutdown: bool = False
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Its address on that listener; None if it has no such listener."""
+        """The broker's address on that listener; None if it has no such listener."""
         for endpoint in self.endpoints:
             if endpoint.listener == listener:
                 return endpoint
@@ -54,7 +55,7 @@ class LiveBroker:
 
 @dataclass(frozen=True, slots=True)
 class HostedTopic:
-    """Name and own configuration of a topic of which `leader_and_isr` names partitions."""
+    """Name and own configuration of a topic with partitions in `leader_and_isr`."""
 
     name: str
     topic_id: TopicId
@@ -63,7 +64,7 @@ class HostedTopic:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """What clients are told of a partition."""
+    """A partition as clients see it."""
 
     partition: int
     leader: BrokerId = NO_LEADER
@@ -73,7 +74,9 @@ class PartitionMetadata:
     isr: tuple[BrokerId, ...] = ()
     offline_replicas: tuple[BrokerId, ...] = ()
     offline_conditions: tuple[ReplicaCondition | None, ...] = ()
-    """Beside `offline_replicas`; None: the broker is fenced, or not registered."""
+    """Conditions in the order of `offline_replicas`; None: the broker is fenced, or not
+    registered.
+    """
     elr: tuple[BrokerId, ...] = ()
     last_known_elr: tuple[BrokerId, ...] = ()
 
@@ -95,15 +98,15 @@ class StopReplica:
     topic_id: TopicId
     partition: int
     leader_epoch: LeaderEpoch
-    """The epoch of the removal, TOPIC_DELETED or NO_EPOCH_CHECK; one that is older than the
-    replica's is ignored (P-18).
+    """The epoch of the removal, TOPIC_DELETED or NO_EPOCH_CHECK; a removal with an epoch older than
+    the replica's is ignored (P-18).
     """
     delete: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DynamicConfigs:
-    """Configuration that is not from the receiver's own file, environment or flags; whole."""
+    """The whole configuration from outside the receiver's own file, environment or flags."""
 
     broker: Mapping[str, str] = field(default_factory=dict)
     """Altered at run time for this broker; stronger than `cluster`."""
@@ -112,11 +115,11 @@ class DynamicConfigs:
     controller: Mapping[str, str] = field(default_factory=dict)
     """Defaults of topic keys that the controller's configuration decides, for information."""
     groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Of consumer groups, by id."""
+    """Altered at run time for consumer groups, by group id."""
 
     @property
     def altered(self) -> Mapping[str, str]:
-        """What counts of what was altered at run time."""
+        """The effective values that were altered at run time."""
         return {**self.cluster, **self.broker}
 
 
@@ -127,14 +130,14 @@ class Envelope:
     store_id: str
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch
-    """Of the receiver: a push to an earlier incarnation is refused (P-17)."""
+    """Broker epoch of the receiver: a push to an earlier incarnation is refused (P-17)."""
     metadata_offset: MetadataOffset
     prev_metadata_offset: MetadataOffset
     full: bool
-    """A snapshot of everything: what it does not name does not exist."""
+    """True for a snapshot of everything: an object that it does not name does not exist."""
     stop_replicas: tuple[StopReplica, ...] = ()
     leader_and_isr: tuple[PartitionState, ...] = ()
-    """Only partitions of which the receiver is a replica."""
+    """States of partitions of which the receiver is a replica."""
     hosted_topics: tuple[HostedTopic, ...] = ()
     """One for each topic id in `leader_and_isr`."""
     topics: tuple[TopicMetadata, ...] = ()
@@ -142,6 +145,6 @@ class Envelope:
     deleted_topic_ids: tuple[TopicId, ...] = ()
     removed_brokers: tuple[BrokerId, ...] = ()
     dynamic_configs: DynamicConfigs | None = None
-    """None: as before. A snapshot always has it."""
+    """The dynamic configuration; None: unchanged. A snapshot always has it."""
     epoch_starts: tuple[tuple[MetadataOffset, ControllerEpoch], ...] = ()
-    """Of a snapshot: where each controller epoch begins in the log, as far as it is known."""
+    """Starts of the controller epochs in the log, as far as known; only in a snapshot."""

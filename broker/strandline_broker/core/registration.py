@@ -1,4 +1,4 @@
-"""What a broker says of itself to its controller when it starts."""
+"""A broker's registration: the facts that it sends to its controller when it starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Registration:
     flush_policy: str
     pid: int
     version: str
-    """Of its build, with the commit: 0.1.0+7540e83e8f2c."""
+    """Version of its build, with the commit: 0.1.0+7540e83e8f2c."""
     store_id: str
     controller_epoch: ControllerEpoch
     metadata_offset: MetadataOffset
@@ -30,4 +30,4 @@ class Registration:
     previous_broker_epoch: BrokerEpoch
     features: tuple[str, ...] = ()
     replicas_max: int = 0
-    """For how many its descriptors are enough; 0: it does not say."""
+    """Number of replicas for which its descriptors suffice; 0: unknown."""

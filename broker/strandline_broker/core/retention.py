@@ -1,8 +1,10 @@
-"""Which segments of a log go: too old, too many bytes, or all below the log's start (I-74, I-75).
+"""The segments of a log that retention removes: too old, too many bytes, or all below the log's
+start (I-74, I-75).
 
-Whole segments from the front only, and nothing at or beyond the high watermark: what is not yet
-committed may still be what the leader's next epoch keeps. Age and size count only where
-`cleanup.policy` holds `delete`; what lies below the log's start goes from a compacted log too.
+Only whole segments are removed, from the front, and none at or beyond the high watermark: the
+leader of the next epoch may keep records that are not yet committed. Age and size count only if
+`cleanup.policy` contains `delete`. Segments below the log's start are removed from a compacted log
+too.
 """
 
 from collections.abc import Sequence
@@ -17,13 +19,13 @@ class SegmentFacts:
     """One past its last offset."""
     size_bytes: int
     timestamp_ms: int
-    """The largest of its records, or where they have none the time of the last write."""
+    """The largest timestamp of its records; without any, the time of the last write."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
     deletes: bool
-    """`cleanup.policy` holds `delete`."""
+    """True if `cleanup.policy` contains `delete`."""
     retention_ms: int
     retention_bytes: int
 
@@ -35,7 +37,7 @@ class RetentionLimits:
         )
 
     def too_much(self, segment: SegmentFacts, log_bytes: int) -> bool:
-        """Whether a log of `log_bytes` still has what is to be kept, without its first segment."""
+        """True if a log of `log_bytes` exceeds the size to keep even without its first segment."""
         return (
             self.deletes
             and self.retention_bytes != NO_LIMIT
@@ -51,10 +53,10 @@ def expired(
     high_watermark: int,
     now_ms: int,
 ) -> int:
-    """How many segments go, counted from the first.
+    """Number of segments to remove, counted from the first.
 
-    `segments` are all of the log, the active one last. If that one goes too, it is rolled before,
-    so that the log goes on behind it; an empty one never goes.
+    `segments` are all of the log, the active one last. If that one is to be removed too, it is
+    rolled first, so that the log continues after it. An empty active segment is never removed.
     """
     log_bytes = sum(segment.size_bytes for segment in segments)
     count = 0

@@ -1,9 +1,8 @@
-"""The configuration keys of a topic: which are accepted, which are not there yet, and what they
-resolve to.
+"""The configuration keys of a topic: accepted keys, keys that are not supported yet, and their
+resolved values.
 
-Every value is text in Kafka's spelling, as it stands in the controller's records. A key that Kafka
-knows but whose feature is missing here is refused, never silently ignored: who sets it relies on
-it.
+Every value is text in Kafka's spelling, as in the controller's records. A key that Kafka supports
+but that is missing here is refused, never silently ignored: a user who sets it relies on it.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 DAY_MS: Final = 86_400_000
 MESSAGE_BYTES_LIMIT: Final = 31 << 20
-"""The largest batch that may be accepted: a fetch answer that is already full may hold one more,
-and both must fit into one gRPC message (64 MiB).
+"""The largest batch that may be accepted. A fetch answer that is already full may hold one more
+batch, and both must fit into one gRPC message (64 MiB).
 """
 
 
@@ -197,7 +196,7 @@ _ONLY_VALUE: Final[dict[str, str]] = {
     "preallocate": "false",
     "remote.storage.enable": "false",
 }
-"""Kafka's keys of which only the value that describes what happens anyway is accepted."""
+"""Kafka's keys with one accepted value, which describes the fixed behaviour here."""
 
 _NOT_YET: Final[frozenset[str]] = frozenset(
     {
@@ -234,16 +233,14 @@ class TopicConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * DAY_MS
     min_insync_replicas: int = 2
-    """For information: what counts is `eff_min_insync` of the partition, which the controller
-    resolved (I-91, P-77).
+    """For information: `eff_min_insync` of the partition counts, which the controller resolved
+    (I-91, P-77).
     """
     unclean_leader_election_enable: bool = False
     """For information: the controller elects."""
 
     def with_entries(self, entries: Mapping[str, str]) -> TopicConfig:
-        """This configuration as the default, overridden by a topic's own entries, which were
-        checked.
-        """
+        """This configuration as the default, overridden by a topic's own checked entries."""
         values = {name: getattr(self, name.replace(".", "_")) for name in TOPIC_KEYS}
         for name, value in entries.items():
             if name in TOPIC_KEYS:
@@ -252,7 +249,9 @@ class TopicConfig:
 
 
 def check_topic_configs(entries: Mapping[str, str]) -> None:
-    """Raises InvalidConfig at the first entry that is not accepted, with the remedy."""
+    """Check all entries. Raises InvalidConfig, with the remedy, at the first one that is not
+    accepted.
+    """
     for name, value in entries.items():
         check_topic_key(name)
         if name in TOPIC_KEYS:
@@ -266,7 +265,7 @@ def check_topic_configs(entries: Mapping[str, str]) -> None:
 
 
 def check_topic_key(name: str) -> None:
-    """Raises InvalidConfig for a key that no topic can have."""
+    """Raise InvalidConfig for a key that no topic can have."""
     if name in TOPIC_KEYS or name in _ONLY_VALUE:
         return
     if name in _NOT_YET or name.startswith("remote."):
@@ -278,8 +277,9 @@ def check_topic_key(name: str) -> None:
 
 
 def check_compaction_lags(entries: Mapping[str, str], *, prefix: str) -> None:
-    """No record can be too young and too old to be compacted. `entries` were checked one by one;
-    `prefix` is what a server's keys have before a topic's.
+    """Check that no record can be too young and too old to be compacted.
+
+    Each of `entries` was checked before; `prefix` is the part of a server's keys before a topic's.
     """
     low, high = f"{prefix}min.compaction.lag.ms", f"{prefix}max.compaction.lag.ms"
     if low in entries and high in entries and int(entries[low]) > int(entries[high]):
