@@ -32,7 +32,6 @@ LONG_DOCUMENTS = {
 }
 SUBJECTLESS = {
     "bench",
-    "broker/strandline_broker/core/controller",
     "broker/strandline_broker/core/coordination",
     "broker/strandline_broker/core/groups",
     "broker/strandline_broker/hosts",

@@ -40,8 +40,8 @@ class LogEnd:
     high_watermark: int = field(default=0, compare=False)
     """High watermark of the log: everything below was committed as the log has it."""
     known_epoch: int = field(default=UNKNOWN, compare=False)
-    """The newest epoch that the log ever had a record of, including records that a loss of power
-    has removed. UNKNOWN: the broker did not report it.
+    """The newest epoch that the log has ever known, with those that a loss of power has removed. It
+    never held a record of a later one. UNKNOWN: the broker did not report it.
     """
     parts_at: int = field(default=0, compare=False)
     """Start of the first known epoch whose records are gone."""

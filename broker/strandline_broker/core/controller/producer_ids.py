@@ -1,5 +1,5 @@
-"""Blocks of producer ids: each id is given once in the life of the cluster, and none of those that
-producers choose themselves (I-59).
+"""Blocks of producer ids: each id is assigned once in the life of the cluster. None of them is an
+id that producers choose themselves (I-59).
 """
 
 from typing import Final
@@ -17,9 +17,10 @@ BLOCK_LEN: Final = 1000
 def decide_producer_ids(
     state: ControllerState, broker_id: BrokerId, broker_epoch: BrokerEpoch
 ) -> Decision[ProducerId]:
-    """The first of BLOCK_LEN ids. A block whose answer is lost is never given again.
+    """Assign a block of BLOCK_LEN ids; the answer is the first. A block whose answer is lost is
+    never assigned again.
 
-    Raises UnknownServerError where it would reach into those that producers choose.
+    Raises UnknownServerError if the block would overlap the ids that producers choose.
     """
     check_broker_epoch(state, broker_id, broker_epoch)
     start = state.next_producer_id

@@ -1,8 +1,8 @@
-"""What the brokers are told of each atomic batch: one delta, the same for all (P-79).
+"""The pushes to the brokers: one delta for each atomic batch, the same for all brokers (P-79).
 
-`begin` looks at a batch before it is replayed (a removed topic is still there to be described),
-`delta` describes it after. Every batch makes one, even one with nothing in it, because their
-offsets follow each other without a gap. What it means for one broker goes there as an `Envelope`.
+`begin` reads a batch before it is replayed, when a removed topic can still be described; `delta`
+describes it after. Every batch makes a delta, even an empty one, because their offsets follow each
+other without a gap. Each broker gets its part as an `Envelope`.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ from strandline_proto.ids import (
 )
 
 SLICE: Final = 200
-"""So many partitions take a few milliseconds to replay, or to describe."""
+"""Number of partitions that take a few milliseconds to replay, or to describe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class PushedPartition:
     isr_with_epochs: tuple[tuple[BrokerId, BrokerEpoch], ...]
     effective_min_isr: int
     offline_replicas: tuple[tuple[BrokerId, ReplicaCondition | None], ...]
-    """None: the broker is fenced, or not registered."""
+    """Offline replicas with their conditions; None: the broker is fenced, or not registered."""
     is_new: bool
     moved: bool
-    """Whether replicas hear of it; otherwise only what clients are told of it has changed."""
+    """True if replicas are concerned; otherwise only the metadata for clients has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +66,13 @@ class PushedTopic:
 class RemovedTopic:
     topic_id: TopicId
     replicas: tuple[tuple[int, tuple[BrokerId, ...]], ...]
-    """Of each partition, the brokers that are to delete it."""
+    """The brokers that must delete each partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedReplicas:
-    """Brokers that hold a partition no more, since `leader_epoch` began: nothing of an older
-    assignment may delete a replica that came back later (P-18).
+    """Brokers that no longer hold a partition, since `leader_epoch` began. An older assignment must
+    not delete a replica that returned later (P-18).
     """
 
     topic_id: TopicId
@@ -83,19 +83,19 @@ class RemovedReplicas:
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfigs:
-    """Configuration of brokers and groups that is decided here, whole."""
+    """The whole configuration of brokers and groups that the controller decides."""
 
     brokers: Mapping[BrokerId, Mapping[str, str]]
     cluster: Mapping[str, str]
     controller: Mapping[str, str]
     """Defaults of topic keys from the controller's own configuration."""
     groups: Mapping[str, Mapping[str, str]]
-    """Of consumer groups, by id."""
+    """Configuration of consumer groups, by id."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataDelta:
-    """What one atomic batch changed; of a snapshot (`full`), everything there is."""
+    """The changes of one atomic batch; in a snapshot (`full`), the whole state."""
 
     controller_epoch: ControllerEpoch
     metadata_offset: MetadataOffset
@@ -107,33 +107,35 @@ class MetadataDelta:
     brokers: tuple[Broker, ...] = ()
     removed_brokers: tuple[BrokerId, ...] = ()
     dynamic: ClusterConfigs | None = None
-    """None: as before."""
+    """The altered configuration; None: unchanged."""
     epoch_starts: tuple[tuple[MetadataOffset, ControllerEpoch], ...] = ()
-    """Of a snapshot: by these a broker tells the log that it knows from another one (P-76)."""
+    """Starts of the controller epochs, in a snapshot; with these a broker distinguishes its known
+    log from another one (P-76).
+    """
 
 
 @dataclass(slots=True)
 class Changes:
-    """What one batch touches. Dicts stand in for sets: their order is the batch's, in every
+    """The objects that one batch touches. Dicts replace sets: their order is the batch's, in every
     process.
     """
 
     prev_metadata_offset: MetadataOffset
     partitions: dict[tuple[TopicId, int], bool] = field(default_factory=dict)
-    """Value: whether it is new."""
+    """Touched partitions; the value is True for a new one."""
     configs: dict[TopicId, None] = field(default_factory=dict)
     dynamic: bool = False
     brokers: dict[BrokerId, None] = field(default_factory=dict)
     served: dict[tuple[TopicId, int], None] = field(default_factory=dict)
-    """Partitions of which a replica went offline or came back by itself."""
+    """Partitions of which a replica went offline or returned without another change."""
     replicas_before: dict[tuple[TopicId, int], tuple[BrokerId, ...]] = field(default_factory=dict)
-    """Of partitions whose replicas change."""
+    """Replicas, before the batch, of partitions whose replicas change."""
     removed_topics: list[RemovedTopic] = field(default_factory=list)
     removed_brokers: list[BrokerId] = field(default_factory=list)
 
 
 def begin(state: ControllerState, records: Iterable[AnyRecord]) -> Changes:
-    """Call before the batch is replayed."""
+    """The objects that the batch touches; call before it is replayed."""
     changes = Changes(state.last_offset)
     for record in records:
         match record:
@@ -156,7 +158,7 @@ def begin(state: ControllerState, records: Iterable[AnyRecord]) -> Changes:
                 replicas = tuple((p.index, p.replicas) for p in topic.partitions.values())
                 changes.removed_topics.append(RemovedTopic(record.topic_id, replicas))
             case _:
-                pass  # epochs travel in the header; producer ids concern nobody else
+                pass  # epochs are in the header; producer ids concern no other broker
     return changes
 
 
@@ -177,14 +179,14 @@ def _served_otherwise(
 
 
 def partitions_concerned(state: ControllerState, changes: Changes) -> int:
-    """How much work the batch is."""
+    """Number of partitions to describe, which measures the work of the batch."""
     touched = (*changes.brokers, *changes.removed_brokers)
     hosted = sum(len(state.index.hosted.get(broker_id, ())) for broker_id in touched)
     return len(changes.partitions) + len(changes.served) + hosted
 
 
 def delta(state: ControllerState, changes: Changes) -> MetadataDelta:
-    """Call after the batch was replayed."""
+    """The delta of the batch; call after it was replayed."""
     slices = delta_in_slices(state, changes)
     while True:
         try:
@@ -197,7 +199,7 @@ def delta(state: ControllerState, changes: Changes) -> MetadataDelta:
 def delta_in_slices(
     state: ControllerState, changes: Changes
 ) -> Generator[None, None, MetadataDelta]:
-    """As `delta`; where it yields, others may have a turn."""
+    """The delta of the batch, in slices: where it yields, other tasks may run."""
     changed = yield from _changed_partitions(state, changes)
     topics = [
         _topic(topic, changed.get(topic_id, ()))
@@ -228,7 +230,7 @@ def _removed_replicas(state: ControllerState, changes: Changes) -> Iterable[Remo
 
 
 def snapshot(state: ControllerState) -> MetadataDelta:
-    """Everything. What it does not name does not exist."""
+    """The whole state. An object that it does not name does not exist."""
     return MetadataDelta(
         controller_epoch=state.controller_epoch,
         metadata_offset=state.last_offset,
@@ -251,7 +253,7 @@ def snapshot(state: ControllerState) -> MetadataDelta:
 
 
 def _dynamic(state: ControllerState) -> ClusterConfigs:
-    """Copies: an envelope may wait in a queue while the state goes on."""
+    """Copies of the configuration: an envelope may wait in a queue while the state changes."""
     return ClusterConfigs(
         brokers={broker_id: dict(own) for broker_id, own in state.broker_configs.items()},
         cluster=dict(state.dynamic_defaults),
@@ -271,7 +273,7 @@ def _changed_partitions(
         if partition is None:
             continue  # its topic was deleted in the same batch
         is_new = changes.partitions.get((topic_id, index))
-        # Otherwise a replica went offline or came back: what clients are told has changed.
+        # Otherwise a replica went offline or returned: the metadata for clients has changed.
         moved = is_new is not None
         pushed = _pushed(
             state, state.topics[topic_id], partition, is_new=is_new is True, moved=moved
@@ -281,7 +283,7 @@ def _changed_partitions(
 
 
 def _concerned(state: ControllerState, changes: Changes) -> dict[tuple[TopicId, int], None]:
-    """The batch's own partitions, and where a broker changed, those that it has replicas of."""
+    """The batch's own partitions, and for a changed broker those with a replica on it."""
     concerned = {**dict.fromkeys(changes.partitions), **changes.served}
     touched = {*changes.brokers, *changes.removed_brokers}
     for broker_id in sorted(touched):

@@ -1,12 +1,16 @@
-"""How far each broker has applied the controller's log, as far as it has said so.
+"""The offsets of the controller's log that the brokers have applied, as far as they have reported.
 
-Soft state, from heartbeats and from the answers of the push stream. It decides when a controlled
-shutdown may end (I-84), which leader does not know that it leads, although its heartbeats arrive
-(I-94), and whose leaving a leader has applied (I-53). The last goes by answers alone, as they name
-the partitions that a broker could not apply; an answer to a snapshot speaks for all.
+This is soft state, from heartbeats and from the answers of the push stream. It decides three
+things:
+
+- When a controlled shutdown may end (I-84).
+- Which leader does not know that it leads, although its heartbeats arrive (I-94).
+- Which removals from an ISR a leader has applied (I-53). This uses answers only, because they name
+  the partitions that a broker could not apply. An answer to a snapshot covers all partitions.
 
 A push may concern thousands of partitions, and is answered when the last one is applied. Meanwhile
-heartbeats say how many are, and a broker that goes on with them is not overdue with the others.
+heartbeats report how many are applied, and a broker that makes progress is not overdue with the
+others.
 """
 
 from collections import deque
@@ -36,12 +40,12 @@ class Applied:
         return self._offsets
 
     def behind(self, state: ControllerState, offset: MetadataOffset) -> list[BrokerId]:
-        """Live brokers that have not said that they have applied the log up to `offset`."""
+        """Live brokers that have not reported the log up to `offset` as applied."""
         live = (b.broker_id for b in state.brokers.values() if not b.fenced)
         return sorted(b for b in live if self._offsets.get(b, -1) < offset)
 
     def on_registered(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None:
-        """A new incarnation has applied nothing yet."""
+        """Record a new incarnation, which has applied nothing yet."""
         self._epochs[broker_id] = epoch
         self._offsets[broker_id] = MetadataOffset(-1)
         self._elections.pop(broker_id, None)
@@ -50,14 +54,14 @@ class Applied:
         self._not_applied.pop(broker_id, None)
 
     def by_leader_of(self, partition: PartitionRegistration) -> bool:
-        """Whether its leader has said that it has applied the last change of the partition."""
+        """True if the partition's leader has reported its last change as applied."""
         leader = partition.leader
         if (partition.topic_id, partition.index) in self._not_applied.get(leader, ()):
             return False
         return self._answered.get(leader, -1) >= partition.changed_at
 
     def election_of(self, partition: PartitionRegistration) -> bool:
-        """Whether its leader has said that it has taken the role."""
+        """True if the partition's leader has reported that it took the role."""
         leader = partition.leader
         if (partition.topic_id, partition.index) in self._not_applied.get(leader, ()):
             return False
@@ -72,8 +76,8 @@ class Applied:
         failed: Set[tuple[TopicId, int]],
         full: bool,
     ) -> None:
-        """It has applied the log up to `offset`, but for the partitions `failed`; `full`: and
-        whatever it had not applied before.
+        """Record that the broker has applied the log up to `offset`, except for the partitions
+        `failed`. With `full` it has also applied everything that it had not applied before.
         """
         if self._epochs.get(broker_id) != epoch:
             return
@@ -84,7 +88,7 @@ class Applied:
             self._not_applied.setdefault(broker_id, set()).update(failed)
 
     def on_applied(self, broker_id: BrokerId, epoch: BrokerEpoch, offset: MetadataOffset) -> bool:
-        """True if this is news."""
+        """Record a reported offset; True if it is higher than before."""
         if self._epochs.get(broker_id) != epoch or offset <= self._offsets[broker_id]:
             return False
         self._offsets[broker_id] = offset
@@ -96,7 +100,7 @@ class Applied:
     def on_progress(
         self, broker_id: BrokerId, epoch: BrokerEpoch, partitions: int, now_ms: int
     ) -> None:
-        """It has applied so many partitions in its life."""
+        """Record how many partitions the broker has applied in its life."""
         if self._epochs.get(broker_id) != epoch:
             return
         known = self._progress.get(broker_id)
@@ -104,23 +108,23 @@ class Applied:
             self._progress[broker_id] = _Progress(partitions, now_ms)
 
     def progressed_ms(self, broker_id: BrokerId) -> int | None:
-        """When it was last heard to have applied another partition; None: never."""
+        """Time of the last report of another applied partition; None: never."""
         known = self._progress.get(broker_id)
         return None if known is None else known.at_ms
 
     def on_elected(self, broker_id: BrokerId, offset: MetadataOffset, now_ms: int) -> None:
-        """The batch that ends at `offset` made the broker a leader."""
+        """Record that the batch that ends at `offset` made the broker a leader."""
         waiting = self._elections.setdefault(broker_id, deque())
         if not waiting or waiting[-1][0] < offset:
             waiting.append((offset, now_ms))
 
     def on_fenced(self, broker_id: BrokerId) -> None:
-        """It leads nothing any more."""
+        """Record that the broker leads nothing any more."""
         self._elections.pop(broker_id, None)
 
     def overdue(self, now_ms: int, limit_ms: int) -> tuple[BrokerId, BrokerEpoch] | None:
-        """The leader that has left an election unapplied for longest, if that is longer than
-        `limit_ms`, and so long it has applied no other partition either (I-94).
+        """The leader that has left an election unapplied for longest, if it has taken more than
+        `limit_ms` and has applied no other partition in that time (I-94).
         """
         late = [
             (since_ms, broker_id)
@@ -147,8 +151,8 @@ class Applied:
         return elected_ms if progressed_ms is None else max(elected_ms, progressed_ms)
 
     def on_own_stall(self, stalled_ms: int, now_ms: int) -> None:
-        """The controller did not read answers for that long; it counts for nobody (P-62). What has
-        happened since the stall's end happened at most now.
+        """Record that the controller read no answers for that long; the time counts against no
+        broker (P-62). Events since the stall's end count as of now at the latest.
         """
 
         def moved(at_ms: int) -> int:

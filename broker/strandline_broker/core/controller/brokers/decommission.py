@@ -1,7 +1,7 @@
-"""A broker leaves the cluster for good: no new replicas for it, and at the end nothing of it.
+"""Removal of a broker from the cluster: it gets no new replicas, and is forgotten at the end.
 
-In between its replicas are moved by reassignments. The mark belongs to the broker, not to a
-process: it outlasts restarts, until it is taken back or the broker is unregistered.
+In between reassignments move its replicas. The mark belongs to the broker, not to a process: it
+outlasts restarts, until it is undone or the broker is unregistered.
 """
 
 from strandline_broker.core.controller.log.decision import Decision
@@ -19,7 +19,7 @@ from strandline_proto.ids import BrokerId
 def decide_decommission(
     state: ControllerState, broker_id: BrokerId, *, undo: bool
 ) -> Decision[None]:
-    """Mark the broker, or with `undo` take the mark back; the same twice changes nothing."""
+    """Mark the broker, or with `undo` remove the mark; a repetition changes nothing."""
     broker = _registered(state, broker_id)
     if broker.decommissioning == (not undo):
         return Decision((), answer=None)
@@ -30,7 +30,7 @@ def decide_decommission(
 
 
 def decide_unregister(state: ControllerState, broker_id: BrokerId) -> Decision[None]:
-    """Forget a broker that hosts nothing and does not run, with what was altered for it alone."""
+    """Forget a broker that hosts nothing and does not run, with its own altered configuration."""
     broker = _registered(state, broker_id)
     hosted = list(state.hosted_by(broker_id))
     if hosted:

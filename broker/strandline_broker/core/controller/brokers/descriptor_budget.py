@@ -1,7 +1,7 @@
-"""Whether brokers have descriptors for more replicas: each holds its active segment open.
+"""The limit on replicas by a broker's file descriptors: each replica holds its active segment open.
 
-A broker that runs out of them cannot open logs at its next start either, so more replicas than its
-limit allows are refused where they are asked for.
+A broker without enough descriptors cannot open its logs at the next start either. A request for
+more replicas than its limit is therefore refused.
 """
 
 from collections import Counter
@@ -13,9 +13,7 @@ from strandline_proto.ids import BrokerId
 
 
 def check_room(state: ControllerState, where: str, added: Counter[BrokerId]) -> None:
-    """`added`: how many replicas each broker is to hold that it does not hold. Raises
-    InvalidPartitions.
-    """
+    """Raise InvalidPartitions if a broker has no room for its `added` replicas."""
     for broker_id, more in sorted(added.items()):
         most = state.brokers[broker_id].replicas_max
         held = len(state.index.hosted.get(broker_id, ()))
@@ -29,5 +27,5 @@ def check_room(state: ControllerState, where: str, added: Counter[BrokerId]) -> 
 
 
 def each_counted(assignments: Iterable[tuple[BrokerId, ...]]) -> Counter[BrokerId]:
-    """Of how many partitions each broker is to hold a replica."""
+    """Number of replicas that each broker gets by these assignments."""
     return Counter(broker_id for replicas in assignments for broker_id in replicas)

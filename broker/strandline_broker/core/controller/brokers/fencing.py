@@ -1,7 +1,8 @@
-"""Fencing one broker: out of its ISRs, elections and the mark in one atomic batch (I-82, P-63).
+"""Fencing of one broker: the fence mark, its removal from ISRs and the elections are one atomic
+batch (I-82, P-63).
 
-Fencing is always safe: the new leader epochs fence whatever the broker still believes (I-35). The
-new partition epochs fence what is still on its way to bring it into an ISR.
+Fencing is always safe. The new leader epochs fence the broker, whatever it still assumes (I-35).
+The new partition epochs fence requests under way that would add it to an ISR.
 """
 
 from collections.abc import Collection
@@ -23,7 +24,7 @@ from strandline_proto.ids import NO_LEADER, BrokerEpoch, BrokerId, MetadataOffse
 def decide_fence(
     state: ControllerState, broker_id: BrokerId, broker_epoch: BrokerEpoch
 ) -> Decision[bool]:
-    """Fence this incarnation. The answer says whether it was still there to be fenced."""
+    """Fence this incarnation; the answer is True if it was still there."""
     broker = state.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch or broker.fenced:
         return Decision((), answer=False)
@@ -37,11 +38,12 @@ def decide_fence(
 
 
 def _joins_end(state: ControllerState, broker_id: BrokerId) -> list[PartitionChangeRecord]:
-    """A new partition epoch wherever a leader may have asked for the broker to join (I-15, I-27).
+    """New partition epochs for each partition whose leader may have proposed the broker (I-15,
+    I-27).
 
-    A leader that learns that the broker is fenced stops counting it, even where an attempt of its
-    request went unanswered. Unfenced again in the same broker epoch it would be welcome to that
-    attempt, if that was only late: it would be in the ISR, and lack what was committed without it.
+    A leader that learns of the fencing stops counting the broker, even if an attempt of its request
+    got no answer. If the broker were unfenced in the same broker epoch, a late attempt could add
+    it. It would then be in the ISR without records that were committed meanwhile.
     """
     changes = [join_ends(p, broker_id) for p in state.hosted_by(broker_id)]
     return [change for change in changes if change is not None]
@@ -50,7 +52,7 @@ def _joins_end(state: ControllerState, broker_id: BrokerId) -> list[PartitionCha
 def join_ends(
     partition: PartitionRegistration, broker_id: BrokerId
 ) -> PartitionChangeRecord | None:
-    """No request from before it lets the replica in; None where there can be none."""
+    """The change that makes earlier requests to add the replica fail; None if there can be none."""
     if partition.leader == NO_LEADER or broker_id in partition.isr:
         return None
     return PartitionChangeRecord(topic_id=partition.topic_id, partition=partition.index)
@@ -64,7 +66,9 @@ def decide_expire(
     *,
     now_ms: int,
 ) -> Decision[bool]:
-    """Fence an incarnation whose session has ended, unless it was heard while this waited."""
+    """Fence an incarnation whose session has ended, unless it sent a heartbeat while this decision
+    waited.
+    """
     if not sessions.is_expired(broker_id, broker_epoch, now_ms):
         return Decision((), answer=False)
     sessions.forget(broker_id, broker_epoch)
@@ -80,8 +84,8 @@ def decide_overdue(
     *,
     now_ms: int,
 ) -> Decision[bool]:
-    """Fence a leader that has left its election unapplied for a session, unless it went on while
-    this waited (I-94).
+    """Fence a leader that has left its election unapplied for a session, unless it made progress
+    while this decision waited (I-94).
     """
     if not applied.is_overdue(broker_id, now_ms, sessions.session_ms):
         return Decision((), answer=False)
@@ -98,13 +102,13 @@ def decide_replica_failed(
     as_of: MetadataOffset,
     unfit: Collection[BrokerId] = (),
 ) -> Decision[bool]:
-    """A broker could not apply what it was told of one partition: elect around it (P-79).
+    """Elect around a broker that could not apply a change of one partition (P-79).
 
-    `as_of` is the offset it was told about; if a leader epoch has begun since, the news is old and
-    nothing is done: it will answer for that one. Any other change of the partition gives it no new
-    role, so the news holds, and may be the last of a broker whose disk hangs (I-94). Nor is anybody
-    of `unfit` elected, who have failed the same way: two eligible replicas would take turns for
-    ever.
+    `as_of` is the offset of that change. If a leader epoch has begun since, the report is outdated
+    and nothing is done: the broker will report on the new epoch. Any other change gives the broker
+    no new role, so the report holds; it may be the last one of a broker whose disk hangs (I-94).
+    The members of `unfit` have failed in the same way and are not elected: two eligible replicas
+    would otherwise alternate for ever.
     """
     broker = state.brokers.get(broker_id)
     told = state.partition(topic_id, partition)

@@ -1,8 +1,7 @@
-"""What a heartbeat asks for: fencing, unfencing or a controlled shutdown.
+"""The requests in a heartbeat: fencing, unfencing or a controlled shutdown.
 
-Its arrival has touched the session long before it is decided here (P-62). Most heartbeats ask for
-nothing that is not so already, and are answered from the committed state without going through the
-pipeline.
+A heartbeat renews the session on arrival, long before the decision here (P-62). Most heartbeats
+request no change. They are answered from the committed state, without the pipeline.
 """
 
 from collections.abc import Mapping
@@ -25,8 +24,8 @@ from strandline_proto.errors import InvalidRequest
 from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
 
 TOLD_MAX: Final = 100_000
-"""Replicas, losses and refused truncations that one heartbeat may name: they are kept, and told to
-every broker or to whoever asks.
+"""Limit on the replicas, losses and refused truncations in one heartbeat. They are stored, and sent
+to every broker or on request.
 """
 TOPIC_ID_LENGTH: Final = 16
 
@@ -39,17 +38,17 @@ class Heartbeat:
     want_fence: bool
     want_shut_down: bool
     number: int = 0
-    """Rises over all heartbeat streams of an incarnation."""
+    """Number of the heartbeat, rising over all heartbeat streams of an incarnation."""
     offline_replicas: frozenset[OfflineReplica] = frozenset()
     offline_log_dirs: tuple[str, ...] = ()
     losses: tuple[LossRecord, ...] = ()
-    """Of records, since the last heartbeat that was answered."""
+    """Losses of records, since the last heartbeat that was answered."""
     stray_dirs: tuple[str, ...] = ()
     refused: tuple[RefusedTruncation, ...] = ()
     full_log_dirs: tuple[str, ...] = ()
     lacks_descriptors: bool = False
     applied_partitions: int = 0
-    """Rises while the broker applies what was pushed to it, partition by partition."""
+    """Number of partitions applied, rising while the broker works on a push."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,9 @@ class HeartbeatAnswer:
 
 
 def check_told(heartbeat: Heartbeat) -> None:
-    """Raises InvalidRequest for lists that no broker has, before anything is kept of them."""
+    """Raise InvalidRequest for lists longer than any broker's, before any of their content is
+    stored.
+    """
     sender = f"a heartbeat of broker {heartbeat.broker_id}"
     named = (heartbeat.offline_replicas, heartbeat.losses, heartbeat.refused)
     told = sum(map(len, named))
@@ -80,7 +81,7 @@ def check_told(heartbeat: Heartbeat) -> None:
 
 
 def asks_for_change(state: ControllerState, heartbeat: Heartbeat) -> bool:
-    """Raises if the sender is no current incarnation."""
+    """True if the heartbeat requests a change. Raises if the sender is no current incarnation."""
     broker = check_broker_epoch(state, heartbeat.broker_id, heartbeat.broker_epoch)
     if heartbeat.want_shut_down:
         return broker.eligible
@@ -103,7 +104,7 @@ def decide_heartbeat(state: ControllerState, heartbeat: Heartbeat) -> Decision[b
 def answer_heartbeat(
     state: ControllerState, heartbeat: Heartbeat, applied: Mapping[BrokerId, MetadataOffset]
 ) -> HeartbeatAnswer:
-    """What the committed state says to it. Raises if the sender is no current incarnation."""
+    """The answer by the committed state. Raises if the sender is no current incarnation."""
     broker = check_broker_epoch(state, heartbeat.broker_id, heartbeat.broker_epoch)
     return HeartbeatAnswer(
         is_caught_up=heartbeat.current_metadata_offset >= broker.epoch,

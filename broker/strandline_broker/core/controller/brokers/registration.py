@@ -1,9 +1,9 @@
 """Registration of a broker's incarnations.
 
-A new incarnation gets a larger epoch, and leaves every ISR in the batch that registers it (decision
-4, I-51). Unless its clean-shutdown marker, or a disk that is always flushed, proves that it lost
-nothing, it leaves every ELR too, and the leader epochs of these partitions rise, so that a leader
-without this news cannot count it again (P-73).
+A new incarnation gets a larger epoch, and leaves every ISR in the batch that registers it (I-51).
+Its clean-shutdown marker, or a disk that is always flushed, may prove that it lost nothing. Without
+such a proof it leaves every ELR too, and the leader epochs of these partitions rise, so that a
+leader without this news cannot count it again (P-73).
 """
 
 from dataclasses import dataclass
@@ -29,14 +29,16 @@ from strandline_proto.ids import BrokerEpoch, BrokerId, ControllerEpoch, Metadat
 
 FLUSH_POLICIES: Final = ("replicated", "always")
 TEXT_LENGTH_MAX: Final = 4096
-"""Of each text that a registration holds: every broker is told of it, and it stays in the log."""
+"""Length limit of each text in a registration: every broker receives it, and it stays in
+the log.
+"""
 ENTRIES_MAX: Final = 1000
-"""Of each list in it."""
+"""Length limit of each list in a registration."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreMismatch:
-    """A broker remembers a controller record that our log lacks (P-76): this controller must not
+    """A broker has applied a controller record that our log lacks (P-76): this controller must not
     run.
     """
 
@@ -52,11 +54,11 @@ def check_memory(
     controller_epoch: ControllerEpoch,
     metadata_offset: MetadataOffset,
 ) -> StoreMismatch | None:
-    """Whether the record that a broker applied last is in this log, written in the epoch it was
-    seen in (I-92).
+    """Check that the last record a broker applied is in this log, with the same controller epoch
+    (I-92).
 
-    A log restored from an old copy, or made anew, would give out epochs, offsets and producer ids a
-    second time.
+    A log restored from an old copy, or created again, would assign epochs, offsets and producer ids
+    a second time.
     """
     if store_id == "" or metadata_offset < 0:
         return None
@@ -86,9 +88,9 @@ def check_broker_epoch(
 ) -> Broker:
     """The broker, if the request comes from its registered incarnation (I-32).
 
-    Epochs only grow (I-92): one above the registered one was given out by another store, of which
-    ours may be an old copy. To end for it is not the broker's part. When it registers again, what
-    it remembers shows which of us is wrong (P-76).
+    Epochs only grow (I-92). One above the registered one was assigned by another store, of which
+    ours may be an old copy. The broker must not end because of it. When it registers again, its
+    stored state shows which side is wrong (P-76).
     """
     broker = state.brokers.get(broker_id)
     if broker is None:
@@ -106,11 +108,11 @@ def check_broker_epoch(
 
 
 def is_unclean(old: Broker, new: Registration) -> bool:
-    """Whether the end of the old incarnation may have lost what it held (I-51).
+    """True if the end of the old incarnation may have lost data (I-51).
 
-    A disk that is always flushed proves that it has not, without a marker, only where it cannot be
-    a copy: at another address the same directory id may be that of a machine that was started
-    twice, and what its twin has written since is not in the copy (P-71).
+    A disk that is always flushed needs no marker to prove the opposite, but only if it cannot be a
+    copy. At another address, the same directory id may belong to a machine that was started twice.
+    The copy then lacks the records that its twin has written since (P-71).
     """
     if new.directory_id != old.directory_id:
         return True
@@ -150,8 +152,8 @@ def decide_registration(
     changes = []
     if old is not None:
         _check_duplicate(sessions, old, request, now_ms=now_ms)
-        # Nobody is elected who is not in the committed registry, so the new incarnation cannot lead
-        # in this batch.
+        # Only brokers in the committed registry are elected, so the new incarnation cannot lead in
+        # this batch.
         others = {b: broker for b, broker in state.brokers.items() if b != request.broker_id}
         changes = leave_all(state, request.broker_id, others, lost=is_unclean(old, request))
         changes += completions(state, changes, others)
@@ -174,16 +176,16 @@ def decide_registration(
 
 
 def check_registered(broker: Broker | None, here: Server) -> None:
-    """Raises UnsupportedVersion for one that registered with a controller of another build, and
-    does not fit this one. It may not serve here.
+    """Raise UnsupportedVersion for a broker that registered with a controller of another build and
+    is incompatible with this one. It may not serve here.
     """
     if broker is not None:
         check_fit(here, _server(broker))
 
 
 def check_running(state: ControllerState, here: Server) -> None:
-    """The same for all that serve at the moment: a controller that they cannot follow must not
-    take over.
+    """Raise UnsupportedVersion if any broker that serves at the moment is incompatible: such a
+    controller must not take over.
     """
     for _, broker in sorted(state.brokers.items()):
         if not broker.fenced:
@@ -195,15 +197,15 @@ def _server(broker: Broker | Registration) -> Server:
 
 
 def _is_untouched(state: ControllerState) -> bool:
-    """No broker has ever registered here. A broker with a memory then says more of the cluster than
-    this store does, whose cluster id may be a minute old.
+    """True if no broker has ever registered here. A broker with stored state then knows the cluster
+    better than this store, whose cluster id may be a minute old.
     """
     return not state.brokers and not state.topics and not state.former_stores
 
 
 def _check_left_behind(state: ControllerState, request: Registration) -> None:
-    """A broker that the restoration of this store did not know may hold greater epochs than any it
-    has raised (P-76). It is refused, not the controller.
+    """Refuse a broker that the restoration of this store did not know. It may hold greater epochs
+    than the restoration has raised (P-76). The broker is refused, not the controller.
     """
     if request.store_id in state.former_stores:
         raise InconsistentClusterId(
@@ -280,7 +282,7 @@ def _check_duplicate(
     """
     is_before = _is_of_before(old, request)
     if old.in_controlled_shutdown or (old.directory_id == request.directory_id and not is_before):
-        return  # stopping, or its data directory's lock proves it dead
+        return  # the old process is stopping, or its lock proves it dead
     if sessions.is_alive(request.broker_id, now_ms):
         of = "an older copy of its data directory" if is_before else "another data directory"
         raise DuplicateBrokerRegistration(
@@ -291,8 +293,9 @@ def _check_duplicate(
 
 
 def _is_of_before(old: Broker, request: Registration) -> bool:
-    """Whether its directory lacks what the registered incarnation has recorded: this is a late word
-    of a process that had died before that one began, or of an older copy of the directory (P-71).
+    """True if the sender's directory lacks a record of the registered incarnation. The request is
+    then a late one of a process that died before that incarnation began, or comes from an older
+    copy of the directory (P-71).
     """
     has_applied_itself = not old.fenced or old.fencing_offset > old.epoch
     return has_applied_itself and request.metadata_offset < old.epoch

@@ -1,12 +1,12 @@
-"""Which brokers are alive, by when they were last heard (P-61, P-62, P-63).
+"""Sessions of the brokers, by the time of their last heartbeat (P-61, P-62, P-63).
 
-Soft state: it is not in the log, and a controller that starts gives every registered broker a fresh
-session (P-61). All times are milliseconds of a monotonic clock.
+This is soft state: it is not in the log, and a controller that starts gives every registered broker
+a fresh session (P-61). All times are milliseconds of a monotonic clock.
 
-Silence counts only while the controller was listening. If its own loop stalled, the heartbeats of
-that time lie unread in its sockets, so a sweep after a stall expires nobody and gives back the time
-(P-62). Who was heard between the stall's end and that sweep has lost none: no session is longer
-than a full one from now.
+Silence counts only while the controller was reading. If its own loop stalled, the heartbeats of
+that time are unread in its sockets. A sweep after a stall therefore expires no broker and gives the
+time back (P-62). A broker heard between the stall's end and that sweep has lost no time: no session
+is longer than a full one from now.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,9 @@ class _Session:
     epoch: BrokerEpoch
     expires_ms: int
     heard_ms: int | None
-    """None: inherited from before this controller started, and never heard from since."""
+    """Time of the last heartbeat; None: the session is from before this controller started, without
+    a heartbeat since.
+    """
 
 
 class Sessions:
@@ -28,26 +30,28 @@ class Sessions:
         self.session_ms = session_ms
         self._sessions: dict[BrokerId, _Session] = {}
         self._numbers: dict[BrokerId, tuple[BrokerEpoch, int]] = {}
-        """Of the last heartbeat, in the order of sending; they outlast a session."""
+        """Number of the last heartbeat, in the order of sending; it outlasts a session."""
         self._swept_ms: int | None = None
 
     def inherit(self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int) -> None:
-        """A broker that was registered before this controller started (P-61)."""
+        """Begin a session for a broker that registered before this controller started (P-61)."""
         self._sessions[broker_id] = _Session(epoch, now_ms + self.session_ms, None)
 
     def on_registered(self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int) -> None:
-        """A new incarnation, heard from by its very request."""
+        """Begin the session of a new incarnation; its request counts as a heartbeat."""
         self._sessions[broker_id] = _Session(epoch, now_ms + self.session_ms, now_ms)
 
     def on_unfenced(self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int) -> None:
-        """Who may serve has a session, though the one in which it asked for it ended meanwhile."""
+        """Ensure that an unfenced broker has a session, even if the session of its request has
+        ended meanwhile.
+        """
         if broker_id not in self._sessions:
             self.inherit(broker_id, epoch, now_ms)
 
     def on_heard(
         self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int, *, number: int = 0
     ) -> None:
-        """Heartbeat `number` of the registered incarnation `epoch` arrived."""
+        """Record that heartbeat `number` of the registered incarnation `epoch` arrived."""
         session = self._sessions.get(broker_id)
         if session is not None and session.epoch > epoch:
             return
@@ -56,33 +60,33 @@ class Sessions:
             self._sessions[broker_id] = _Session(epoch, now_ms + self.session_ms, now_ms)
 
     def is_overtaken(self, broker_id: BrokerId, epoch: BrokerEpoch, number: int) -> bool:
-        """Whether a later heartbeat of this incarnation has arrived, on another stream (I-100).
+        """True if a later heartbeat of this incarnation has arrived, on another stream (I-100).
 
-        What an overtaken one says has been taken back since: that the broker lives, too.
+        The content of an overtaken heartbeat is outdated, including that the broker lives.
         """
         known, last = self._numbers.get(broker_id, (epoch, number))
         return known == epoch and number < last
 
     def shorten(self, broker_id: BrokerId, epoch: BrokerEpoch, *, to_ms: int, now_ms: int) -> None:
-        """A hint that the broker may be gone: it has `to_ms` left to be heard. Never lengthens
-        (P-81).
+        """Leave the broker `to_ms` to send a heartbeat, after a hint that it may be gone. Never
+        lengthens a session (P-81).
         """
         session = self._sessions.get(broker_id)
         if session is not None and session.epoch == epoch:
             session.expires_ms = min(session.expires_ms, now_ms + to_ms)
 
     def forget(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None:
-        """This incarnation is dead."""
+        """End the session of an incarnation that is dead."""
         session = self._sessions.get(broker_id)
         if session is not None and session.epoch == epoch:
             del self._sessions[broker_id]
 
     def put_back(self, broker_id: BrokerId, epoch: BrokerEpoch, now_ms: int) -> None:
-        """The fencing that forgot it could not be written: the session is over still."""
+        """Restore an ended session, because its fencing could not be written."""
         self._sessions.setdefault(broker_id, _Session(epoch, now_ms, None))
 
     def is_alive(self, broker_id: BrokerId, now_ms: int) -> bool:
-        """Whether this controller has heard the broker itself, within its session (P-81)."""
+        """True if this controller received a heartbeat of the broker within its session (P-81)."""
         session = self._sessions.get(broker_id)
         return session is not None and session.heard_ms is not None and session.expires_ms > now_ms
 
@@ -95,8 +99,8 @@ class Sessions:
         return None if session is None else session.heard_ms
 
     def on_sweep(self, now_ms: int) -> bool:
-        """Begin a sweep. False: the controller itself stalled since the last one, so nobody may be
-        expired now.
+        """Begin a sweep. False: the controller itself stalled since the last one, so no broker may
+        expire now.
         """
         swept, self._swept_ms = self._swept_ms, now_ms
         if swept is None or now_ms - swept <= self.session_ms // 2:

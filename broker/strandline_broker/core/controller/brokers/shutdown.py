@@ -1,4 +1,4 @@
-"""Controlled shutdown: leaderships move off before the broker stops (I-84)."""
+"""Controlled shutdown: leaderships move away before the broker stops (I-84)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,9 +14,9 @@ from strandline_proto.ids import BrokerEpoch, BrokerId, MetadataOffset
 def decide_shutdown(
     state: ControllerState, broker_id: BrokerId, broker_epoch: BrokerEpoch
 ) -> Decision[bool]:
-    """Begin the controlled shutdown of this incarnation; a second wish changes nothing (P-65).
+    """Begin the controlled shutdown of this incarnation; a repetition changes nothing (P-65).
 
-    A fenced broker leads nothing already and needs no records to go.
+    A fenced broker leads nothing already, so it may stop without records.
     """
     broker = state.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch or not broker.eligible:
@@ -24,8 +24,8 @@ def decide_shutdown(
     brokers = {**state.brokers, broker_id: replace(broker, in_controlled_shutdown=True)}
     changes = leave_all(state, broker_id, brokers, lost=False)
     changes += completions(state, changes, brokers)
-    # Last in the batch, so that its offset, the one that others have to reach, covers the
-    # elections.
+    # This record is the last of the batch, so its offset, which other brokers must reach, covers
+    # the elections.
     mark = BrokerRegistrationChangeRecord(
         broker_id=broker_id, broker_epoch=broker_epoch, in_controlled_shutdown=True
     )
@@ -37,16 +37,17 @@ def may_shut_down(
     broker_id: BrokerId,
     applied: Mapping[BrokerId, MetadataOffset],
 ) -> bool:
-    """Whether the broker leads nothing and every live broker knows it.
+    """True if the broker leads nothing and every live broker knows it.
 
-    `applied` is how far each broker has applied the controller's log, as far as it has said so.
+    `applied` is the offset of the controller's log that each broker has reported as applied.
     """
     broker = state.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return True
     if broker.shutdown_offset is None:
         return False
-    # The decision that set the offset moved every leadership, and nobody elects a stopping broker.
+    # The decision that set the offset moved every leadership, and a stopping broker is never
+    # elected.
     assert all(p.leader != broker_id for p in state.hosted_by(broker_id)), (broker, "I-84")
     return all(
         applied.get(b.broker_id, -1) >= broker.shutdown_offset

@@ -1,7 +1,7 @@
-"""When a fenced broker may serve again (I-83, I-94).
+"""The conditions under which a fenced broker may serve again (I-83, I-94).
 
-It must have applied both its registration and the record that fenced it last, so that it has learnt
-that it leads nothing. Both offsets are fixed, so the condition cannot run away from a busy log
+The broker must have applied both its registration and the record that fenced it last, so that it
+knows that it leads nothing. Both offsets are fixed, so a busy log cannot move the condition away
 (P-65).
 """
 
@@ -30,7 +30,7 @@ def decide_unfence(
     broker_epoch: BrokerEpoch,
     applied: MetadataOffset,
 ) -> Decision[bool]:
-    """Unfence, and elect leaders for the leaderless partitions that the broker can lead, in one
+    """Unfence the broker and elect leaders for the leaderless partitions that it can lead, in one
     batch.
     """
     broker = state.brokers.get(broker_id)

@@ -1,4 +1,4 @@
-"""What a decision is: records to be made durable, and the answer that may be given once they are
+"""The type of a decision: records to be made durable, and the answer that may be sent afterwards
 (I-82, P-29).
 """
 
@@ -13,9 +13,9 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Answer]):
-    """One atomic batch, possibly empty, and what to say after it is committed.
+    """One atomic batch, possibly empty, and the answer after its commit.
 
-    The answer is true only after the records are durable and replayed; nobody hears it before.
+    The answer is true only after the records are durable and replayed; it is not sent before.
     """
 
     records: Sequence[AnyRecord]

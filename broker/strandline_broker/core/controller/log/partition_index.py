@@ -1,6 +1,6 @@
-"""Which partitions a decision has to look at, found without a look at all of them.
+"""Indexes of partitions for the decisions, so that none has to read all partitions.
 
-Kept with every change of a partition, and a function of the partitions alone. Dicts stand in for
+Every change of a partition updates the indexes, which depend on the partitions only. Dicts replace
 sets: their order is that of the controller's log, in every process.
 """
 
@@ -22,19 +22,19 @@ Keys = dict[Key, None]
 @dataclass(slots=True)
 class PartitionIndex:
     hosted: dict[BrokerId, Keys] = field(default_factory=dict)
-    """Of which a broker holds a replica, by the assignment."""
+    """Partitions of which a broker holds a replica, by the assignment."""
     leaderless: Keys = field(default_factory=dict)
     led_elsewhere: Keys = field(default_factory=dict)
-    """By another than the preferred replica, or by nobody."""
+    """Partitions without a leader, or with one that is not the preferred replica."""
     remembering: Keys = field(default_factory=dict)
-    """With last known eligible leader replicas (I-53)."""
+    """Partitions with last known eligible leader replicas (I-53)."""
     moving: Keys = field(default_factory=dict)
-    """With a reassignment under way."""
+    """Partitions with a reassignment under way."""
     load: Load = field(default_factory=Load)
-    """Of all assignments."""
+    """Load of the brokers by all assignments."""
 
     def put(self, old: PartitionRegistration | None, new: PartitionRegistration) -> None:
-        """The partition is `new` from here on; `old`: before, None if it is new."""
+        """Replace `old`, which is None for a new partition, by `new`."""
         key = (new.topic_id, new.index)
         if old is None or old.replicas != new.replicas:
             if old is not None:
@@ -62,7 +62,7 @@ class PartitionIndex:
 
 
 class LaterIndex(PartitionIndex):
-    """An index that says what another one does, which gets the changes with `carry_out` alone."""
+    """An index that equals another one; `carry_out` alone passes the changes on to it."""
 
     __slots__ = ("_changes", "_index")
 

@@ -1,13 +1,13 @@
-"""What every record of the controller's log must fit."""
+"""The rules that every record of the controller's log must obey."""
 
 
 class BrokenRule(AssertionError):
-    """A record does not fit the state before it. From our own decision that is our mistake, which
-    ends the process; from a disk it means that the log is not what was written.
+    """A record does not fit the state before it. In our own decision this is our bug, which ends
+    the process. From a disk it means that the log differs from what was written.
     """
 
 
 def must(holds: bool, about: object) -> None:
-    """Raises BrokenRule, which names the record or what it would make."""
+    """Raise BrokenRule, which names the record or its result, unless `holds`."""
     if not holds:
         raise BrokenRule(about)

@@ -1,12 +1,12 @@
-"""The records of the controller's log: what the controller has decided.
+"""The records of the controller's log: the controller's decisions.
 
-One record is one JSON object whose `type` names it, so that a dump of the log can be read. A record
-is only ever added to: a new field has a default. A field that this build does not know is an error,
-because a controller that skips half of a decision would decide the next one on a wrong state. What
-no field shows raises the level of the log, which each controller epoch begins with.
+One record is one JSON object whose `type` names it, so that a dump of the log is readable. Records
+are only extended: a new field has a default. A field that this build does not know is an error,
+because a controller that skips half of a decision would decide on a wrong state. A change that no
+field shows raises the level of the log, which begins each controller epoch.
 
-A topic id is 16 bytes, in JSON their base64. A broker epoch and an offset are nowhere in a record
-that makes them: both are the record's own place in the log (I-30, I-32).
+A topic id is 16 bytes, in JSON their base64. A record never contains a broker epoch or an offset
+that it creates: both are the record's own place in the log (I-30, I-32).
 """
 
 from typing import Final
@@ -26,15 +26,15 @@ from strandline_proto.ids import (
 )
 
 LOG_LEVEL: Final[int] = 0
-"""Of the records' meaning. It rises with a change that a controller of before must not replay, and
-`metadata_snapshot.VERSION` with it. There is no way back to a build of before then.
+"""Level of the records' meaning. It rises with a change that an earlier controller must not replay,
+and `metadata_snapshot.VERSION` rises with it. A downgrade to an earlier build is then impossible.
 """
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 
 
 class LaterRecord(ValueError):
-    """A later build has written a record: it cannot be replayed here, and is not damaged."""
+    """A later build has written a record. It cannot be replayed here, and is not damaged."""
 
 
 class Record(
@@ -50,13 +50,13 @@ class Record(
 
 
 class ControllerEpochRecord(Record, frozen=True, kw_only=True):
-    """A start of the controller; everything after it is decided in this epoch (I-31)."""
+    """A start of the controller; every later record is decided in this epoch (I-31)."""
 
     epoch: ControllerEpoch
     level: int = 0
-    """LOG_LEVEL of the build that wrote it."""
+    """LOG_LEVEL of the build that wrote the record."""
     build: str = ""
-    """Of that build; level 0 does not say it, as builds of before levels know no such field."""
+    """Name of that build; empty at level 0, as builds from before levels have no such field."""
 
 
 class TopicRecord(Record, frozen=True, kw_only=True):
@@ -69,8 +69,8 @@ class RemoveTopicRecord(Record, frozen=True, kw_only=True):
 
 
 class PartitionRecord(Record, frozen=True, kw_only=True):
-    """A new partition. `directories` runs parallel to `replicas`: the disk each replica was last in
-    sync on.
+    """A new partition. `directories` is parallel to `replicas`: the disk on which each replica was
+    last in sync.
     """
 
     topic_id: TopicId
@@ -90,10 +90,10 @@ class PartitionRecord(Record, frozen=True, kw_only=True):
 
 
 class PartitionChangeRecord(Record, frozen=True, kw_only=True):
-    """A change of a partition; None leaves a field as it is.
+    """A change of a partition; None leaves a field unchanged.
 
-    Replay raises the partition epoch by one, and the leader epoch by one if `leader` is given, be
-    it the same id.
+    Replay raises the partition epoch by one. It raises the leader epoch by one if `leader` is
+    given, even with the same id.
     """
 
     topic_id: TopicId
@@ -110,8 +110,8 @@ class PartitionChangeRecord(Record, frozen=True, kw_only=True):
     elr: tuple[BrokerId, ...] | None = None
     last_known_elr: tuple[BrokerId, ...] | None = None
     log_end: int | None = None
-    """Of a leader that is elected uncleanly, as far as it has said so: from there on its log may
-    lack what was committed. No part of the partition.
+    """Log end of an uncleanly elected leader, as far as it was reported: from there on its log may
+    lack committed records. It is no part of the partition's state.
     """
 
 
@@ -124,7 +124,7 @@ class RegisterBrokerRecord(Record, frozen=True, kw_only=True):
     flush_policy: str
     pid: int
     version: str
-    """Of its build, with the commit."""
+    """Version of the broker's build, with the commit."""
     listeners: tuple[Endpoint, ...]
     inter_broker_listener: str
     rack: str = ""
@@ -134,8 +134,8 @@ class RegisterBrokerRecord(Record, frozen=True, kw_only=True):
 
 
 class BrokerRegistrationChangeRecord(Record, frozen=True, kw_only=True):
-    """Fences, unfences, or starts the controlled shutdown of one incarnation, or says that the
-    broker is to leave, so that it takes no new replicas; None leaves a mark as it is.
+    """A change of one incarnation's marks: fenced, in controlled shutdown, or to be decommissioned,
+    so that it takes no new replicas. None leaves a mark unchanged.
     """
 
     broker_id: BrokerId
@@ -148,13 +148,13 @@ class BrokerRegistrationChangeRecord(Record, frozen=True, kw_only=True):
 class OfflineReplica(
     msgspec.Struct, frozen=True, order=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """A replica that does not count as its broker's others do, and why."""
+    """A replica that does not count like its broker's others, and the reason."""
 
     topic_id: TopicId
     partition: int
     condition: ReplicaCondition = ReplicaCondition.OUT_OF_SERVICE
     damaged: bool = False
-    """Only in logs from before there were more conditions than these two; never true in memory."""
+    """True only in logs from before there were more conditions than these two; never in memory."""
 
     def __post_init__(self) -> None:
         if self.damaged:
@@ -163,9 +163,7 @@ class OfflineReplica(
 
 
 class OfflineReplicasRecord(Record, frozen=True, kw_only=True):
-    """Which replicas one incarnation cannot serve from now on; takes the place of the list before
-    it.
-    """
+    """The replicas that one incarnation cannot serve from now on; it replaces the previous list."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -178,8 +176,8 @@ class UnregisterBrokerRecord(Record, frozen=True, kw_only=True):
 
 
 class ConfigRecord(Record, frozen=True, kw_only=True):
-    """A configuration entry of a topic or, without a topic id, a default that the controller's own
-    configuration decides. Without a value the topic has no entry of its own any more.
+    """A configuration entry of a topic or, without a topic id, a default from the controller's own
+    configuration. Without a value the topic's own entry is removed.
     """
 
     topic_id: TopicId | None = None
@@ -188,8 +186,8 @@ class ConfigRecord(Record, frozen=True, kw_only=True):
 
 
 class BrokerConfigRecord(Record, frozen=True, kw_only=True):
-    """A broker's key altered at run time; without a broker id, for all brokers. Without a value it
-    is not altered any more.
+    """A broker's key altered at run time; without a broker id, for all brokers. Without a value the
+    alteration is removed.
     """
 
     broker_id: BrokerId | None = None
@@ -198,7 +196,7 @@ class BrokerConfigRecord(Record, frozen=True, kw_only=True):
 
 
 class GroupConfigRecord(Record, frozen=True, kw_only=True):
-    """A key of a consumer group. Without a value it is not altered any more."""
+    """A key of a consumer group. Without a value the alteration is removed."""
 
     group_id: str
     key: str
@@ -206,7 +204,7 @@ class GroupConfigRecord(Record, frozen=True, kw_only=True):
 
 
 class ProducerIdsRecord(Record, frozen=True, kw_only=True):
-    """Every producer id below `next_producer_id` belongs to somebody (I-59)."""
+    """Reservation of producer ids: every id below `next_producer_id` is assigned (I-59)."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -214,8 +212,8 @@ class ProducerIdsRecord(Record, frozen=True, kw_only=True):
 
 
 class LossRecord(Record, frozen=True, kw_only=True):
-    """A replica has given up, or lost, the records from `start` on, below `end`; it knew those
-    below `committed` to be committed. Without any: the leader's log ended at `start`.
+    """A replica has given up, or lost, the records from `start` to below `end`; it knew those below
+    `committed` to be committed. Without an `end`: the leader's log ended at `start`.
     """
 
     broker_id: BrokerId
@@ -254,7 +252,7 @@ def encode(record: AnyRecord) -> bytes:
 
 def decode(value: bytes) -> AnyRecord:
     """The record that `encode` wrote. Raises LaterRecord if this build does not know all of it, and
-    ValueError if it is none.
+    ValueError if it is no record.
     """
     try:
         record: AnyRecord = _DECODER.decode(value)
@@ -269,12 +267,12 @@ def decode(value: bytes) -> AnyRecord:
 
 
 def epoch_record(epoch: ControllerEpoch, *, build: str, level: int = LOG_LEVEL) -> AnyRecord:
-    """What a start of this build writes first."""
+    """The first record that a start of this build writes."""
     return ControllerEpochRecord(epoch=epoch, level=level, build=build if level > 0 else "")
 
 
 def unknown(value: bytes, why: str) -> ValueError:
-    """What to raise for a record's value that this build does not read: it is a later build's if it
+    """The error for a record that this build cannot read. It counts as a later build's record if it
     is whole and names its type.
     """
     try:

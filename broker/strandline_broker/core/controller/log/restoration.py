@@ -1,14 +1,16 @@
-"""A controller's state made anew from what the brokers hold (P-76), for `controller restore`.
+"""A controller's state rebuilt from the brokers' data directories (P-76), for `controller restore`.
 
-What is left of the old store may be older than what the brokers have seen, or nothing at all. So
-every number that names something once goes far above all that any broker remembers: controller
-epoch, metadata offset (and with it broker epochs), leader epochs, partition epochs, producer ids.
-The steps are larger than what the old controller can have given out unseen, and each controller
-epoch has leader epochs and producer ids of its own: two restorations of one copy, the second
-without the directories of who knew the first best, name nothing alike. A topic that brokers hold is
-kept, known or not; one that is known and that none of its brokers hold was deleted since.
-Nobody leads: each partition gets the leader of a balanced recovery, for which all who hold it are
-waited for (I-53).
+The rest of the old store may be older than the brokers' state, or may be missing. Every number that
+names something once is therefore raised far above all values in the directories: controller epoch,
+metadata offset (and with it broker epochs), leader epochs, partition epochs and producer ids. The
+steps are larger than the old controller can have advanced unseen.
+
+Each controller epoch also has its own leader epochs and producer ids. Two restorations of one copy
+therefore share no number, even if the second one lacks the directories with the highest values.
+
+A topic that brokers hold is kept, known or not. A known topic that none of its brokers hold was
+deleted since. No partition has a leader at first: each gets one by balanced recovery, which waits
+for all its holders (I-53).
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,11 +44,13 @@ PARTITION_EPOCH_STEP: Final = 100_000
 PRODUCER_ID_STEP: Final = 1 << 40
 
 KEEP_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Of a topic whose configuration is lost: nothing of it is to go before somebody has looked."""
+"""Configuration of a topic whose own is lost: no record is removed before an operator has
+looked.
+"""
 
 
 class CannotRestore(Exception):
-    """What was found contradicts itself, or is not all there; the message says what to do."""
+    """The directories contradict each other or are incomplete; the message gives the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +59,14 @@ class FoundReplica:
     topic_id: TopicId
     partition: int
     leader_epoch: int
-    """The greatest in its log or its epoch checkpoint; -1 if there is none."""
+    """The greatest leader epoch in its log or its epoch checkpoint; -1 if there is none."""
     producer_id: int
-    """The greatest in its log or its producer snapshots; -1 if there is none."""
+    """The greatest producer id in its log or its producer snapshots; -1 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundBroker:
-    """What the data directories of one broker say."""
+    """The content of one broker's data directories."""
 
     broker_id: BrokerId
     cluster_id: str | None
@@ -75,7 +79,7 @@ class FoundBroker:
 
 @dataclass(slots=True)
 class Restored:
-    """The state to begin from, and what was made of what was found, a line each."""
+    """The state to begin with, and one line for each conclusion."""
 
     state: ControllerState
     lines: list[str] = field(default_factory=list)
@@ -89,8 +93,8 @@ def restored_state(
     recreate_missing: bool,
     defaults: Mapping[str, str] | None = None,
 ) -> Restored:
-    """`defaults`: what the controller's configuration says of topics that set none, if that is
-    known. CannotRestore if partitions are missing between those that were found.
+    """Rebuild the state. `defaults` is the controller's configuration for topics without their own,
+    if known. Raises CannotRestore if partitions are missing between those found.
     """
     known = old if old is not None else ControllerState()
     epoch = max(known.controller_epoch, 0, *(b.controller_epoch for b in brokers))
@@ -128,7 +132,9 @@ def restored_state(
 def _what_holds(
     topics: Sequence[str], dynamic: Mapping[str, str], static: Mapping[str, str]
 ) -> str:
-    """How topics whose configuration is lost are treated now, and how to set what they had."""
+    """The report on topics whose configuration is lost: their treatment now, and how to set it
+    again.
+    """
     holds = [f"{key}={value}" for key, value in KEEP_ALL.items()]
     for key in (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION):
         value = dynamic.get(key, static.get(key))
@@ -178,7 +184,7 @@ class _Topics:
             self._unknown_topic(topic_id)
 
     def _weight(self, topic_id: TopicId) -> tuple[int, int, bytes]:
-        """Of two topics of one name the one that more is left of is kept."""
+        """Sort key for two topics of one name: the one with more remaining data is kept."""
         hosts = [found for h in self._found[topic_id].values() for found in h.values()]
         return len(hosts), max(found.leader_epoch for found in hosts), topic_id
 
@@ -224,7 +230,9 @@ class _Topics:
     def _partition(
         self, topic: Topic, index: int, old: PartitionRegistration | None, hosts: Hosts
     ) -> PartitionRegistration:
-        """Its replicas are who holds it, and of those it had, whose directories were not given."""
+        """The partition's replicas: the brokers that hold it, and its former brokers whose
+        directories were not given.
+        """
         away = [] if old is None else [b for b in old.replicas if b not in self._directories]
         order = [] if old is None else [b for b in old.replicas if b in hosts or b in away]
         replicas = (*order, *(b for b in sorted(hosts) if b not in order))
@@ -272,7 +280,9 @@ class _Topics:
     def _instead(
         self, topic: Topic, index: int, old: PartitionRegistration | None
     ) -> tuple[BrokerId, ...]:
-        """Brokers of a partition that nobody holds: those that had it, or those of another one."""
+        """Brokers for a partition that no broker holds: its former ones, or those of another
+        partition.
+        """
         where = f"topic {topic.name}, partition {index}"
         if not self._recreate_missing:
             raise CannotRestore(

@@ -1,14 +1,15 @@
 """The controller's whole state as records, and back (I-30).
 
-A snapshot stands for every record below its end offset, so what a decision or a check of a broker's
-memory (P-76) reads from the state has to survive in it: the offsets too that are nowhere in a log
-record, such as broker epochs, and which epoch wrote which offset. It holds the fields of the state
-as they are, so a field that is added to the state is in the snapshot without a line here; one that
-an older snapshot lacks has its default. An entry that this build does not know is an error, as in
-the log.
+A snapshot stands for every record below its end offset. It must therefore contain all state that a
+decision, or a check of a broker's memory (P-76), reads. This includes offsets that no log record
+contains, such as broker epochs, and the epoch that wrote each offset.
 
-`take` is quick, for the event loop: what it keeps is immutable or copied. The encoding is for
-another thread.
+The snapshot holds the fields of the state as they are, so a new field needs no code here. A field
+that an older snapshot lacks gets its default. An entry that this build does not know is an error,
+as in the log.
+
+`take` is quick, for the event loop: its result is immutable or copied. The encoding is for another
+thread.
 """
 
 import dataclasses
@@ -27,7 +28,7 @@ from strandline_broker.core.controller.log.state import (
 from strandline_proto.ids import ControllerEpoch, MetadataOffset
 
 _ENTRIES: Final = frozenset({"brokers", "topics", "topic_ids", "index"})
-"""Fields of the state that have entries of their own, or follow from those."""
+"""Fields of the state that have their own entries, or follow from those."""
 _PLAIN: Final = {
     name: hint for name, hint in get_type_hints(ControllerState).items() if name not in _ENTRIES
 }
@@ -38,7 +39,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
 
 
 class _StateEntry(_Entry, frozen=True, tag="SnapshotState"):
-    """Comes first: every field of the state that is not a broker or a topic."""
+    """The first entry: every field of the state that is not a broker or a topic."""
 
     fields: dict[str, msgspec.Raw]
 
@@ -60,7 +61,7 @@ class _PartitionEntry(_Entry, frozen=True, tag="SnapshotPartition"):
 _AnyEntry = _StateEntry | _BrokerEntry | _TopicEntry | _PartitionEntry
 _ENCODER: Final = msgspec.json.Encoder()
 _SORTING_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
-"""For what holds sets: the same bytes in every process."""
+"""Encoder for sets: the same bytes in every process."""
 _DECODER: Final = msgspec.json.Decoder(_AnyEntry)
 
 
@@ -88,7 +89,7 @@ class Snapshot:
 
 
 def take(state: ControllerState) -> Snapshot:
-    """The state as it is now, whatever becomes of it afterwards."""
+    """The state as it is now, unaffected by later changes."""
     plain = {name: msgspec.Raw(_ENCODER.encode(getattr(state, name))) for name in _PLAIN}
     return Snapshot(
         end_offset=state.next_offset,
@@ -106,8 +107,8 @@ def take(state: ControllerState) -> Snapshot:
 
 
 def restore(state: ControllerState, values: Iterable[bytes]) -> None:
-    """Make an empty state what it was when `take` saw it. LaterRecord if this build does not know
-    all of `values`, ValueError if they are no snapshot.
+    """Load an empty state with the values of a snapshot. Raises LaterRecord if this build does not
+    know all of `values`, ValueError if they are no snapshot.
     """
     assert state.last_offset < 0, state.last_offset
     for index, value in enumerate(values):

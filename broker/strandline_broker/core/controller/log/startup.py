@@ -1,10 +1,10 @@
-"""The first decision of a controller that starts (I-31): its epoch, durable before anything is
-said in it.
+"""The first decision of a controller that starts: its epoch, durable before it sends any message in
+that epoch (I-31).
 
-The cluster's default of min.insync.replicas is a record, not only a line of a file: where a start
+The cluster's default of min.insync.replicas is a record, not only a line in a file. If a start
 finds another default, the partitions that it changes get a new partition epoch in the same batch,
-so that leaders learn of it (I-91). So is the default of unclean.leader.election.enable, for those
-who ask a broker for it.
+so that leaders learn of it (I-91). The default of unclean.leader.election.enable is a record too,
+for clients that ask a broker for it.
 """
 
 from strandline_broker.core.controller.log.decision import Decision
@@ -38,7 +38,8 @@ def decide_start(
             if MIN_INSYNC_REPLICAS in (*topic.configs, *state.dynamic_defaults):
                 continue
             records += [minimum_change(partition) for partition in topic.partitions.values()]
-    # A log of before eligible leader replicas keeps a last member in the ISR that leads nothing.
+    # A log from before eligible leader replicas keeps a last member, which leads nothing, in the
+    # ISR.
     records += [
         isr_change(state, partition, ())
         for partition in state.partitions()

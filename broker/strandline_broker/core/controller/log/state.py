@@ -1,10 +1,13 @@
-"""What the controller knows: the fold of its log.
+"""The controller's state: the fold of its log.
 
-`replay` is the only mutation, so recovery, failover and tests are one code path.
-A decision reads this state and returns records; it never changes anything. After every atomic batch
-a leader is in its ISR, ISR and ELR are apart from each other and parts of the replicas, and nobody
-is in the ELR where the ISR has the minimum (I-22); no fenced or stopping broker is in an ISR
-(I-23); and no epoch has fallen, nor has a leader epoch risen without its partition's (I-30).
+`replay` is the only mutation, so recovery, failover and tests share one code path. A decision reads
+this state and returns records; it never changes anything. After every atomic batch these statements
+hold:
+
+- A leader is in its ISR. ISR and ELR are disjoint parts of the replicas. The ELR is empty if the
+  ISR has the minimum (I-22).
+- No fenced or stopping broker is in an ISR (I-23).
+- No epoch has fallen, and no leader epoch has risen without its partition epoch (I-30).
 """
 
 from bisect import bisect_right
@@ -64,8 +67,8 @@ NO_CONTROLLER_EPOCH: Final = ControllerEpoch(-1)
 NOTHING_WRITTEN: Final = MetadataOffset(-1)
 FIRST_PRODUCER_ID: Final = ProducerId(0)
 EPOCH_STARTS_MAX: Final = 4096
-"""A broker that was away for more starts than these cannot be told from one of another history, so
-it is let in: it can say nothing that the others of that time have not said.
+"""Number of starts that are kept. A broker that missed more starts cannot be distinguished from one
+with another history. It is accepted: it knows no more than other brokers of that time.
 """
 
 
@@ -86,21 +89,24 @@ class Broker:
     features: tuple[str, ...]
     log_dirs: tuple[str, ...]
     fencing_offset: MetadataOffset
-    """Of the record that fenced it last; it must have applied that before it serves again (I-83).
+    """Offset of the record that fenced it last; it must have applied that before it serves again
+    (I-83).
     """
     fenced: bool = True
     in_controlled_shutdown: bool = False
     shutdown_offset: MetadataOffset | None = None
-    """Of the record that began its controlled shutdown; set once (P-65)."""
+    """Offset of the record that began its controlled shutdown; set once (P-65)."""
     decommissioning: bool = False
-    """Whether it is to leave the cluster; that outlasts its incarnations."""
+    """True if the broker is to leave the cluster; this outlasts its incarnations."""
     replicas_max: int = 0
-    """For how many its descriptors are enough; 0: it does not say."""
+    """Number of replicas for which its descriptors suffice; 0: unknown."""
     offline_replicas: frozenset[OfflineReplica] = frozenset()
-    """What it cannot serve; told anew by each incarnation, before it is unfenced."""
+    """Replicas that it cannot serve; each incarnation reports them again, before it is unfenced."""
 
     def condition_of(self, topic_id: TopicId, index: int) -> ReplicaCondition | None:
-        """Why its replica of the partition does not count as others do; None if it does."""
+        """The reason why its replica of the partition does not count like others; None if
+        it does.
+        """
         if not self.offline_replicas:
             return None
         for condition in ReplicaCondition:
@@ -109,17 +115,17 @@ class Broker:
         return None
 
     def can_join(self, topic_id: TopicId, index: int) -> bool:
-        """Whether its replica may come into the ISR of the partition."""
+        """True if its replica may join the ISR of the partition."""
         return self.condition_of(topic_id, index) is None
 
     @property
     def eligible(self) -> bool:
-        """Whether it may be in an ISR (I-23)."""
+        """True if it may be in an ISR (I-23)."""
         return not self.fenced and not self.in_controlled_shutdown
 
     @property
     def takes_replicas(self) -> bool:
-        """Whether it may be given partitions that it does not hold."""
+        """True if it may get replicas that it does not hold."""
         return self.eligible and not self.decommissioning
 
     @property
@@ -146,28 +152,28 @@ class PartitionRegistration:
     elr: tuple[BrokerId, ...]
     last_known_elr: tuple[BrokerId, ...]
     changed_at: MetadataOffset
-    """Offset of the last record about it."""
+    """Offset of the last record about the partition."""
     elected_at: MetadataOffset
     """Offset of the record that began its leader epoch."""
     original: tuple[BrokerId, ...] = ()
     """The replicas before the reassignment under way, in their order; empty without one."""
     unclean_epoch: LeaderEpoch = UNKNOWN_EPOCH
-    """The leader epoch that the last unclean election began; -1: none was."""
+    """The leader epoch that the last unclean election began; -1 if there was none."""
     led_epoch: LeaderEpoch = UNKNOWN_EPOCH
-    """The last leader epoch that somebody led; -1: nobody knows, or none."""
+    """The last leader epoch in which a broker led; -1 if unknown or none."""
 
     @property
     def target(self) -> tuple[BrokerId, ...]:
-        """The replicas that a reassignment under way leads to; without one, those there are."""
+        """The target replicas of a reassignment under way; without one, the present replicas."""
         if self.removing == ():
             return self.replicas
         return tuple(b for b in self.replicas if b not in self.removing)
 
     def least_in_sync(self, minimum: int) -> int:
-        """min.insync.replicas, never above the number of replicas (I-91).
+        """The effective min.insync.replicas, never above the number of replicas (I-91).
 
-        While a reassignment is under way, of those before it: neither may copies that are not made
-        yet be asked for, nor fewer be enough before the move is done.
+        During a reassignment the number of replicas before it counts. Copies that do not exist yet
+        cannot be required, and fewer must not suffice before the move is done.
         """
         return min(minimum, len(self.original or self.replicas))
 
@@ -181,8 +187,8 @@ _CHANGED: Final = {*PartitionChangeRecord.__struct_fields__} - {"topic_id", "par
 def changed(
     partition: PartitionRegistration, change: PartitionChangeRecord, at: MetadataOffset
 ) -> PartitionRegistration:
-    """The partition after `change`: the leader epoch rises iff a leader is named, the partition
-    epoch always.
+    """The partition after `change`: the leader epoch rises if and only if a leader is named, the
+    partition epoch always.
     """
     given = {name: getattr(change, name) for name in _CHANGED}
     leader_epoch = LeaderEpoch(partition.leader_epoch + (change.leader is not None))
@@ -226,25 +232,27 @@ class ControllerState:
     topics: dict[TopicId, Topic] = field(default_factory=dict)
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
     index: PartitionIndex = field(default_factory=PartitionIndex)
-    """Follows from the partitions; `put` and `add_topic` keep it."""
+    """Index that follows from the partitions; `put` and `add_topic` update it."""
     defaults: dict[str, str] = field(default_factory=dict)
-    """Cluster-wide defaults that decide what is safe; in the log, so that a restart cannot change
-    them unseen (I-91).
+    """Cluster-wide defaults that affect safety; they are in the log, so that a restart cannot
+    change them unnoticed (I-91).
     """
     dynamic_defaults: dict[str, str] = field(default_factory=dict)
-    """What was altered at run time for all brokers."""
+    """Configuration altered at run time for all brokers."""
     broker_configs: dict[BrokerId, dict[str, str]] = field(default_factory=dict)
-    """What was altered at run time for one broker; it stays while the broker is away."""
+    """Configuration altered at run time for one broker; it stays while the broker is away."""
     group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
-    """What was altered for one consumer group, by its id, whether it is there or not."""
+    """Configuration altered for one consumer group, by its id, even if the group does not exist."""
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
     last_offset: MetadataOffset = NOTHING_WRITTEN
     losses: tuple[LossReport, ...] = ()
-    """What unclean elections have cost, oldest first."""
+    """Loss reports of unclean elections, oldest first."""
     epoch_starts: list[tuple[MetadataOffset, ControllerEpoch]] = field(default_factory=list)
-    """Of the last starts, oldest first; what a broker remembers is held against them (P-76)."""
+    """Offsets and epochs of the last starts, oldest first; a broker's stored record is compared
+    with them (P-76).
+    """
     former_stores: list[str] = field(default_factory=list)
-    """Stores in whose place this one was restored, oldest first."""
+    """Ids of the stores that this restored store replaced, oldest first."""
 
     # -- queries
 
@@ -257,12 +265,12 @@ class ControllerState:
             yield from topic.partitions.values()
 
     def those(self, keys: Iterable[Key]) -> Iterator[PartitionRegistration]:
-        """Partitions that there are, in the order of `keys`."""
+        """The existing partitions, in the order of `keys`."""
         for topic_id, index in keys:
             yield self.topics[topic_id].partitions[index]
 
     def hosted_by(self, broker_id: BrokerId) -> Iterator[PartitionRegistration]:
-        """Of which the broker holds a replica, by the assignment."""
+        """Partitions of which the broker holds a replica, by the assignment."""
         return self.those(self.index.hosted.get(broker_id, ()))
 
     def partition(self, topic_id: TopicId, index: int) -> PartitionRegistration | None:
@@ -270,18 +278,18 @@ class ControllerState:
         return None if topic is None else topic.partitions.get(index)
 
     def effective_min_isr(self, topic: Topic, partition: PartitionRegistration) -> int:
-        """How many in-sync replicas the partition needs (I-91)."""
+        """Number of in-sync replicas that the partition needs (I-91)."""
         text = topic.configs.get(MIN_INSYNC_REPLICAS, self.min_insync_default)
         return partition.least_in_sync(int(text))
 
     @property
     def min_insync_default(self) -> str:
-        """min.insync.replicas of a topic that sets none."""
+        """The min.insync.replicas of a topic that sets none."""
         static = self.defaults.get(MIN_INSYNC_REPLICAS, "1")
         return self.dynamic_defaults.get(MIN_INSYNC_REPLICAS, static)
 
     def elects_uncleanly(self, topic: Topic) -> bool:
-        """Whether a partition of it is led by anybody rather than by nobody (I-48)."""
+        """True if a partition of the topic gets any leader rather than none (I-48)."""
         defaults = {**self.defaults, **self.dynamic_defaults}
         text = topic.configs.get(UNCLEAN_ELECTION, defaults.get(UNCLEAN_ELECTION, "false"))
         return text.lower() == "true"
@@ -291,7 +299,7 @@ class ControllerState:
     ) -> tuple[tuple[BrokerId, BrokerEpoch], ...]:
         """The ISR with the incarnation of each member that may be counted (P-73).
 
-        A member that came back with another disk is listed without an incarnation: nothing it
+        A member that returned with another disk is listed without an incarnation: none of its
         fetches may count.
         """
         return tuple((b, self._counted_epoch(partition, b)) for b in partition.isr)
@@ -312,17 +320,17 @@ class ControllerState:
         return self.epoch_starts[at - 1][1] if at > 0 else None
 
     def has_forgotten(self, offset: MetadataOffset, epoch: ControllerEpoch) -> bool:
-        """Whether a record at `offset`, of `epoch`, would be older than the starts we know."""
+        """True if a record at `offset`, of `epoch`, would be older than the known starts."""
         if len(self.epoch_starts) < EPOCH_STARTS_MAX:
-            return False  # nothing was ever forgotten
+            return False  # no start was ever forgotten
         first, first_epoch = self.epoch_starts[0]
         return offset < first and epoch < first_epoch
 
     # -- a batch that is worked off in slices
 
     def staged(self, records: Iterable[AnyRecord]) -> "ControllerState":
-        """A state on which `records` may be replayed while everybody goes by this one; what they
-        do not change the two share.
+        """A state for the replay of `records` while readers use this one; unchanged parts are
+        shared.
         """
         topics = dict(self.topics)
         for topic_id in {getattr(record, "topic_id", None) for record in records}:
@@ -346,7 +354,7 @@ class ControllerState:
         )
 
     def become(self, staged: "ControllerState") -> None:
-        """All that `staged` has is true now."""
+        """Take over everything from `staged`."""
         assert isinstance(staged.index, LaterIndex), staged.index
         index = staged.index.carry_out()
         for each in fields(self):
@@ -362,7 +370,7 @@ class ControllerState:
             self.index.put(None, partition)
 
     def put(self, partition: PartitionRegistration) -> None:
-        """In the place of what is known of it."""
+        """Store the partition, replacing its previous value."""
         partitions = self.topics[partition.topic_id].partitions
         self.index.put(partitions.get(partition.index), partition)
         partitions[partition.index] = partition

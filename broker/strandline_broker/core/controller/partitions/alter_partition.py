@@ -1,9 +1,9 @@
 """AlterPartition: a leader proposes an ISR, as a compare-and-set on its epochs (I-26, I-27,
 KIP-497).
 
-The checks of each partition stand in an order that matters: "you are behind" must
-not be said to a leader that is ahead of us, and a retry of what is committed already must succeed
-before its stale partition epoch is noticed.
+The order of each partition's checks matters. A leader that is ahead of us must not get the error
+for an outdated leader. A retry of a committed proposal must succeed before its stale partition
+epoch is noticed.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The partition as it stands once the decision is durable, in all that its leader counts by."""
+    """The partition after the durable decision, with every value that its leader counts by."""
 
     partition: PartitionRegistration
     isr_with_epochs: tuple[tuple[BrokerId, BrokerEpoch], ...]
@@ -66,8 +66,9 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class ProposalResult:
-    """What became of one proposal: what is committed, or why it was refused. One that ended the
-    leader's own epoch, as it completed a reassignment, is committed and has an error that says so.
+    """The result of one proposal: the committed state, or the reason of its refusal. A proposal
+    that ended the leader's own epoch, because it completed a reassignment, is committed and has an
+    error that says so.
     """
 
     proposal: Proposal
@@ -81,7 +82,7 @@ def decide_alter_partition(
     broker_epoch: BrokerEpoch,
     proposals: Sequence[Proposal],
 ) -> Decision[list[ProposalResult]]:
-    """Judge each proposal by itself; those that pass are one batch. Raises if the sender is no
+    """Judge each proposal separately; the accepted ones are one batch. Raises if the sender is no
     current incarnation.
     """
     check_broker_epoch(state, broker_id, broker_epoch)
@@ -136,7 +137,7 @@ def _judge(
         sorted(members) == sorted(partition.isr)
         and proposal.leader_recovery_state == partition.leader_recovery_state
     ):
-        return partition, None  # a retry of what is committed (KAFKA-14144)
+        return partition, None  # a retry of a committed proposal (KAFKA-14144)
     if proposal.partition_epoch < partition.partition_epoch:
         raise InvalidUpdateVersion(
             f"{where}: partition epoch {proposal.partition_epoch} is behind "
@@ -174,8 +175,8 @@ def _check_still_leads(
     broker_id: BrokerId,
     proposal: Proposal,
 ) -> None:
-    """The proposal is accepted, and the reassignment that it completed may have ended the epoch in
-    which it was made: the push tells its leader the rest.
+    """Check that the sender still leads. The proposal is accepted, but the reassignment that it
+    completed may have ended its leader epoch. The push then brings the rest to the leader.
     """
     where = f"{state.topics[partition.topic_id].name}-{partition.index}"
     if partition.leader_epoch != proposal.leader_epoch:
@@ -209,7 +210,7 @@ def _check_epochs(
 
 
 def _check_recovery(partition: PartitionRegistration, proposal: Proposal, where: str) -> None:
-    """I-49."""
+    """Check the recovery flag of a proposal (I-49)."""
     if proposal.leader_recovery_state not in (RECOVERED, RECOVERING):
         raise InvalidRequest(f"{where}: no recovery state {proposal.leader_recovery_state}")
     if proposal.leader_recovery_state == RECOVERING:
@@ -226,10 +227,10 @@ def _check_member(
     epoch: BrokerEpoch,
     where: str,
 ) -> None:
-    """A member must be the incarnation that the leader measured, and allowed to be in an ISR (I-23,
+    """Check that a member is the incarnation that the leader measured, and may be in an ISR (I-23,
     I-24, P-7).
 
-    An unmeasured member, epoch -1, may only stay.
+    An unmeasured member, with epoch -1, may only stay.
     """
     broker = state.brokers.get(member)
     if broker is None or not broker.eligible:

@@ -1,10 +1,10 @@
-"""Leaders come back to their preferred replicas by themselves.
+"""Automatic return of leaderships to their preferred replicas.
 
-A broker that was away leads nothing when it is back in sync. From time to time, while the cluster
-is quiet, each broker that lacks more than a percentage of the partitions that prefer it is given
-those that it can take, a limited number in one batch: a switch-over of everything at once, or in
-the middle of a failure, would cost more than it mends. The elections are as clean as those by
-command (I-48).
+A broker that was away leads nothing when it is back in sync. While the cluster is quiet, the
+controller checks each broker from time to time. If the broker lacks more than a percentage of the
+partitions that prefer it, it gets those that it can lead. One batch moves a limited number: moving
+everything at once, or during a failure, would cost more than it gains. The elections are as clean
+as those on request (I-48).
 """
 
 from collections import Counter
@@ -28,18 +28,19 @@ class BalanceSettings:
     enabled: bool
     interval_s: float
     percentage: int
-    """Of the partitions that prefer a broker: so many may be led by others."""
+    """Percentage of the partitions that prefer a broker which other brokers may lead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Balanced:
     moved: int
     left: int
-    """How many partitions could be given back after these."""
+    """Number of partitions that could still be given back."""
 
 
 class Quiet:
-    """How long no broker has come, gone or been fenced; soft state of one controller's life.
+    """The time since a broker last registered, left or was fenced; soft state of one controller's
+    life.
 
     Times are milliseconds of a monotonic clock.
     """
@@ -62,7 +63,7 @@ class Quiet:
         self._since_ms = now_ms
 
     def missing_ms(self, now_ms: int) -> int:
-        """How long nothing more may happen until a whole session was quiet; 0: it was."""
+        """Time until a whole session was quiet, if nothing more happens; 0: it was."""
         return max(0, self._since_ms + self._session_ms - now_ms)
 
 
@@ -75,8 +76,8 @@ def decide_balance(
 ) -> Decision[Balanced]:
     """Give at most `limit` partitions back.
 
-    Not to a broker that has not said that it has applied the last change of the partition: one that
-    hears nothing would lead nothing either (I-94).
+    A broker that has not reported the last change of a partition as applied does not get it: a
+    broker that receives nothing would not lead either (I-94).
     """
     preferring = state.index.load.leading
     elsewhere = list(state.those(state.index.led_elsewhere))

@@ -1,10 +1,10 @@
-"""Who has left an ISR is forgotten once its leader is known to count it no more (I-53).
+"""Former ISR members are forgotten once the leader is known to count them no more (I-53).
 
-A decision that takes a broker out of an ISR, or out of the ELR, is not true of what is committed
-until the leader has applied it. Until then every committed record was held by whoever has left too,
-and a loss of power may leave it with nobody else. So it stays among the last known ones until a
-leader with the minimum in sync has answered for the last change of the partition. What nobody has
-said, as after a restart of this controller, counts as not applied.
+A decision that removes a broker from an ISR, or from the ELR, affects commits only after the leader
+has applied it. Until then the removed broker held every committed record too, and after a loss of
+power it may be the only holder. It therefore stays among the last known members until a leader with
+the minimum in sync has confirmed the last change of the partition. A change without a report counts
+as not applied, for instance after a restart of this controller.
 """
 
 from collections.abc import Iterator
@@ -28,6 +28,6 @@ def departures_applied(state: ControllerState, applied: Applied) -> Iterator[Par
 def decide_departures(
     state: ControllerState, applied: Applied, *, limit: int
 ) -> Decision[tuple[PartitionChangeRecord, ...]]:
-    """Forget them, in at most `limit` partitions."""
+    """Forget former members in at most `limit` partitions."""
     changes = tuple(islice(departures_applied(state, applied), limit))
     return Decision(changes, answer=changes)

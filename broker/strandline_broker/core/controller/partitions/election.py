@@ -1,9 +1,10 @@
-"""Who leads: clean elections, and the one way for a broker to leave ISRs and ELRs (P-28).
+"""Leader elections: clean elections, and the one way for a broker to leave ISRs and ELRs (P-28).
 
-Rules (I-22, I-23, I-48, P-27): a leader is a member of the ISR or, where that is empty, of the
-eligible leader replicas; it is unfenced, not stopping, on the disk it was in sync on, and its
-replica serves. The first such in assignment order leads, one that lacks a damaged range or has no
-room only where no other can. A partition without one has an empty ISR and no leader.
+A leader is a member of the ISR or, if that is empty, of the eligible leader replicas. It is
+unfenced, not stopping, on the disk on which it was in sync, and its replica serves (I-22, I-23,
+I-48, P-27). The first such replica in assignment order leads. A replica that lacks a damaged range,
+or has no room, leads only if no other can. A partition without such a replica has an empty ISR and
+no leader.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from strandline_broker.core.controller.partitions.isr import elr_after, isr_chan
 from strandline_proto.ids import NO_LEADER, BrokerId
 
 Brokers = Mapping[BrokerId, Broker]
-"""Brokers as they will be once the batch under decision is committed."""
+"""Brokers as they will be after the batch under decision."""
 
 
 def electable(partition: PartitionRegistration, broker_id: BrokerId, brokers: Brokers) -> bool:
@@ -32,7 +33,7 @@ def electable(partition: PartitionRegistration, broker_id: BrokerId, brokers: Br
 
 
 def is_sound(partition: PartitionRegistration, broker_id: BrokerId, brokers: Brokers) -> bool:
-    """Whether the broker could lead, and hold all that a member of the ISR holds."""
+    """True if the broker could lead and holds everything that an ISR member holds."""
     if not electable(partition, broker_id, brokers):
         return False
     condition = brokers[broker_id].condition_of(partition.topic_id, partition.index)
@@ -46,7 +47,7 @@ def elect(
     *,
     elr: Sequence[BrokerId] = (),
 ) -> BrokerId:
-    """The leader that `isr` gives or, if it is empty, `elr`; or NO_LEADER (I-48)."""
+    """The leader from `isr` or, if that is empty, from `elr`; or NO_LEADER (I-48)."""
     among = isr or elr
     for can_lead in (is_sound, electable):
         for broker_id in partition.replicas:
@@ -64,10 +65,12 @@ def leave(
     lost: bool,
     bump: bool = False,
 ) -> PartitionChangeRecord:
-    """`broker_id` leaves the ISR, and where it led, or nobody did, somebody is elected if possible.
+    """Remove `broker_id` from the ISR. If it led, or the partition had no leader, a leader is
+    elected if possible.
 
-    `lost`: it may lack records that it held, and leaves the ELR too. `bump`: the leader epoch rises
-    even if the leader stays, as a leader without this news would go on counting it (I-51, P-73).
+    With `lost` it may lack records that it held, and leaves the ELR too. With `bump` the leader
+    epoch rises even if the leader stays, because a leader without this news would continue to count
+    it (I-51, P-73).
     """
     rest = tuple(b for b in partition.isr if b != broker_id)
     leavers = (broker_id,) if lost else ()
@@ -78,7 +81,7 @@ def leave(
         leader = elect(partition, rest, brokers)
         if leader == NO_LEADER:
             leader = elect(partition, (), brokers, elr=elr)
-        if leader not in rest:  # whoever is left there, and cannot lead just now, stays eligible
+        if leader not in rest:  # remaining members that cannot lead now stay eligible
             rest = () if leader == NO_LEADER else (leader,)
     if leader == partition.leader and not bump:
         leader = None
@@ -98,7 +101,7 @@ def leave_all(
 def elect_again(
     state: ControllerState, partition: PartitionRegistration, brokers: Brokers
 ) -> PartitionChangeRecord | None:
-    """The clean election of a partition without a leader; None if it gives none."""
+    """The clean election of a partition without a leader; None if no replica can be elected."""
     leader = elect(partition, partition.isr, brokers, elr=partition.elr)
     if leader == NO_LEADER:
         return None
@@ -108,7 +111,7 @@ def elect_again(
 def lead_again(
     state: ControllerState, broker_id: BrokerId, brokers: Brokers
 ) -> list[PartitionChangeRecord]:
-    """Elections of leaderless partitions that a broker makes possible by being unfenced."""
+    """Elections of leaderless partitions that the unfencing of a broker makes possible."""
     changes = [
         elect_again(state, p, brokers)
         for p in state.those(state.index.leaderless)

@@ -1,14 +1,13 @@
-"""What a change of an ISR does to the rest of a partition: the one function for all paths (I-50,
-P-28).
+"""The effects of an ISR change on the rest of a partition: one function for all paths (I-50, P-28).
 
-While the ISR is below the minimum its leader commits nothing, so whoever leaves it then, or has
-left it for that, holds every committed record still: these are the eligible leader replicas. From
-the minimum on there are none, as the leader may commit without them. A replica that may have lost
-something is in neither.
+While the ISR is below the minimum, its leader commits nothing. A replica that leaves the ISR then,
+or has left it for that reason, still holds every committed record: these are the eligible leader
+replicas. From the minimum on there are none, because the leader may commit without them. A replica
+that may have lost records is in neither set.
 
-Whoever has left both is remembered among the last known ones, for a day when nobody is left (I-53):
-its leader counts it until it has applied the record by which it left, so it may hold what nobody
-else holds. It is forgotten once that leader has said so (`departures`).
+A replica that has left both is kept among the last known ones, in case no other is left (I-53). Its
+leader counts it until the leader has applied the record that removed it, so it may be the only
+holder of a record. It is forgotten once the leader has confirmed that record (`departures`).
 """
 
 from collections.abc import Collection
@@ -28,7 +27,9 @@ def elr_after(
     min_isr: int,
     lost: Collection[BrokerId],
 ) -> tuple[Members, Members]:
-    """ELR and last known ELR once the ISR is `isr`; `lost` may lack records that they held."""
+    """ELR and last known ELR after the ISR is `isr`; members of `lost` may lack records that they
+    held.
+    """
     known = {*partition.isr, *partition.elr, *partition.last_known_elr} - {*isr}
     complete = set[BrokerId]()
     if len(isr) < min_isr:
@@ -65,11 +66,11 @@ def isr_change(
 
 
 def minimum_change(partition: PartitionRegistration) -> PartitionChangeRecord:
-    """The partition counts by another minimum from now on (I-91, KAFKA-16540).
+    """The change for a partition with a new minimum of in-sync replicas (I-91, KAFKA-16540).
 
-    Who was eligible by the old one is so no more, unless nobody leads: then nothing can have been
-    committed by the new one, and they are the only ones who can lead. They are remembered, as the
-    leader may not have heard of it yet.
+    Replicas that were eligible by the old minimum no longer are, unless the partition has no
+    leader. In that case nothing can have been committed by the new minimum, and only these replicas
+    can lead. They are kept as last known, as the leader may not know the new minimum yet.
     """
     elr: Members | None = None
     last_known: Members | None = None

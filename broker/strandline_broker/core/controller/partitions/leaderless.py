@@ -1,8 +1,9 @@
-"""Partitions that lost their leader to something that has passed (I-88).
+"""Partitions whose leader was lost to a fault that has ended (I-88).
 
-A broker that cannot apply its election is elected around, and the last member of an ISR then leads
-nothing although it lives (P-79). No unfencing follows, so nothing else would elect it again. What
-kept it may have passed when it has applied a snapshot, which it asks for by itself.
+If a broker cannot apply its election, another one is elected. If it was the last member of an ISR,
+the partition has no leader although the broker lives (P-79). No unfencing follows, so no other
+event would elect it again. The broker requests a snapshot by itself; once it has applied that, the
+fault may have ended.
 """
 
 from collections.abc import Set
@@ -24,10 +25,12 @@ def may_lead_again(
     as_of: MetadataOffset,
     came: Set[tuple[TopicId, int]] = frozenset(),
 ) -> list[PartitionChangeRecord]:
-    """Elections that a broker makes possible by having applied the snapshot of offset `as_of`, all
-    of it but the partitions `failed`. What began a leader epoch since is answered for by itself,
-    except for `came`, whose role it has come to late, and may have been elected around meanwhile;
-    any other change gives the broker no new role, and may be the last of the partition.
+    """Elections that become possible because a broker has applied the snapshot of offset `as_of`,
+    except for the partitions `failed`.
+
+    A leader epoch that began later gets its own report. The exception is `came`: the broker took
+    that role late, and another may have been elected meanwhile. Any other change gives the broker
+    no new role, and may be the last of the partition.
     """
     broker = state.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
@@ -51,7 +54,7 @@ def decide_lead_again(
     as_of: MetadataOffset,
     came: Set[tuple[TopicId, int]] = frozenset(),
 ) -> Decision[bool]:
-    """The answer says whether a partition has a leader again."""
+    """Elect leaders again; the answer is True if a partition got one."""
     elections = may_lead_again(
         state, broker_id, broker_epoch, failed=failed, as_of=as_of, came=came
     )

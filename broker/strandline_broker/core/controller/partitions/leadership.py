@@ -1,9 +1,9 @@
-"""Other leaders by the administrator's word: the preferred one, or one of their choice.
+"""Leader changes by an administrator: to the preferred replica, or to a chosen one.
 
-Only a member of the ISR takes over, alive, on the disk it was in sync on and sound (I-48), so that
-nothing acknowledged is lost; the leader epoch rises, which fences the leader before it (I-35). An
-unclean election is for a partition without a leader alone, and may lose records. Each partition is
-answered by itself.
+Only an ISR member takes over: alive, on the disk on which it was in sync, and sound (I-48). Nothing
+acknowledged is therefore lost. The leader epoch rises, which fences the previous leader (I-35). An
+unclean election is only for a partition without a leader, and may lose records. Each partition is
+answered separately.
 """
 
 import enum
@@ -33,7 +33,7 @@ class ElectionType(enum.IntEnum):
     PREFERRED = 0
     UNCLEAN = 1
     DESIGNATED = 100
-    """Our own: the replica that the wish names."""
+    """Our own type: the replica that the request names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class ElectionWish:
     topic: str
     partition: int
     leader: BrokerId = NO_LEADER
-    """Of a designated election alone."""
+    """The chosen leader of a designated election."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class ElectionResult:
     topic: str
     partition: int
     leader: BrokerId
-    """Who leads after it."""
+    """The leader after the election."""
     error: WireError | None = None
 
 
@@ -58,7 +58,7 @@ def preferred_leader(partition: PartitionRegistration) -> BrokerId:
 
 
 def election_type(number: int) -> ElectionType:
-    """Raises InvalidRequest for a number that stands for no type."""
+    """The type with this number. Raises InvalidRequest if there is none."""
     try:
         return ElectionType(number)
     except ValueError:
@@ -68,7 +68,7 @@ def election_type(number: int) -> ElectionType:
 
 
 def wishes_of_topic(state: ControllerState, topic: str) -> list[ElectionWish]:
-    """Every partition of it. Raises UnknownTopicOrPartition."""
+    """A wish for every partition of the topic. Raises UnknownTopicOrPartition."""
     topic_id = state.topic_ids.get(topic)
     if topic_id is None:
         raise UnknownTopicOrPartition(f"no topic is called {topic!r}")
@@ -78,8 +78,8 @@ def wishes_of_topic(state: ControllerState, topic: str) -> list[ElectionWish]:
 def wishes_where_needed(
     state: ControllerState, kind: ElectionType = ElectionType.PREFERRED
 ) -> list[ElectionWish]:
-    """Every partition of the cluster that its preferred leader does not lead or, for an unclean
-    election, that nobody leads.
+    """A wish for every partition of the cluster whose leader is not the preferred one or, for an
+    unclean election, that has no leader.
     """
     return [
         ElectionWish(topic.name, partition.index)
@@ -99,10 +99,10 @@ def decide_elect_leaders(
     wishes: Sequence[ElectionWish],
     ends: LogEnds | None = None,
 ) -> Decision[list[ElectionResult]]:
-    """One election for each wish, in one batch; a partition that is named again is refused there.
+    """Decide one election for each wish, in one batch; a repeated partition is refused.
 
-    `ends`: what is known of the logs of partitions without a leader. The answer is in the order of
-    the wishes.
+    `ends` holds what is known of the logs of partitions without a leader. The answer is in the
+    order of the wishes.
     """
     ends = ends or LogEnds()
     changes: list[PartitionChangeRecord] = []
@@ -178,9 +178,10 @@ def _unclean(
 def why_not(
     state: ControllerState, partition: PartitionRegistration, broker_id: BrokerId
 ) -> str | None:
-    """Why that replica may not take over just now; None if it may.
+    """The reason why that replica may not take over now; None if it may.
 
-    Not even one that lacks a damaged range, or has no room: who leads now does better.
+    A replica that lacks a damaged range, or has no room, may not either: the present leader is
+    better.
     """
     broker = state.brokers.get(broker_id)
     if broker is None or broker.fenced:

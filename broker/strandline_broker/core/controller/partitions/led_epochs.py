@@ -1,12 +1,12 @@
-"""Which leader epochs somebody has surely led (I-53).
+"""The leader epochs in which a broker surely led (I-53).
 
-An election is a decision of the controller; its leader may have died before it heard of it. Where a
-leader has answered that it leads, it may have committed records, and a disk that was in sync then
-knows the epoch. So disks that all know less are not what they were, an older copy for instance, and
-are no witnesses of what was committed.
+An election is a decision of the controller; its leader may have died before it learned of it. A
+leader that has confirmed its role may have committed records, and a disk that was in sync then
+contains the epoch. If all disks contain only older epochs, they have changed, for instance to an
+older copy. They then prove nothing about the committed records.
 
-Soft state: of a partition whose leader has changed before this controller heard an answer of it,
-nothing is known.
+This is soft state. If a partition's leader has changed before this controller received an answer,
+nothing is known of it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class _Led:
     surely: LeaderEpoch | None
-    """The newest epoch of an earlier leader that had answered; None: nobody knows."""
+    """The newest epoch of an earlier leader that had answered; None: unknown."""
     present: PartitionRegistration
-    """As it was when its present leader was elected."""
+    """The partition as it was when its present leader was elected."""
 
 
 class LedEpochs:
@@ -35,15 +35,15 @@ class LedEpochs:
         self._led: dict[tuple[TopicId, int], _Led] = {}
 
     def on_found(self, partition: PartitionRegistration) -> None:
-        """The controller has started, and the partition is from before."""
+        """Add a partition from before the controller's start."""
         self._led[partition.topic_id, partition.index] = _Led(None, partition)
 
     def on_created(self, partition: PartitionRegistration) -> None:
         self._led[partition.topic_id, partition.index] = _Led(UNKNOWN_EPOCH, partition)
 
     def on_leader(self, partition: PartitionRegistration, applied: Applied) -> None:
-        """It has another leader, none, or the same in another epoch; what brokers have answered up
-        to now was of the leader before.
+        """Record another leader, none, or the same one in another epoch; earlier answers of brokers
+        concern the previous leader.
         """
         key = (partition.topic_id, partition.index)
         known = self._led.get(key)
@@ -53,8 +53,8 @@ class LedEpochs:
         self._led[key] = _Led(surely, partition)
 
     def surely_led(self, partition: PartitionRegistration) -> LeaderEpoch | None:
-        """The newest epoch that a leader of the partition, which has none now, has answered for;
-        None: nobody knows.
+        """The newest epoch that a leader of the partition, which has none now, has confirmed; None:
+        unknown.
         """
         known = self._led.get((partition.topic_id, partition.index))
         return None if known is None or partition.leader != NO_LEADER else known.surely

@@ -1,9 +1,9 @@
-"""What brokers have said of their logs of partitions without a leader: where each one ends (I-53).
+"""The log ends that brokers report for partitions without a leader (I-53).
 
-A broker says so with its answer to each push that names such a partition, so every new incarnation,
-every new leader epoch and every restarted controller hears it anew, and nothing has to be kept.
-While a partition has no leader its logs do not change, so what was said in its leader epoch by the
-incarnation that is registered is true until there is a leader again.
+A broker reports them with its answer to each push that names such a partition. Every new
+incarnation, leader epoch and restarted controller therefore gets them again, and they need not be
+stored. While a partition has no leader its logs do not change. A report of the registered
+incarnation, in the current leader epoch, is therefore true until there is a leader again.
 """
 
 from dataclasses import dataclass
@@ -34,14 +34,18 @@ class LogEnds:
         leader_epoch: LeaderEpoch,
         end: LogEnd,
     ) -> None:
-        """Words about another leader epoch than the present one are not kept; that bounds them."""
+        """Store a report. One about another leader epoch than the present one is ignored, which
+        bounds the reports.
+        """
         if partition is None or partition.leader_epoch != leader_epoch:
             return
         answers = self._answers.setdefault((partition.topic_id, partition.index), {})
         answers[broker.broker_id] = _Answer(broker.epoch, leader_epoch, end)
 
     def of(self, partition: PartitionRegistration, broker: Broker) -> LogEnd | None:
-        """Where the broker's log ends; None if this incarnation has not said so in this epoch."""
+        """The end of the broker's log; None if this incarnation has not reported it in this
+        epoch.
+        """
         answers = self._answers.get((partition.topic_id, partition.index), {})
         answer = answers.get(broker.broker_id)
         if answer is None or answer.broker_epoch != broker.epoch:

@@ -1,4 +1,4 @@
-"""What brokers say with their heartbeats of records that they have given up (I-53)."""
+"""The losses of records that brokers report with their heartbeats (I-53)."""
 
 from strandline_broker.core.controller.brokers.heartbeat import Heartbeat
 from strandline_broker.core.controller.brokers.registration import check_broker_epoch
@@ -9,8 +9,8 @@ from strandline_broker.core.controller.partitions.losses import knows, with_loss
 
 
 def decide_losses(state: ControllerState, heartbeat: Heartbeat) -> Decision[tuple[LossRecord, ...]]:
-    """Keep what is news, in one batch. The answer is what was. Raises if the sender is no current
-    incarnation; a heartbeat that is sent again says nothing new.
+    """Store the new losses, in one batch; the answer lists them. Raises if the sender is no current
+    incarnation. A repeated heartbeat contains nothing new.
     """
     check_broker_epoch(state, heartbeat.broker_id, heartbeat.broker_epoch)
     news, reports = [], state.losses

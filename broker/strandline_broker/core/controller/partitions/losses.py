@@ -1,15 +1,15 @@
-"""What unclean elections have cost: the loss report (I-53).
+"""The cost of unclean elections: the loss report (I-53).
 
-It begins with the election, and says from where on records may be gone: the end of the new leader's
-log; its high watermark, if leaders came after the last that it knows, as they may have committed
-other records in the place of its last. What stood there may have been lost by all replicas with the
-power, and then nobody can say any more how much it was, so there is no end to that range. If the
-leader has not said where its log ends, it begins at 0.
+A report begins with the election, and names the offset from which records may be gone. That is the
+end of the new leader's log. If leaders came after the last one that it knows, it is the log's high
+watermark, because they may have committed other records in place of its last ones. All replicas may
+have lost later records with the power, so this range has no end. If the leader has not reported its
+log end, the range begins at 0.
 
-It grows with what replicas say: each one that gives up records for the new leader's history names
-the range and how far it knew them to be committed, and so does a leader that has lost such records
-itself. A record that was committed may have been acknowledged; so what a report counts is at least
-what producers were promised, as far as any replica still knows.
+A report grows with the replicas' reports. A replica that gives up records for the new leader's
+history names the range, and the part that it knew to be committed. A leader that has lost such
+records itself does the same. A committed record may have been acknowledged. The report therefore
+counts at least all records that were promised to producers, as far as any replica still knows.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from strandline_broker.core.controller.log.state import PartitionRegistration
 
 REPORTS_MAX: Final = 1000
-"""Kept each by itself. Beyond that the oldest of a partition is told in one with its newest, so
-that nothing lost is left out: there are more only by the number of partitions.
+"""Number of separate reports that are kept. Beyond it, the oldest report of a partition is merged
+with its newest, so that no loss is omitted. The number of partitions bounds the excess.
 """
 UNKNOWN: Final = -1
 
@@ -37,32 +37,34 @@ class LossReport:
     partition: int
     leader_epoch: LeaderEpoch
     leader: BrokerId
-    """Who was elected, or, where a loss came without an unclean election, led."""
+    """The elected leader or, for a loss without an unclean election, the leader of that time."""
     elected_uncleanly: bool
     start: int = -1
     end: int = -1
-    """Offsets from `start` on, below `end`, are gone or hold other records; -1: none are known."""
+    """End of the lost range: offsets from `start` to below `end` are gone or hold other records;
+    -1: none are known.
+    """
     committed: int = -1
     brokers: tuple[BrokerId, ...] = ()
-    """Who has said so."""
+    """Brokers that have reported the loss."""
     unknown_from: int = UNKNOWN
-    """Of the leader's log that was elected uncleanly: from there on more may be lost."""
+    """Offset in the uncleanly elected leader's log from which more may be lost."""
 
     @property
     def possibly_from(self) -> int | None:
-        """Offsets from here on may have named acknowledged records that are gone; None: of those
-        below `end` alone that is true.
+        """Offset from which acknowledged records may be gone; None: only offsets below `end` are
+        concerned.
         """
         return max(0, self.unknown_from) if self.elected_uncleanly else None
 
     @property
     def acknowledged(self) -> int:
-        """How many of the offsets were committed."""
+        """Number of the offsets that were committed."""
         return max(0, self.committed - self.start) if self.brokers else 0
 
 
 Reports = tuple[LossReport, ...]
-"""Oldest first."""
+"""Reports, oldest first."""
 
 
 def with_report(reports: Reports, report: LossReport) -> Reports:
@@ -74,12 +76,14 @@ def with_report(reports: Reports, report: LossReport) -> Reports:
 
 
 def without_topic(reports: Reports, topic_id: TopicId) -> Reports:
-    """Nobody misses a record of a topic that was deleted."""
+    """The reports without those of a deleted topic, whose records are not missed."""
     return tuple(report for report in reports if report.topic_id != topic_id)
 
 
 def _in_one(earlier: LossReport, later: LossReport) -> LossReport:
-    """Of the same partition: what either of them calls lost, or possibly lost."""
+    """Two reports of the same partition in one: everything that either calls lost, or possibly
+    lost.
+    """
     told = [r for r in (earlier, later) if r.brokers]
     unknown = [r.unknown_from for r in (earlier, later) if r.elected_uncleanly]
     return replace(
@@ -101,8 +105,8 @@ def with_election(
     *,
     log_end: int | None,
 ) -> Reports:
-    """An unclean election begins a report of what it costs; `log_end`: what the leader's log holds
-    as it was committed ends there.
+    """The reports with a new one for an unclean election. `log_end` is the end of the committed
+    part of the leader's log.
     """
     elected = new.leader != NO_LEADER and new.leader_epoch > old.leader_epoch
     unclean = new.leader_recovery_state != RECOVERED and new.leader not in (*old.isr, *old.elr)
@@ -119,8 +123,8 @@ def with_election(
 
 
 def with_loss(reports: Reports, loss: LossRecord, *, topic: str, leader: BrokerId) -> Reports:
-    """`loss` belongs to the last unclean election up to its epoch. Without one it is a report of
-    its own.
+    """The reports with `loss`, which is added to the last unclean election up to its epoch. Without
+    one it gets its own report.
     """
     at = _election_of(reports, loss)
     if at is None:
@@ -131,7 +135,7 @@ def with_loss(reports: Reports, loss: LossRecord, *, topic: str, leader: BrokerI
 
 
 def knows(reports: Reports, loss: LossRecord) -> bool:
-    """Whether it would change nothing."""
+    """True if the loss would change nothing."""
     at = _election_of(reports, loss)
     return at is not None and _merged(reports[at], loss) == reports[at]
 

@@ -1,25 +1,25 @@
-"""Replicas that do not count as their broker's others do, although it lives: a damaged range, a
-failed directory, one that is full.
+"""Replicas that do not count like their broker's others, although the broker lives: one with a
+damaged range, a failed directory or a full one.
 
-Each heartbeat names them all. None joins an ISR while it is listed, nor by a request of its leader
-from before, which may be on its way still when it is listed no more: its leader has stopped waiting
-for it (P-58). A list holds for one incarnation, and is known before that incarnation is unfenced.
+Each heartbeat names all of them. A listed replica joins no ISR. An earlier request of its leader,
+which may arrive when the replica is no longer listed, does not add it either: its leader has
+stopped waiting for it (P-58). A list is valid for one incarnation, and is known before that
+incarnation is unfenced. The conditions differ:
 
-A replica that serves nothing leaves every ISR, and leads nothing. One that lacks a damaged range
-leaves an ISR that has a better member, or whose ELR has one, and leadership goes to those; as it
-lacks something it is not in the ELR then, nor does it stay in an ELR beside a sound leader, from
-which it will copy what it has cut off to heal. Where it is the best it goes on leading, as the rest
-of what it holds is held by nobody else.
-
-One that its broker does not find serves nothing either, but may lie on a disk that is only not
-mounted: it leaves an ISR as any that serves nothing, and counts as lost, so that an empty one may
-take its place, only where another replica leads. So does one that was set aside because nothing
-says any more which replica it is: an operator may know.
-
-One whose directory is full holds all that it held. It leaves the ISR beside another sound member
-and gives leadership to that; nobody else in sync, it leads on, and refuses what it has no room for.
-One that has refused to cut what it knows to be committed leaves the ISR and stays eligible: it may
-be the only one that holds these records.
+- A replica that serves nothing leaves every ISR, and leads nothing.
+- A replica that lacks a damaged range leaves an ISR if the ISR or its ELR has a better member,
+  which then leads. It lacks records, so it is not in the ELR afterwards. Nor does it stay in an ELR
+  beside a sound leader, because it will truncate and copy from that leader to heal. If it is the
+  best replica it continues to lead, as only it holds the rest of its records.
+- A missing replica serves nothing either, but may be on a disk that is only not mounted. It leaves
+  an ISR like any that serves nothing. It counts as lost, so that an empty one may replace it, only
+  if another replica leads. The same holds for a replica that was set aside because its identity is
+  lost: an operator may know it.
+- A replica whose directory is full holds all its records. It leaves the ISR beside another sound
+  member, which then leads. Without one it continues to lead, and refuses writes for which it has no
+  room.
+- A replica that has refused to truncate records that it knows to be committed leaves the ISR and
+  stays eligible: it may be their only holder.
 """
 
 from collections.abc import Iterable, Iterator
@@ -48,8 +48,8 @@ from strandline_proto.ids import NO_LEADER, BrokerId
 
 
 def tells_news(state: ControllerState, heartbeat: Heartbeat) -> bool:
-    """Whether there is anything to decide; most lists are empty, or known. Raises if the sender is
-    no current incarnation.
+    """True if the lists contain news; most are empty, or known. Raises if the sender is no current
+    incarnation.
     """
     broker = check_broker_epoch(state, heartbeat.broker_id, heartbeat.broker_epoch)
     if broker.offline_replicas != heartbeat.offline_replicas:
@@ -58,7 +58,7 @@ def tells_news(state: ControllerState, heartbeat: Heartbeat) -> bool:
 
 
 def decide_offline_replicas(state: ControllerState, heartbeat: Heartbeat) -> Decision[bool]:
-    """Keep the list, and change ISRs and leaders by it, in one batch."""
+    """Store the list, and change ISRs and leaders by it, in one batch."""
     broker = check_broker_epoch(state, heartbeat.broker_id, heartbeat.broker_epoch)
     told = heartbeat.offline_replicas
     brokers = {**state.brokers, broker.broker_id: replace(broker, offline_replicas=told)}
@@ -78,7 +78,7 @@ def decide_offline_replicas(state: ControllerState, heartbeat: Heartbeat) -> Dec
 def _changes(
     state: ControllerState, heartbeat: Heartbeat, brokers: Brokers
 ) -> Iterator[PartitionChangeRecord]:
-    """`brokers`: as they will be with the new list."""
+    """The changes that follow; `brokers` are as they will be with the new list."""
     me = heartbeat.broker_id
     listed = {(r.topic_id, r.partition) for r in heartbeat.offline_replicas}
     known = {(r.topic_id, r.partition) for r in state.brokers[me].offline_replicas}
@@ -118,7 +118,8 @@ def _makes_way(
     if not electable(partition, me, brokers):
         change = leave(state, partition, me, brokers, lost=False)
         if condition is not None and condition.is_gone and change.leader != NO_LEADER:
-            # Another leads from now on, so this one is no more eligible than beside any leader.
+            # Another replica leads from now on, so this one is no more eligible than beside any
+            # leader.
             change = leave(state, partition, me, brokers, lost=True)
         return change
     return None
@@ -133,10 +134,12 @@ def _any_sound(
 def _leaves_elr(
     state: ControllerState, partition: PartitionRegistration, me: BrokerId, brokers: Brokers
 ) -> PartitionChangeRecord | None:
-    """Whoever heals cuts its log, and would be elected cleanly without what was committed (I-15);
-    so would an empty log in the place of one that is missing.
+    """Remove from the ELR a replica that will heal: it truncates its log, and would otherwise be
+    elected cleanly without committed records (I-15). The same holds for a missing one, which an
+    empty log may replace.
 
-    Beside a leader that lacks a range too it keeps what it has, which is its place in the ELR.
+    Beside a leader that lacks a range too, the replica keeps its records, and with them its place
+    in the ELR.
     """
     match brokers[me].condition_of(partition.topic_id, partition.index):
         case ReplicaCondition.DAMAGED if is_sound(partition, partition.leader, brokers):

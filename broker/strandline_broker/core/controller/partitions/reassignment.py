@@ -1,14 +1,15 @@
-"""Moving the replicas of a partition to other brokers (I-85, I-86, KIP-455).
+"""Reassignment: moving the replicas of a partition to other brokers (I-85, I-86, KIP-455).
 
-Target T for a partition with the replicas R: at once its replicas are T and those of R that are not
-in it, so that the new ones copy while the old ones go on serving. When every replica of T is in the
-ISR, whichever decision brought that about ends it in the same batch: replicas T, ISR T, a leader of
-T, and a new leader epoch if any replica goes. The epoch is what tells the leader that nothing it
-remembers of a removed replica counts if that comes back (P-26), and what the removed broker
-compares before it deletes (P-18).
+For a partition with replicas R and target T, the replicas become T and the rest of R at once. The
+new ones copy while the old ones continue to serve. When every replica of T is in the ISR, the
+decision that caused this ends the reassignment in the same batch: replicas T, ISR T, a leader of T,
+and a new leader epoch if any replica is removed. With the new epoch the leader discards its
+knowledge of a removed replica, in case that returns (P-26). The removed broker compares the epoch
+before it deletes the replica (P-18).
 
-R is kept, in its order, until the end (`Partition.original`): a cancel restores it, and another
-target counts from it. Both drop replicas that were being added, as a completion drops old ones.
+R is stored, in its order, until the end (`Partition.original`). A cancellation restores it, and
+another target counts from it. Both remove replicas that were being added, as a completion removes
+old ones.
 """
 
 from collections import Counter
@@ -35,9 +36,11 @@ from strandline_proto.errors import (
 from strandline_proto.ids import NO_LEADER, BrokerId, TopicId
 
 WISHES_MAX: Final = 10_000
-"""Partitions of one request."""
+"""Limit on the partitions of one request."""
 REPLICAS_MAX: Final = 64
-"""Of one partition. Each costs a copy, and every write waits for all that are in sync."""
+"""Limit on the replicas of one partition. Each costs a copy, and every write waits for all
+in sync.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Wish:
     topic: str
     partition: int
     target: tuple[BrokerId, ...] | None
-    """None: cancel the reassignment under way."""
+    """The target replicas; None: cancel the reassignment under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class ReassignmentResult:
 
 
 def check_count(wishes: Sequence[Wish]) -> None:
-    """Raises InvalidRequest for more wishes than one request may have."""
+    """Raise InvalidRequest for more wishes than one request may have."""
     if len(wishes) > WISHES_MAX:
         raise InvalidRequest(
             f"{len(wishes)} partitions in one request, {WISHES_MAX} are possible: send several"
@@ -65,8 +68,8 @@ def check_count(wishes: Sequence[Wish]) -> None:
 def decide_reassignments(
     state: ControllerState, wishes: Sequence[Wish], earlier: Sequence[Wish] = ()
 ) -> Decision[list[ReassignmentResult]]:
-    """Judge each wish by itself; those that pass are one batch. `earlier` ones of the same request
-    were decided before: no partition is named twice.
+    """Judge each wish separately; the accepted ones are one batch. `earlier` wishes of the same
+    request were decided before: a partition may be named only once.
     """
     records: list[PartitionChangeRecord] = []
     results = []
@@ -97,10 +100,11 @@ def decide_reassignments(
 def completion(
     state: ControllerState, partition: PartitionRegistration, brokers: Brokers
 ) -> PartitionChangeRecord | None:
-    """What ends the reassignment of `partition`, once it is as given; None while it must wait.
+    """The change that ends the reassignment of `partition`; None while it must wait.
 
-    All of the target is in the ISR (KAFKA-15665, P-68), which is as many as the topic can ask for;
-    and one of them leads, or can. While a leader recovers, what it lacks may be on the others.
+    Every replica of the target must be in the ISR (KAFKA-15665, P-68), which satisfies any minimum
+    of the topic, and one of them must lead or be able to. While a leader recovers, the others may
+    hold records that it lacks.
     """
     if partition.leader_recovery_state != RECOVERED:
         return None
@@ -151,7 +155,7 @@ def _begin(
     original = partition.original or partition.replicas
     _check_target(state, partition, target, where)
     if target == partition.target:
-        return []  # it is there, or under way
+        return []  # the partition is there already, or on its way
     removing = tuple(b for b in original if b not in target)
     begin = _with_replicas(
         state,
@@ -189,8 +193,8 @@ def _with_replicas(
     removing: tuple[BrokerId, ...] = (),
     original: tuple[BrokerId, ...] = (),
 ) -> PartitionChangeRecord | None:
-    """The change that gives the partition these replicas; None if replicas would go, and none of
-    the ISR that stays could lead (I-86).
+    """The change that gives the partition these replicas; None if it removes replicas and no
+    remaining ISR member could lead (I-86).
     """
     directory = dict(zip(partition.replicas, partition.directories, strict=True))
     directories = tuple(
@@ -199,8 +203,8 @@ def _with_replicas(
     isr = tuple(b for b in replicas if b in partition.isr)
     leader: BrokerId | None = None
     if not set(partition.replicas) <= set(replicas):
-        # A new epoch even under the same leader: what it knows of the removed replica, and what is
-        # still on its way from there, must not count for one that comes back later (P-26).
+        # The epoch is new even under the same leader: its knowledge of the removed replica, and
+        # messages under way from there, must not count for one that returns later (P-26).
         leader = partition.leader
         if leader not in isr:
             leader = elect(

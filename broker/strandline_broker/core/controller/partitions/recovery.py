@@ -1,16 +1,16 @@
-"""Elections where nobody is left who is known to hold every committed record (I-48, I-53).
+"""Elections without a replica that is known to hold every committed record (I-48, I-53).
 
-Balanced recovery: when the last member of ISR and ELR is lost, the last known ELR says who was in
-sync when that began. If all of them are back, each on its disk, the one with the greatest (last
-epoch, log end) leads: no other choice can lose less. Until then the partition waits, because what
-one of them holds may be held by nobody else.
+Balanced recovery: when the last member of ISR and ELR is lost, the last known ELR lists the
+replicas that were in sync before. Once all of them are back, each on its disk, the one with the
+greatest (last epoch, log end) leads: no other choice can lose less. Until then the partition waits,
+because one of them may be the only holder of a record.
 
-An unclean election does not wait: by the operator's word, or where
-`unclean.leader.election.enable` is set, the best replica that lives leads.
+An unclean election does not wait. On the operator's request, or with
+`unclean.leader.election.enable`, the best living replica leads.
 
-Both begin a recovery: the ISR is the leader alone until it has said that it has recovered (I-49).
-After a balanced one those who were waited for stay known: should the new leader lose with the power
-what it has not flushed, one of them may still hold it. After an unclean one they are given up.
+Both begin a recovery: the ISR is the leader alone until it has reported its recovery (I-49). After
+a balanced one the other candidates stay known. If the new leader loses unflushed records with the
+power, one of them may still hold these. After an unclean one they are forgotten.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ def begin_recovery(
     *,
     known: Sequence[BrokerId] = (),
 ) -> PartitionChangeRecord:
-    """`leader` leads, whatever it may lack. Of the others `known` are remembered."""
+    """Make `leader` the leader, whatever it may lack. Of the other replicas `known` stay known."""
     shared = _shared(state, partition, leader, ends, known)
     directories = tuple(
         state.brokers[b].directory_id if b == leader else directory
@@ -66,10 +66,11 @@ def _shared(
     ends: LogEnds,
     known: Sequence[BrokerId],
 ) -> int | None:
-    """From where on the leader's log may lack what was committed; None: it has not said its end.
+    """The offset from which the leader's log may lack committed records; None: it has not reported
+    its end.
 
-    Whatever was committed was held by one of the `known`: they are all who were in sync last. But
-    their disks are believed only if they know the last leader that has answered.
+    One of `known` held each committed record: they are all replicas that were in sync last. Their
+    disks are trusted only if they contain the last leader that has answered.
     """
     end = ends.of(partition, state.brokers[leader])
     if end is None:
@@ -83,7 +84,9 @@ def _shared(
 
 
 def newest_led(partition: PartitionRegistration) -> int:
-    """The last leader epoch in which something may have been committed: there is no leader now."""
+    """The last leader epoch in which a record may have been committed, for a partition without a
+    leader.
+    """
     known = partition.led_epoch != UNKNOWN_EPOCH
     return partition.led_epoch if known else partition.leader_epoch - 1
 
@@ -91,7 +94,7 @@ def newest_led(partition: PartitionRegistration) -> int:
 def balanced_choice(
     partition: PartitionRegistration, brokers: Brokers, ends: LogEnds
 ) -> tuple[BrokerId, Sequence[BrokerId]]:
-    """Who leads by balanced recovery, or NO_LEADER and whom it waits for."""
+    """The leader by balanced recovery, or NO_LEADER and the replicas that it waits for."""
     if partition.isr or partition.elr:
         return NO_LEADER, ()
     awaited = [
@@ -108,7 +111,7 @@ def balanced_choice(
 def _greatest(
     partition: PartitionRegistration, among: Sequence[BrokerId], brokers: Brokers, ends: LogEnds
 ) -> BrokerId:
-    """The one with the greatest log; of equals one without damage, then the first."""
+    """The replica with the greatest log; among equals one without damage, then the first."""
 
     def rank(b: BrokerId) -> tuple[bool, LogEnd, bool]:
         broker = brokers[b]
@@ -123,7 +126,7 @@ def _greatest(
 def recoveries(state: ControllerState, ends: LogEnds) -> Iterator[PartitionChangeRecord]:
     for partition in state.those(state.index.leaderless):
         if elect_again(state, partition, state.brokers):
-            continue  # who is in sync, and cannot just now, is elected by other news
+            continue  # a replica in sync that cannot lead now is elected by a later event
         leader, _ = balanced_choice(partition, state.brokers, ends)
         known = partition.last_known_elr if leader != NO_LEADER else ()
         if leader == NO_LEADER and state.elects_uncleanly(state.topics[partition.topic_id]):
@@ -135,7 +138,7 @@ def recoveries(state: ControllerState, ends: LogEnds) -> Iterator[PartitionChang
 def unclean_election(
     state: ControllerState, partition: PartitionRegistration, ends: LogEnds
 ) -> PartitionChangeRecord | None:
-    """By the operator's word: a clean election if there is one to be had; None if nobody lives."""
+    """The election on the operator's request: a clean one if possible; None if no replica lives."""
     clean = elect_again(state, partition, state.brokers)
     if clean is not None:
         return clean
@@ -144,7 +147,7 @@ def unclean_election(
 
 
 def unclean_choice(partition: PartitionRegistration, brokers: Brokers, ends: LogEnds) -> BrokerId:
-    """The best replica that lives, on whatever disk, or NO_LEADER."""
+    """The best living replica, on any disk, or NO_LEADER."""
     alive = [b for b in partition.replicas if _could_lead(partition, brokers.get(b))]
     return _greatest(partition, alive, brokers, ends) if alive else NO_LEADER
 
@@ -159,8 +162,8 @@ def _could_lead(partition: PartitionRegistration, broker: Broker | None) -> bool
 def decide_recoveries(
     state: ControllerState, ends: LogEnds, *, limit: int | None = None
 ) -> Decision[tuple[PartitionChangeRecord, ...]]:
-    """Elect leaders for the partitions that lost all who were in sync and have them back, or need
-    not wait for them; for at most `limit`. The answer is what was decided.
+    """Elect leaders for at most `limit` partitions that lost all replicas in sync and have them
+    back, or need not wait for them. The answer lists the changes.
     """
     changes = tuple(islice(recoveries(state, ends), limit))
     return Decision(changes, answer=changes)

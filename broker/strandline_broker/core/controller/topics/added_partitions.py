@@ -1,6 +1,7 @@
-"""More partitions for a topic that exists, in one atomic batch (KIP-195).
+"""More partitions for an existing topic, in one atomic batch (KIP-195).
 
-Those that are there keep their numbers, replicas and records; there is no way back to fewer.
+Existing partitions keep their numbers, replicas and records; the number of partitions cannot be
+reduced.
 """
 
 from dataclasses import dataclass
@@ -27,18 +28,20 @@ from strandline_proto.ids import BrokerId
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
-    """A wish. `assignments`: replicas of each new partition, in order; none: the controller's."""
+    """A request. `assignments` lists the replicas of each new partition, in order; without it the
+    controller chooses.
+    """
 
     topic: str
     count: int
-    """All that the topic is to have, those that it has included."""
+    """Total number of partitions, including the existing ones."""
     assignments: tuple[tuple[BrokerId, ...], ...] = ()
 
 
 def decide_create_partitions(
     state: ControllerState, wish: MorePartitions, *, validate_only: bool
 ) -> Decision[int]:
-    """The answer is how many partitions the topic had before. Raises what is wrong with the wish.
+    """Add partitions; the answer is the previous number. Raises the error of an invalid request.
 
     New partitions have as many replicas as the first one is to have.
     """

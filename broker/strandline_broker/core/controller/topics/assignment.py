@@ -1,16 +1,18 @@
-"""Which brokers hold the replicas of new partitions: racks apart, leaders and their heirs spread.
+"""The choice of brokers for the replicas of new partitions: racks apart, leaders and their
+successors spread.
 
 The preferred leader is the broker that leads the fewest partitions of the topic, then of the
-cluster, so that topics of one partition each are not all led by the same broker. The second replica
-is the first to be elected when the leader dies (I-48), so the partitions of one leader have their
-second replicas on all other brokers alike: what a dead broker led fans out. Where racks permit:
+cluster. Topics of one partition each are therefore not all led by the same broker. The second
+replica is elected first when the leader dies (I-48). The partitions of one leader therefore have
+their second replicas on all other brokers alike: leaderships of a dead broker spread out. If racks
+permit:
 
-  - preferred leaders of a topic, and of the cluster, differ by one at most between brokers
-  - so do the second replicas of one leader's partitions
-  - a broker holds at most three replicas more or fewer than the average
-  - replicas of a partition are on different racks, or evenly on those there are
+- Preferred leaders of a topic, and of the cluster, differ by one at most between brokers.
+- The second replicas of one leader's partitions do so too.
+- A broker holds at most three replicas more or fewer than the average.
+- Replicas of a partition are on different racks, or spread evenly over the existing ones.
 
-The result follows from the arguments alone.
+The result depends on the arguments only.
 """
 
 from collections import Counter
@@ -24,11 +26,11 @@ from strandline_proto.ids import BrokerId
 class Candidate:
     broker_id: BrokerId
     rack: str
-    """Empty: the broker shares its fate with no other."""
+    """The broker's rack; empty: no other broker shares its failures."""
 
 
 def alternate_racks(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The brokers in an order in which neighbours are on different racks, as far as that goes."""
+    """The brokers in an order in which neighbours are on different racks, as far as possible."""
     racks: dict[str, list[Candidate]] = {}
     for candidate in sorted(candidates, key=lambda c: c.broker_id):
         rack = f"rack {candidate.rack}" if candidate.rack else f"broker {candidate.broker_id:010}"
@@ -40,13 +42,15 @@ def alternate_racks(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 @dataclass(slots=True)
 class Load:
-    """How many partitions each broker leads, by preference, and holds; and who follows whom."""
+    """Number of partitions that each broker leads, by preference, and holds; and their second
+    replicas.
+    """
 
     leading: Counter[BrokerId] = field(default_factory=Counter)
     holding: Counter[BrokerId] = field(default_factory=Counter)
     second: Counter[BrokerId] = field(default_factory=Counter)
     heirs: Counter[tuple[BrokerId, BrokerId]] = field(default_factory=Counter)
-    """Of each leader and second replica."""
+    """Number of partitions for each pair of leader and second replica."""
 
     def add(self, replicas: Sequence[BrokerId]) -> None:
         self.leading[replicas[0]] += 1
@@ -56,7 +60,7 @@ class Load:
             self.heirs[replicas[0], replicas[1]] += 1
 
     def remove(self, replicas: Sequence[BrokerId]) -> None:
-        """Of a partition that was added."""
+        """Remove a partition that was added."""
         self.leading[replicas[0]] -= 1
         self.holding.subtract(replicas)
         if len(replicas) > 1:
@@ -84,8 +88,8 @@ def assign(
 ) -> list[tuple[BrokerId, ...]]:
     """Replicas of each new partition, preferred leader first.
 
-    `cluster` is what brokers carry already, the topic's own partitions included, `topic` what they
-    carry of these. Both are brought up to date.
+    `cluster` is the brokers' present load, the topic's own partitions included, and `topic` is the
+    part of this topic. Both are updated.
     """
     ring = alternate_racks(candidates)
     assert 0 < replication_factor <= len(ring), (replication_factor, len(ring))
@@ -94,8 +98,8 @@ def assign(
 
 
 class _Spread:
-    """Where all else is equal, the leader is the first of the ring, and the others are those that
-    come next after it.
+    """The spread of new replicas. If all else is equal, the leader is the first of the ring, and
+    the others are the next after it.
     """
 
     def __init__(self, ring: Sequence[Candidate], cluster: Load, topic: Load) -> None:

@@ -1,8 +1,9 @@
 """Configuration altered at run time: of a topic, of one broker, of all brokers (KIP-339).
 
-One resource is one atomic decision: every entry is taken, or none. Where the minimum of in-sync
-replicas of a partition changes with it, the same batch raises its partition epoch, so that the
-leader counts by the new minimum exactly from the state that the controller counts by (I-91, P-77).
+One resource is one atomic decision: all its entries are accepted, or none. If the minimum of
+in-sync replicas of a partition changes with it, the same batch raises its partition epoch. The
+leader then uses the new minimum from exactly the state from which the controller uses it (I-91,
+P-77).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -55,12 +56,12 @@ SUBTRACT: Final = 3
 
 CONFIGURED_GROUPS_MAX: Final = 10_000
 _LISTS: Final = {"cleanup.policy": "delete", "log.cleanup.policy": "delete"}
-"""Keys that are lists, and what they are by default."""
+"""Keys that are lists, with their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """A wish for one key; `value` says nothing in a DELETE."""
+    """A request for one key; a DELETE ignores `value`."""
 
     key: str
     operation: int
@@ -69,18 +70,20 @@ class Alteration:
 
 @dataclass(frozen=True, slots=True)
 class ServerKeys:
-    """The keys of the servers, as far as an alteration has to know them."""
+    """The servers' keys, as far as an alteration needs them."""
 
     dynamic: Mapping[str, Callable[[str], Any]]
-    """Parsers of those that can be altered at run time."""
+    """Parsers of the keys that can be altered at run time."""
     read_only: Mapping[str, str]
-    """The others: whose key it is, in words."""
+    """The other keys, with the server that has each, in words."""
     refusal: Callable[[str, str], str | None]
-    """Why a key that Kafka has and we have not is refused; None for one that Kafka has not."""
+    """The reason why a Kafka key that is missing here is refused; None for a key that Kafka does
+    not have.
+    """
 
     def check(self, entries: Mapping[str, str], *, of_one: bool) -> None:
-        """Raises InvalidConfig at the first entry that cannot be altered, for one broker or for
-        all.
+        """Raise InvalidConfig at the first entry that cannot be altered, for one broker or
+        for all.
         """
         for name, value in entries.items():
             self.check_key(name, value)
@@ -96,7 +99,7 @@ class ServerKeys:
         check_compaction_lags(entries, prefix="log.cleaner.")
 
     def check_key(self, name: str, value: str = "") -> None:
-        """Raises InvalidConfig for a key that cannot be altered."""
+        """Raise InvalidConfig for a key that cannot be altered."""
         if name in self.dynamic:
             return
         owner = self.read_only.get(name)
@@ -119,10 +122,10 @@ def decide_alter_configs(
     keys: ServerKeys,
     validate_only: bool,
 ) -> Decision[None]:
-    """Alter one resource: a topic by name, a broker by id, or all brokers (name ""), a consumer
-    group by its id, whether it is there or not.
+    """Alter one resource: a topic by name, a broker by id, all brokers (name ""), or a consumer
+    group by its id, even if it does not exist.
 
-    Raises the error that says what is wrong with the wish.
+    Raises the error of an invalid request.
     """
     if kind == TOPIC:
         records = _alter_topic(state, name, alterations)
@@ -191,7 +194,7 @@ def _alter_brokers(
 def _alter_group(
     state: ControllerState, name: str, alterations: Sequence[Alteration]
 ) -> list[AnyRecord]:
-    """What values are within the brokers' bounds, these say before they ask."""
+    """Alter a group. Brokers check that values are within their bounds before they ask."""
     check_group_id(name)
     own = state.group_configs.get(name, {})
     if not own and len(state.group_configs) >= CONFIGURED_GROUPS_MAX:
@@ -220,8 +223,8 @@ def _altered(
     defaults: Mapping[str, str | None],
     check_key: Callable[[str], None],
 ) -> dict[str, str]:
-    """The entries of a resource after `alterations`, their values unchecked; `defaults` is what a
-    list begins with that the resource does not set.
+    """The entries of a resource after `alterations`, their values unchecked. `defaults` holds the
+    initial values of lists that the resource does not set.
     """
     after = dict(before)
     named = set()
@@ -233,7 +236,7 @@ def _altered(
             after[wish.key] = wish.value.strip()
         elif wish.operation == DELETE:
             if after.pop(wish.key, None) is None:
-                check_key(wish.key)  # a slip of the pen would otherwise pass for a success
+                check_key(wish.key)  # otherwise a misspelt key would seem to succeed
         elif wish.operation in (APPEND, SUBTRACT):
             check_key(wish.key)
             default = defaults.get(wish.key) or _LISTS.get(wish.key)
@@ -265,7 +268,7 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[st
 def _new_minimum(
     state: ControllerState, topics: Iterable[Topic], minimum: str
 ) -> list[PartitionChangeRecord]:
-    """A change of each partition that counts by another minimum of in-sync replicas from now on."""
+    """A change of each partition whose minimum of in-sync replicas changes."""
     return [
         minimum_change(p)
         for topic in topics

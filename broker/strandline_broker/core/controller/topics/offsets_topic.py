@@ -1,8 +1,8 @@
-"""The topic that groups are kept in is made by the controller itself, once as many brokers live as
-it is to have replicas.
+"""Creation of the topic that stores groups. The controller creates it once as many brokers live as
+it needs replicas.
 
-Its partitions are as many for ever: which of them coordinates a group follows from their number.
-What a decision of a coordinator writes is one batch (I-107), so batches may be large.
+The number of its partitions never changes: it determines which of them coordinates a group. The
+records of a coordinator's decision are one batch (I-107), so batches may be large.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ MIN_INSYNC_REPLICAS_MAX: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class OffsetsTopic:
-    """As the configuration has it."""
+    """The topic as configured."""
 
     partitions: int
     replication_factor: int
@@ -48,7 +48,7 @@ def exists(state: ControllerState) -> bool:
 
 
 def can_be_made(state: ControllerState, wanted: OffsetsTopic) -> bool:
-    """Whether enough brokers live for all its replicas."""
+    """True if enough brokers live for all its replicas."""
     live = sum(broker.takes_replicas for broker in state.brokers.values())
     return live >= wanted.replication_factor
 
@@ -56,7 +56,9 @@ def can_be_made(state: ControllerState, wanted: OffsetsTopic) -> bool:
 def decide_offsets_topic(
     state: ControllerState, wanted: OffsetsTopic, *, topic_id: TopicId
 ) -> Decision[CreatedTopic | None]:
-    """None if it is there, or cannot be made now. `topic_id` is fresh and random."""
+    """Create the topic; the answer is None if it exists, or cannot be created now. `topic_id` is
+    fresh and random.
+    """
     if exists(state) or not can_be_made(state, wanted):
         return Decision((), answer=None)
     wish = NewTopic(

@@ -33,14 +33,16 @@ from strandline_proto.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId,
 
 NAME_LENGTH_MAX: Final = 249
 PARTITIONS_MAX: Final = 10_000
-"""Of one topic; its records are one batch of the controller's log and one push."""
+"""Limit on the partitions of one topic; its records are one batch of the controller's log and one
+push.
+"""
 RESERVED: Final = frozenset({"__cluster_metadata"})
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A wish; -1 stands for the controller's default."""
+    """A request; -1 stands for the controller's default."""
 
     name: str
     partitions: int
@@ -70,7 +72,7 @@ class DeletedTopic:
 
 
 def check_topic_name(name: str) -> None:
-    """Kafka's rules: they keep a name safe as part of a directory's name."""
+    """Check a name by Kafka's rules, which make it safe as part of a directory's name."""
     if not 1 <= len(name) <= NAME_LENGTH_MAX:
         raise InvalidTopic(
             f"a topic name has 1 to {NAME_LENGTH_MAX} characters, this one has {len(name)}"
@@ -95,7 +97,7 @@ def decide_create_topic(
     topic_id: TopicId,
     validate_only: bool,
 ) -> Decision[CreatedTopic]:
-    """`topic_id` is fresh and random. Raises the error that says what is wrong with the wish."""
+    """Create a topic; `topic_id` is fresh and random. Raises the error of an invalid request."""
     check_topic_name(wish.name)
     return decide_new_topic(
         state, wish, defaults=defaults, topic_id=topic_id, validate_only=validate_only
@@ -110,7 +112,7 @@ def decide_new_topic(
     topic_id: TopicId,
     validate_only: bool,
 ) -> Decision[CreatedTopic]:
-    """The same for a topic whose name is known to be good."""
+    """Create a topic whose name was checked."""
     if wish.name in state.topic_ids:
         raise TopicAlreadyExists(f"topic {wish.name} exists")
     configs = dict(wish.configs)
@@ -140,7 +142,9 @@ def decide_new_topic(
 def new_partition(
     state: ControllerState, topic_id: TopicId, index: int, replicas: tuple[BrokerId, ...]
 ) -> PartitionRecord:
-    """Its live replicas are in sync, for there is nothing to be in sync with yet."""
+    """The record of a new partition. Its live replicas are in sync, because it has no
+    records yet.
+    """
     isr = tuple(b for b in replicas if state.brokers[b].eligible)
     return PartitionRecord(
         topic_id=topic_id,
@@ -177,7 +181,9 @@ def _automatic_assignments(
 
 
 def candidates_for(state: ControllerState, topic: str, factor: int) -> list[Candidate]:
-    """Who may hold new replicas. Raises InvalidReplicationFactor if they are fewer than that."""
+    """Brokers that may hold new replicas. Raises InvalidReplicationFactor if there are fewer than
+    `factor`.
+    """
     candidates = [
         Candidate(b.broker_id, b.rack) for b in state.brokers.values() if b.takes_replicas
     ]
@@ -211,7 +217,7 @@ def _checked_assignments(state: ControllerState, wish: NewTopic) -> list[tuple[B
 def check_replicas(
     state: ControllerState, where: str, replicas: Sequence[BrokerId], factor: int
 ) -> None:
-    """Replicas of one new partition, assigned by hand. Raises InvalidReplicaAssignment."""
+    """Check manually assigned replicas of one new partition. Raises InvalidReplicaAssignment."""
     if not replicas or len(set(replicas)) != len(replicas):
         raise InvalidReplicaAssignment(f"{where}: {list(replicas)} is empty or repeats a broker")
     if len(replicas) != factor:
@@ -233,7 +239,7 @@ def check_replicas(
 def decide_delete_topic(
     state: ControllerState, *, name: str, topic_id: bytes
 ) -> Decision[DeletedTopic]:
-    """Delete the topic of that id or, where the id is empty, of that name (I-36)."""
+    """Delete the topic with that id or, if the id is empty, with that name (I-36)."""
     if topic_id != b"":
         topic = state.topics.get(TopicId(topic_id))
         if topic is None:
