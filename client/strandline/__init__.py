@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
-    from strandline._listeners import ConsumerRebalanceListener
+    from strandline._groups.rebalance_listener import ConsumerRebalanceListener
     from strandline.admin import Admin
     from strandline.consumer import Consumer
     from strandline.errors import DeliveryError, StrandlineError

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from strandline._arguments import INT64_MAX, mapping, milliseconds, several, whole
-from strandline._cluster import LOOK_TIMEOUT_S
-from strandline._configs import alteration, describe_configs, resources_of
-from strandline._connections import parse_bootstrap
-from strandline._created_topics import CreatedTopics
-from strandline._deletions import delete_below
-from strandline._descriptions import (
+from strandline._admin.configs import alteration, describe_configs, resources_of
+from strandline._admin.created_topics import CreatedTopics
+from strandline._admin.deletions import delete_below
+from strandline._admin.descriptions import (
     add_topic,
     broker_info,
     check,
@@ -20,13 +17,16 @@ from strandline._descriptions import (
     loss_info,
     replica,
 )
-from strandline._elections import election, moves, results
-from strandline._group_admin import GroupAdministration
-from strandline._offsets import Offsets
-from strandline._partitions import more_partitions, partitions_before
-from strandline._reassignments import Reassignments
-from strandline._session import Session
-from strandline._truncations import allow_truncation
+from strandline._admin.elections import election, moves, results
+from strandline._admin.groups import GroupAdministration
+from strandline._admin.partitions import more_partitions, partitions_before
+from strandline._admin.reassignments import Reassignments
+from strandline._admin.truncations import allow_truncation
+from strandline._net.arguments import INT64_MAX, mapping, milliseconds, several, whole
+from strandline._net.cluster import LOOK_TIMEOUT_S
+from strandline._net.connections import parse_bootstrap
+from strandline._net.offsets import Offsets
+from strandline._net.session import Session
 from strandline.errors import (
     BrokerUnreachable,
     ClientClosed,

@@ -11,19 +11,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from strandline import _arguments as given
-from strandline._connections import parse_bootstrap
-from strandline._consumer_options import ConsumerOptions, refuse_classic
-from strandline._coordinator import OFFSETS_TOPIC
+from strandline._consumer.fetcher import Fetcher
+from strandline._consumer.offset_queries import OffsetQueries
+from strandline._consumer.options import ConsumerOptions, refuse_classic
+from strandline._consumer.position_calls import PositionCalls
 from strandline._core.membership import Subscription
 from strandline._core.position import LATEST, Position
 from strandline._core.whole_topics import WholeTopics
-from strandline._fetcher import Fetcher
-from strandline._group import Group
-from strandline._group_calls import GroupCalls
-from strandline._offset_queries import OffsetQueries
-from strandline._position_calls import PositionCalls
-from strandline._session import Session
+from strandline._groups.calls import GroupCalls
+from strandline._groups.coordinator import OFFSETS_TOPIC
+from strandline._groups.group import Group
+from strandline._net import arguments as given
+from strandline._net.connections import parse_bootstrap
+from strandline._net.session import Session
 from strandline.errors import (
     ClientClosed,
     ConfigurationError,

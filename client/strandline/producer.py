@@ -12,14 +12,14 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
-from strandline._acknowledgement import Acknowledgement
-from strandline._arguments import INT64_MAX, milliseconds, text, whole
-from strandline._collect import Collector
-from strandline._connections import parse_bootstrap
-from strandline._handover import END, NO_HEADERS, HandOver, as_bytes, as_record
-from strandline._producer_options import queue_options, record_limit
-from strandline._sender import Sender
-from strandline._session import Session
+from strandline._net.arguments import INT64_MAX, milliseconds, text, whole
+from strandline._net.connections import parse_bootstrap
+from strandline._net.session import Session
+from strandline._producer.accumulator import END, NO_HEADERS, HandOver, as_bytes, as_record
+from strandline._producer.acknowledgement import Acknowledgement
+from strandline._producer.options import queue_options, record_limit
+from strandline._producer.send_many import Collector
+from strandline._producer.sender import Sender
 from strandline.errors import (
     ClientClosed,
     ConfigurationError,

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from strandline._blocking import Blocking
-from strandline._blocking_consumer import Consumer, ConsumerRebalanceListener
-from strandline._blocking_producer import Producer
-from strandline._group_admin import BlockingGroupAdministration
-from strandline._reassignments import BlockingReassignments
+from strandline._admin.groups import BlockingGroupAdministration
+from strandline._admin.reassignments import BlockingReassignments
+from strandline._blocking.background import Blocking
+from strandline._blocking.consumer import Consumer, ConsumerRebalanceListener
+from strandline._blocking.producer import Producer
 from strandline.admin import Admin as AsyncAdmin
 from strandline.types import ElectionType
 

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from strandline import Producer
-from strandline._batches import Batches, Row, Topic
 from strandline._core.delivery_terms import Identity
+from strandline._producer.whole_batches import Batches, Row, Topic
 from strandline.errors import (
     ConfigurationError,
     InvalidProducerEpoch,

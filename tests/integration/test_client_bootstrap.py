@@ -2,7 +2,7 @@
 
 import asyncio
 
-from strandline._session import Session
+from strandline._net.session import Session
 from support.cluster import DEADLINE_S, MakeCluster
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline import Consumer, ConsumerRebalanceListener, TopicPartition
-from strandline._commits import Fetched
 from strandline._core.commit_state import CommitOffset
+from strandline._groups.commits import Fetched
 from strandline.errors import ClientClosed, CommitFailed
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import CoordinatorNotAvailable

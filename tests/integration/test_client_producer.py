@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 
 from strandline import Producer, Record
-from strandline._arguments import REQUEST_BYTES_MAX
-from strandline._cluster import UNKNOWN_TOPIC_S
-from strandline._handover import RECORD_OVERHEAD
+from strandline._net.arguments import REQUEST_BYTES_MAX
+from strandline._net.cluster import UNKNOWN_TOPIC_S
+from strandline._producer.accumulator import RECORD_OVERHEAD
 from strandline.errors import (
     BufferFull,
     ClientClosed,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from strandline import Consumer, NewTopic, Producer, TopicPartition, sync
-from strandline._batches import Batches
 from strandline._core.delivery_terms import Identity
+from strandline._producer.whole_batches import Batches
 from strandline.errors import DeliveryTimedOut, RecordTooLarge, SendManyFailed
 from support.command import strandline
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from strandline._rebalancing import Rebalancing
+from strandline._groups.rebalancing import Rebalancing
 from strandline_proof.sim.cluster.topology import ImpossibleTopology, Topology
 from strandline_proof.sim.groups.spec import BUSY, MANUAL, PATTERN, STATIC, GroupSpec
 from strandline_proof.sim.kinds import GROUP_KINDS

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from strandline import Producer
+from strandline._consumer.fetcher import Fetcher
+from strandline._consumer.offset_queries import OffsetQueries
+from strandline._consumer.position_calls import PositionCalls
 from strandline._core.partition_queue import PartitionQueue
-from strandline._fetcher import Fetcher
-from strandline._offset_queries import OffsetQueries
-from strandline._position_calls import PositionCalls
-from strandline._sender import Sender
+from strandline._producer.sender import Sender
 from strandline_broker.core.replication.producer_state import ProducerStates
 from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan

@@ -9,7 +9,7 @@ from aiokafka.codec import snappy_encode
 from google.protobuf.message import DecodeError
 
 from strandline import TopicPartition
-from strandline._records import decode, last_of_run
+from strandline._consumer.records import decode, last_of_run
 from strandline.errors import CorruptRecords
 from strandline_broker.offline import batches
 from strandline_broker.offline.disk import OpenFile

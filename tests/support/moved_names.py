@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 import grpc.aio
 
-from strandline._connections import Connections
+from strandline._net.connections import Connections
 from strandline.errors import StrandlineError
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.rpc.cluster.controller_link import ControllerLink

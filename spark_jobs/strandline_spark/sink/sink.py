@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from strandline._batches import Batches
+from strandline._producer.whole_batches import Batches
 from strandline.errors import (
     InvalidProducerEpoch,
     OutOfOrderSequenceNumber,
@@ -35,7 +35,7 @@ from strandline_spark.sink.rows import Rows
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from strandline._batches import Topic
+    from strandline._producer.whole_batches import Topic
     from strandline_spark.sink.batches import Cut
     from strandline_spark.sink.options import SinkOptions
 

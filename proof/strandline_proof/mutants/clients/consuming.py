@@ -6,14 +6,14 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
-_CALLS: Final = "strandline._position_calls"
-_DELIVERY: Final = "strandline._delivery"
-_FETCHER: Final = "strandline._fetcher"
-_GROUP: Final = "strandline._group"
+_CALLS: Final = "strandline._consumer.position_calls"
+_DELIVERY: Final = "strandline._consumer.delivery"
+_FETCHER: Final = "strandline._consumer.fetcher"
+_GROUP: Final = "strandline._groups.group"
 _POSITION: Final = "strandline._core.position"
-_QUERIES: Final = "strandline._offset_queries"
-_RECORDS: Final = "strandline._records"
-_STREAM: Final = "strandline._fetch_stream"
+_QUERIES: Final = "strandline._consumer.offset_queries"
+_RECORDS: Final = "strandline._consumer.records"
+_STREAM: Final = "strandline._consumer.stream"
 
 CONSUMING: Final = (
     Mutant(

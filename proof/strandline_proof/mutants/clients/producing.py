@@ -9,11 +9,11 @@ from strandline_proof.sim.workload.work import Work
 from strandline_proto.batch import SEQUENCE_MAX
 
 _BATCH: Final = "strandline._core.producer_batch"
-_HAND_OVER: Final = "strandline._handover"
+_HAND_OVER: Final = "strandline._producer.accumulator"
 _QUEUE: Final = "strandline._core.partition_queue"
 _SPLITTING: Final = "strandline._core.splitting"
-_SENDER: Final = "strandline._sender"
-_STREAM: Final = "strandline._producer_stream"
+_SENDER: Final = "strandline._producer.sender"
+_STREAM: Final = "strandline._producer.stream"
 
 PRODUCING: Final = (
     Mutant(
@@ -84,7 +84,7 @@ PRODUCING: Final = (
                 "        if queue.in_flight or queue.ready:\n            self.dispatch(queue)\n",
             ),
         ),
-        history="tests/unit/client/test_partition_queue.py"
+        history="tests/unit/client/_core/test_partition_queue.py"
         "::test_an_open_batch_lingers_while_another_is_in_flight",
     ),
     Mutant(
@@ -124,7 +124,7 @@ PRODUCING: Final = (
                 "            self._resend = deque(waits)\n",
             ),
         ),
-        history="tests/unit/client/test_partition_queue.py"
+        history="tests/unit/client/_core/test_partition_queue.py"
         "::test_retries_wait_for_what_is_under_way_and_keep_the_order",
     ),
     Mutant(
@@ -140,7 +140,7 @@ PRODUCING: Final = (
                 "            settled = self._give_up",
             ),
         ),
-        history="tests/unit/client/test_partition_queue_verdicts.py"
+        history="tests/unit/client/_core/test_partition_queue_verdicts.py"
         "::test_without_idempotence_what_may_be_written_is_not_sent_again",
     ),
     Mutant(
@@ -154,7 +154,7 @@ PRODUCING: Final = (
                 "            sequence = add_sequence(sequence, 0)\n",
             ),
         ),
-        history="tests/unit/client/test_splitting.py"
+        history="tests/unit/client/_core/test_splitting.py"
         "::test_the_parts_share_out_the_sequence_over_its_end",
     ),
     Mutant(
@@ -168,7 +168,7 @@ PRODUCING: Final = (
                 "    part.may_be_written = False\n",
             ),
         ),
-        history="tests/unit/client/test_partition_queue_splits.py"
+        history="tests/unit/client/_core/test_partition_queue_splits.py"
         "::test_what_may_be_written_keeps_its_numbers_in_parts",
     ),
     Mutant(
@@ -185,7 +185,7 @@ PRODUCING: Final = (
                 "            return []\n",
             ),
         ),
-        history="tests/unit/client/test_partition_queue_recreated.py"
+        history="tests/unit/client/_core/test_partition_queue_recreated.py"
         "::test_what_may_be_in_the_old_log_is_unknown",
     ),
     Mutant(
@@ -216,7 +216,7 @@ PRODUCING: Final = (
                 "        if self._gap_at",
             ),
         ),
-        history="tests/unit/client/test_partition_queue.py"
+        history="tests/unit/client/_core/test_partition_queue.py"
         "::test_what_may_be_written_is_resolved_under_its_own_number_before_the_epoch_is_raised",
     ),
     Mutant(
@@ -267,7 +267,7 @@ PRODUCING: Final = (
                 "        pass\n",
             ),
         ),
-        history="tests/unit/client/test_producer_stream.py"
+        history="tests/unit/client/_producer/test_stream.py"
         "::test_what_was_offered_to_a_broker_out_of_reach_is_offered_again",
     ),
     Mutant(
@@ -283,7 +283,7 @@ PRODUCING: Final = (
                 "                batch.may_be_written = True\n",
             ),
         ),
-        history="tests/unit/client/test_partition_queue.py"
+        history="tests/unit/client/_core/test_partition_queue.py"
         "::test_a_newer_leader_is_used_at_once_without_the_old_ones_answer",
     ),
     Mutant(

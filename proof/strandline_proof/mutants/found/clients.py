@@ -6,9 +6,9 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 
-_CALLS: Final = "strandline._group_calls"
-_COMMITS: Final = "strandline._commits"
-_FETCHER: Final = "strandline._fetcher"
+_CALLS: Final = "strandline._groups.calls"
+_COMMITS: Final = "strandline._groups.commits"
+_FETCHER: Final = "strandline._consumer.fetcher"
 _STATE: Final = "strandline._core.commit_state"
 
 FOUND_IN_CLIENTS: Final = (
@@ -57,7 +57,7 @@ FOUND_IN_CLIENTS: Final = (
                 "            self._retries = {}\n",
             ),
         ),
-        history="tests/unit/client/test_fetcher.py"
+        history="tests/unit/client/_consumer/test_fetcher.py"
         "::test_no_timer_of_a_fetch_that_failed_outlives_its_consumer",
     ),
     Mutant(
@@ -72,7 +72,7 @@ FOUND_IN_CLIENTS: Final = (
                 "            ) or position.generation != generations[key]:\n",
             ),
         ),
-        history="tests/unit/client/test_fetcher.py"
+        history="tests/unit/client/_consumer/test_fetcher.py"
         "::test_a_late_answer_about_where_it_was_does_not_void_what_came_since",
     ),
     Mutant(
@@ -96,13 +96,13 @@ FOUND_IN_CLIENTS: Final = (
         "a fetch that failed is left out when its timer is early, and no other is started",
         (
             Edit(
-                "strandline._fetcher",
+                "strandline._consumer.fetcher",
                 "        position.retry_at_ms = 0.0"
                 "  # uvloop's timers may be early: there is no second one\n",
                 "",
             ),
         ),
-        history="tests/unit/client/test_fetcher.py"
+        history="tests/unit/client/_consumer/test_fetcher.py"
         "::test_what_failed_is_asked_for_again_though_its_timer_is_early",
     ),
     Mutant(
@@ -111,12 +111,12 @@ FOUND_IN_CLIENTS: Final = (
         "a topic that an answer does not speak of is not there",
         (
             Edit(
-                "strandline._cluster",
+                "strandline._net.cluster",
                 "if name in changes.unknown and elapsed",
                 "if name not in self.view.topics and elapsed",
             ),
         ),
-        history="tests/unit/client/test_cluster.py"
+        history="tests/unit/client/_net/test_cluster.py"
         "::test_nobody_is_told_that_a_topic_is_not_there_by_an_answer_that_was_not_asked_for_it",
     ),
     Mutant(
@@ -125,13 +125,13 @@ FOUND_IN_CLIENTS: Final = (
         "what is under way stays with a leader that a refusal has called deposed",
         (
             Edit(
-                "strandline._sender",
+                "strandline._producer.sender",
                 "            if (view := self.cluster.view.partition(*key)) is not None:\n",
                 "            if key in changes.moved and"
                 " (view := self.cluster.view.partition(*key)) is not None:\n",
             ),
         ),
-        history="tests/unit/client/test_sender_leaders.py"
+        history="tests/unit/client/_producer/test_sender_leaders.py"
         "::test_a_newer_leader_is_sent_what_the_older_one_has_not_answered",
     ),
     Mutant(
@@ -140,12 +140,12 @@ FOUND_IN_CLIENTS: Final = (
         "who gives up waiting for room in the buffer keeps it from whoever is next",
         (
             Edit(
-                "strandline._sender",
+                "strandline._producer.sender",
                 "            asyncio.get_running_loop().call_soon(self._hand_out_space)\n",
                 "                asyncio.get_running_loop().call_soon(self._hand_out_space)\n",
             ),
         ),
-        history="tests/unit/client/test_sender_room.py"
+        history="tests/unit/client/_producer/test_sender_room.py"
         "::test_who_does_not_wait_for_room_any_more_is_in_nobodys_way",
     ),
     Mutant(
@@ -184,7 +184,7 @@ FOUND_IN_CLIENTS: Final = (
         "a subscription that is made while its consumer leaves goes with the membership",
         (
             Edit(
-                "strandline._rebalancing",
+                "strandline._groups.rebalancing",
                 "        if self._releasing:\n            self._once_left = once_left\n",
                 "",
             ),
@@ -199,7 +199,7 @@ FOUND_IN_CLIENTS: Final = (
         " joined again, and waits for ever",
         (
             Edit(
-                "strandline._group",
+                "strandline._groups.group",
                 "        if not self.is_subscribed:  # else it is of those who have joined again\n"
                 "            self.stream.fatal = None\n",
                 "        self.stream.fatal = None\n",

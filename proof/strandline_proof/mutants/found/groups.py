@@ -15,7 +15,7 @@ _REGISTRY: Final = "strandline_broker.hosts.coordination.registry"
 _SESSION_RPC: Final = "strandline_broker.rpc.groups.session"
 _SESSIONS: Final = "strandline_broker.hosts.coordination.sessions"
 _FETCH: Final = "strandline_broker.hosts.fetching.session_partitions"
-_STREAM: Final = "strandline._group_stream"
+_STREAM: Final = "strandline._groups.stream"
 _TIMERS: Final = "strandline_broker.hosts.coordination.timers"
 
 FOUND_IN_GROUPS: Final = (

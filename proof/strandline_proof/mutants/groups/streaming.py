@@ -10,8 +10,8 @@ _VIEW: Final = "strandline_broker.core.groups.consumer.stream_view"
 _SESSIONS: Final = "strandline_broker.hosts.coordination.sessions"
 _SESSION_RPC: Final = "strandline_broker.rpc.groups.session"
 _HOST: Final = "strandline_broker.hosts.coordination.shard_host"
-_GROUP: Final = "strandline._group"
-_COMMITS: Final = "strandline._commits"
+_GROUP: Final = "strandline._groups.group"
+_COMMITS: Final = "strandline._groups.commits"
 
 STREAMING: Final = (
     Mutant(

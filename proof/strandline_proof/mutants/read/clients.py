@@ -6,7 +6,7 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
-_SENDER: Final = "strandline._sender"
+_SENDER: Final = "strandline._producer.sender"
 _RECONCILING: Final = "strandline._core.reconciling"
 _WAS_FULL: Final = "        was_full = self._is_full(key) or self._buffered >= self._buffer_bytes\n"
 _TAKEN: Final = (
@@ -58,7 +58,7 @@ READ_IN_CLIENTS: Final = (
         " is given up by nobody, and its partition stands still until the delivery deadline",
         (
             Edit(
-                "strandline._producer_stream",
+                "strandline._producer.stream",
                 "            self._unanswered[correlation_id] = request\n"
                 "            await on_stream(call.write(request.message))\n",
                 "            await on_stream(call.write(request.message))\n"
@@ -73,7 +73,7 @@ READ_IN_CLIENTS: Final = (
         " has read ahead to its bound once asks for no more",
         (
             Edit(
-                "strandline._fetcher",
+                "strandline._consumer.fetcher",
                 _WAS_FULL + _TAKEN,
                 _TAKEN + _WAS_FULL,
             ),
@@ -129,7 +129,7 @@ READ_IN_CLIENTS: Final = (
         " member goes back there until its session is over",
         (
             Edit(
-                "strandline._coordinator",
+                "strandline._groups.coordinator",
                 "if isinstance(error, BrokerUnreachable | NotCoordinator) or not",
                 "if isinstance(error, BrokerUnreachable) or not",
             ),

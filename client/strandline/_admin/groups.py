@@ -1,0 +1,402 @@
+"""Consumer groups from outside: part of both admins."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from strandline._admin import group_descriptions as messages
+from strandline._admin.descriptions import check
+from strandline._core.backoff import Backoff
+from strandline._groups.coordinator import Coordinator
+from strandline._net.arguments import mapping, partitions_or_topics, several, some_of, text
+from strandline._net.offsets import Offsets
+from strandline.errors import (
+    BrokerError,
+    BrokerUnreachable,
+    InvalidGroupId,
+    OperationTimedOut,
+    StrandlineError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    describe,
+    from_code,
+)
+from strandline.group_types import (
+    GROUP_STATES,
+    GROUP_TYPES,
+    GroupDescription,
+    OffsetAndMetadata,
+    PartitionLag,
+    RemovedMember,
+)
+from strandline.types import TopicPartition
+from strandline_proto.errors import NONE
+from strandline_proto.v1 import committed_offsets_pb2, groups_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+
+    from strandline._net.session import Session
+    from strandline.group_types import GroupListing
+
+T = TypeVar("T")
+Answer = TypeVar("Answer")
+
+
+class GroupAdministration(ABC):
+    """What `Admin` has of these calls.
+
+    A coordinator that is loading, moving or gone is asked again until the deadline; then
+    OperationTimedOut says what the last one answered.
+    """
+
+    _timeout_s: float
+
+    @abstractmethod
+    def _started(self) -> Session:
+        """As the admin has it."""
+
+    async def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> list[GroupListing]:
+        """The groups of all coordinators, by their ids; of these states and types if any are named.
+
+        Raises OperationTimedOut if a live broker does not answer: its groups would be missing.
+        """
+        session = self._started()
+        request = groups_pb2.ListGroupsRequest(
+            states_filter=some_of("states", states, GROUP_STATES),
+            types_filter=some_of("types", types, GROUP_TYPES),
+        )
+        found: dict[str, GroupListing] = {}
+
+        async def ask(broker_id: int, address: str) -> None:
+            answer = await session.connections.call(
+                address,
+                lambda stub: stub.ListGroups,
+                request,
+                timeout_s=min(self._timeout_s, 5.0),
+                returns=groups_pb2.ListGroupsResponse,
+            )
+            check(answer)
+            for group in answer.groups:
+                found[group.group_id] = messages.listing(group, broker_id)
+
+        async def ask_all() -> None:
+            await session.cluster.refresh(self._timeout_s)
+            found.clear()
+            errors: list[StrandlineError] = []
+
+            async def one(broker_id: int, address: str) -> None:
+                try:
+                    await ask(broker_id, address)
+                except StrandlineError as error:
+                    errors.append(error)
+
+            async with asyncio.TaskGroup() as group:
+                for broker in session.cluster.view.brokers.values():
+                    group.create_task(one(broker.id, broker.address))
+            if errors:
+                raise errors[0]
+
+        await self._until(ask_all, "not every broker said which groups it coordinates")
+        return [found[group_id] for group_id in sorted(found)]
+
+    async def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
+        """Members, assignments, epochs, and how far each partition has been read.
+
+        Raises GroupIdNotFound for one that is not there.
+        """
+        return {name: await self._described(name) for name in several("groups", groups, str)}
+
+    async def _described(self, group_id: str) -> GroupDescription:
+        answer = await self._ask_coordinator(
+            group_id,
+            lambda stub: stub.ConsumerGroupDescribe,
+            groups_pb2.ConsumerGroupDescribeRequest(group_ids=[group_id]),
+            groups_pb2.ConsumerGroupDescribeResponse,
+            lambda answer: answer.groups,
+        )
+        [described] = answer.groups
+        members = tuple(sorted(map(messages.member, described.members), key=lambda m: m.member_id))
+        owners = {p: member.member_id for member in members for p in member.assignment}
+        committed = await self.list_group_offsets(group_id)
+        lags = await self._lags(sorted({*owners, *committed}), committed, owners)
+        return messages.description(described, members, lags)
+
+    async def _lags(
+        self,
+        partitions: Sequence[TopicPartition],
+        committed: Mapping[TopicPartition, OffsetAndMetadata],
+        owners: Mapping[TopicPartition, str],
+    ) -> tuple[PartitionLag, ...]:
+        session = self._started()
+        keys = {}
+        for name in sorted({partition.topic for partition in partitions}):
+            try:
+                topic = await session.cluster.topic(name, self._timeout_s)
+            except UnknownTopicOrPartition:
+                continue
+            for partition in partitions:
+                if partition.topic == name and partition.partition in topic.partitions:
+                    keys[partition] = (topic.topic_id, partition.partition)
+        offsets = Offsets(session)
+        starts = await offsets.listed(dict.fromkeys(keys.values(), -2), self._timeout_s)
+        ends = await offsets.listed(dict.fromkeys(keys.values(), -1), self._timeout_s)
+        return tuple(
+            PartitionLag(
+                partition,
+                committed[partition].offset if partition in committed else None,
+                starts[keys[partition]].offset if partition in keys else None,
+                ends[keys[partition]].offset if partition in keys else None,
+                owners.get(partition),
+            )
+            for partition in partitions
+        )
+
+    async def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition | tuple[str, int]] | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The committed positions of a group, of all partitions or of these; a partition without
+        one is left out, and so is everything of a group that does not exist.
+        """
+        request = committed_offsets_pb2.OffsetFetchRequest(require_stable=True)
+        asked = request.groups.add(group_id=_group(group_id), member_epoch=-1)
+        if partitions is not None:
+            asked.topics.SetInParent()
+            for name, numbers in messages.by_topic("partitions", partitions).items():
+                asked.topics.topics.add(name=name, partitions=numbers)
+        answer = await self._ask_coordinator(
+            group_id,
+            lambda stub: stub.OffsetFetch,
+            request,
+            committed_offsets_pb2.OffsetFetchResponse,
+            lambda answer: [
+                *answer.groups,
+                *(p for g in answer.groups for topic in g.topics for p in topic.partitions),
+            ],
+        )
+        return {
+            TopicPartition(topic.name, p.partition): OffsetAndMetadata(
+                p.committed_offset, p.committed_metadata, p.committed_leader_epoch
+            )
+            for group in answer.groups
+            for topic in group.topics
+            for p in topic.partitions
+            if p.committed_offset >= 0
+        }
+
+    async def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition | tuple[str, int], OffsetAndMetadata | int],
+    ) -> None:
+        """Commit positions in the place of a group that has no members.
+
+        Raises UnknownMemberId while it has some, and the first error of a partition; the others are
+        committed all the same.
+        """
+        request = committed_offsets_pb2.OffsetCommitRequest(
+            group_id=_group(group_id), generation_id_or_member_epoch=-1
+        )
+        messages.add_offsets(request, mapping("offsets", offsets))
+        if request.topics:
+            await self._ask_coordinator(
+                group_id,
+                lambda stub: stub.OffsetCommit,
+                request,
+                committed_offsets_pb2.OffsetCommitResponse,
+                _whole_and_partitions,
+            )
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition | tuple[str, int] | str]
+    ) -> None:
+        """Forget committed positions; a topic's name stands for all that the group has of it.
+
+        Raises GroupSubscribedToTopic for a topic that a member reads, GroupIdNotFound, and the
+        first error of a partition; the others are forgotten all the same.
+        """
+        wanted = partitions_or_topics("partitions", partitions)
+        topics = {one for one in wanted if isinstance(one, str)}
+        pairs = {one for one in wanted if not isinstance(one, str)}
+        if topics:
+            committed = await self.list_group_offsets(group_id)
+            pairs |= {partition for partition in committed if partition.topic in topics}
+            # Asked of a topic without any too: its members are refused whether they committed yet.
+            pairs |= {TopicPartition(topic, 0) for topic in topics - {p.topic for p in pairs}}
+        request = committed_offsets_pb2.OffsetDeleteRequest(group_id=_group(group_id))
+        for name, numbers in messages.by_topic("partitions", pairs).items():
+            request.topics.add(name=name, partitions=numbers)
+        await self._ask_coordinator(
+            group_id,
+            lambda stub: stub.OffsetDelete,
+            request,
+            committed_offsets_pb2.OffsetDeleteResponse,
+            _whole_and_partitions,
+        )
+
+    async def delete_groups(self, groups: Iterable[str]) -> None:
+        """Forget groups and their positions. Raises NonEmptyGroup for one that has members,
+        GroupIdNotFound for one that is not there; the others are deleted all the same.
+        """
+        first: StrandlineError | None = None
+        for group_id in several("groups", groups, str):
+            try:
+                await self._ask_coordinator(
+                    group_id,
+                    lambda stub: stub.DeleteGroups,
+                    groups_pb2.DeleteGroupsRequest(group_ids=[group_id]),
+                    groups_pb2.DeleteGroupsResponse,
+                    lambda answer: answer.results,
+                )
+            except StrandlineError as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    async def remove_members(
+        self, group_id: str, members: Iterable[str] | None = None, *, instances: Iterable[str] = ()
+    ) -> list[RemovedMember]:
+        """Remove members from a group by their ids, or static ones by their instance ids; all that
+        it has if neither is given.
+
+        Who still runs finds itself fenced, and joins again by itself.
+        """
+        request = groups_pb2.RemoveMembersRequest(group_id=_group(group_id))
+        for member_id in () if members is None else several("members", members, str):
+            request.members.add(member_id=member_id)
+        for instance_id in several("instances", instances, str):
+            request.members.add(instance_id=instance_id)
+        if members is not None and not request.members:
+            return []
+        answer = await self._ask_coordinator(
+            group_id,
+            lambda stub: stub.RemoveMembers,
+            request,
+            groups_pb2.RemoveMembersResponse,
+            lambda answer: [answer],
+        )
+        return [
+            RemovedMember(
+                member.member_id,
+                member.instance_id if member.HasField("instance_id") else None,
+                None
+                if member.error_code == NONE
+                else from_code(member.error_code, member.error_message),
+            )
+            for member in answer.members
+        ]
+
+    async def _ask_coordinator(
+        self,
+        group_id: str,
+        method: Callable[[Any], Callable[..., Any]],
+        request: Any,
+        returns: type[Answer],
+        results: Callable[[Any], Iterable[Any]],
+    ) -> Answer:
+        """The answer in which none of the `results` carries an error."""
+        coordinator = Coordinator(self._started(), _group(group_id))
+
+        async def ask() -> Answer:
+            answer = await coordinator.call(
+                method, request, timeout_s=self._timeout_s, returns=returns
+            )
+            for result in results(answer):
+                try:
+                    check(result)
+                except StrandlineError as error:
+                    coordinator.failed(error)
+                    raise
+            return answer
+
+        return await self._until(ask, f"the coordinator of group {group_id!r} did not do it")
+
+    async def _until(self, ask: Callable[[], Awaitable[T]], late: str) -> T:
+        """What `ask` returns, asked again while what it raises may pass."""
+        session = self._started()
+        clock = session.runtime.clock.monotonic
+        deadline = clock() + self._timeout_s
+        backoff = Backoff()
+        cause: StrandlineError | None = None
+        while True:
+            try:
+                async with asyncio.timeout(max(0.001, deadline - clock())):
+                    return await ask()
+            except (BrokerError, BrokerUnreachable, OperationTimedOut, TimeoutError) as error:
+                if isinstance(error, BrokerError) and not _may_pass(error):
+                    raise
+                if isinstance(error, StrandlineError):  # and not the deadline, which says nothing
+                    cause = error
+                wait_s = backoff.next_ms(session.runtime.rng.random()) / 1000
+                if clock() + wait_s >= deadline:
+                    why = "" if cause is None else f": {describe(cause)}"
+                    raise OperationTimedOut(
+                        f"{late} within {self._timeout_s * 1000:.0f} ms{why}", cause
+                    ) from None
+                await asyncio.sleep(wait_s)
+
+
+def _group(group_id: str) -> str:
+    if not text("group_id", group_id):
+        raise InvalidGroupId("group_id is empty; name a group")
+    return group_id
+
+
+def _may_pass(error: BrokerError) -> bool:
+    """Whether asking again may help; a coordinator that knows a topic less well than it is new is
+    no reason to wait for one that is misspelt.
+    """
+    return error.retriable and not isinstance(error, UnknownTopicOrPartition | UnknownTopicId)
+
+
+def _whole_and_partitions(answer: Any) -> list[Any]:
+    return [answer, *(p for topic in answer.topics for p in topic.partitions)]
+
+
+class BlockingGroupAdministration(ABC):
+    """The same, blocking."""
+
+    @abstractmethod
+    def _call(self, coroutine_of: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """As the admin has it."""
+
+    def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> list[GroupListing]:
+        return self._call(lambda twin: twin.list_groups(states=states, types=types))
+
+    def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
+        return self._call(lambda twin: twin.describe_groups(groups))
+
+    def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition | tuple[str, int]] | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        return self._call(lambda twin: twin.list_group_offsets(group_id, partitions))
+
+    def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition | tuple[str, int], OffsetAndMetadata | int],
+    ) -> None:
+        self._call(lambda twin: twin.alter_group_offsets(group_id, offsets))
+
+    def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition | tuple[str, int] | str]
+    ) -> None:
+        self._call(lambda twin: twin.delete_group_offsets(group_id, partitions))
+
+    def delete_groups(self, groups: Iterable[str]) -> None:
+        self._call(lambda twin: twin.delete_groups(groups))
+
+    def remove_members(
+        self, group_id: str, members: Iterable[str] | None = None, *, instances: Iterable[str] = ()
+    ) -> list[RemovedMember]:
+        return self._call(lambda twin: twin.remove_members(group_id, members, instances=instances))

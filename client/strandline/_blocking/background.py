@@ -1,0 +1,198 @@
+"""An asynchronous client on a thread of its own: what the blocking clients are made of."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import CancelledError, Future
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, TypeVarTuple
+
+from strandline._net.loop_affinity import Birthplace
+from strandline.admin import Admin as AsyncAdmin
+from strandline.consumer import Consumer as AsyncConsumer
+from strandline.errors import ClientClosed, ClientMisused, FlushFailed
+from strandline.producer import Producer as AsyncProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from contextvars import Context
+    from types import TracebackType
+    from typing import Self
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+Twin = TypeVar("Twin", AsyncProducer, AsyncConsumer, AsyncAdmin)
+
+END_S: Final = 2.0
+"""So long a loop that is closed waits for what was cancelled in it."""
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Once closed, it is deaf. All loops of a process share gRPC's poller, which brings the end of
+    what was cancelled a moment later, and would log an error of ours in somebody else's loop.
+    """
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        try:
+            return super().call_soon_threadsafe(callback, *args, context=context)
+        except RuntimeError:
+            if not self.is_closed():
+                raise
+            return asyncio.Handle(callback, args, self, context)
+
+
+class BlockingLoop:
+    """An event loop on a thread of its own. The thread is a daemon: a forgotten object ends with
+    the program.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.birthplace = Birthplace()
+        self._name = name
+        self._loop = _Loop()
+        self._lock = threading.RLock()
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name=f"strandline-{name}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        loop = self._loop
+        try:
+            loop.run_forever()
+            # What was interrupted closes what it has opened. Then calls of other threads, and what
+            # a transport has not finished, come to an end.
+            if ending := {task for task in asyncio.all_tasks(loop) if task.cancelling()}:
+                loop.run_until_complete(asyncio.wait(ending, timeout=END_S))
+            if left := asyncio.all_tasks(loop):
+                for task in left:
+                    task.cancel()
+                loop.run_until_complete(asyncio.wait(left, timeout=END_S))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
+
+    def require_elsewhere(self) -> None:
+        """Raise ClientMisused where waiting for this loop would never end."""
+        self.birthplace.check(self._name)
+        if threading.current_thread() is self._thread:
+            raise ClientMisused(
+                f"this {self._name} was called by its own delivery callback, and would wait for "
+                "itself; have the callback leave the work to another thread, by a queue for example"
+            )
+
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Have the coroutine run. Raises ClientClosed."""
+        with self._lock:
+            if not self._is_closing:
+                return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        coroutine.close()
+        raise self.closed()
+
+    def closed(self) -> ClientClosed:
+        """What a call gets that comes too late, or is not done when another thread closes."""
+        return ClientClosed(f"the {self._name} was closed")
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What the coroutine returns. Whoever calls has made sure to be elsewhere."""
+        future = self.begin(coroutine)
+        try:
+            return future.result()
+        except CancelledError:
+            raise self.closed() from None  # by another thread, before this call had ended
+        except BaseException:
+            future.cancel()
+            raise
+
+    def run(self, function: Callable[[], T]) -> T:
+        """Call a function that is not a coroutine on the loop's thread."""
+
+        async def on_loop() -> T:
+            return function()
+
+        return self.call(on_loop())
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """The same, without waiting for it. Whoever calls knows that the loop runs."""
+        self._loop.call_soon_threadsafe(function)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closing = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+class Blocking(Generic[Twin]):
+    """Start and end of a blocking object: the loop lives as long as it does."""
+
+    def __init__(self, name: str, twin: Twin) -> None:
+        self._name = name
+        self._twin: Twin = twin
+        self._loop: BlockingLoop | None = None
+        self._closing = False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except FlushFailed:
+            if error is None:  # what ended the block matters more; the log has both
+                raise
+
+    def start(self) -> None:
+        """Connect. If that fails, nothing is left behind."""
+        if self._loop is not None:
+            self._loop.require_elsewhere()
+            raise ClientClosed(f"the {self._name} has been started already")
+        loop = BlockingLoop(self._name)
+        try:
+            loop.call(self._twin.start())
+            self._loop = loop
+        except BaseException:
+            if self._loop is loop:  # and not that of a call on another thread
+                self._loop = None
+            loop.close()
+            raise
+
+    def close(self) -> None:
+        """Finish what is under way, and stop the thread."""
+        loop = self._loop
+        if loop is None or loop.birthplace.is_elsewhere:
+            return
+        loop.require_elsewhere()
+        if self._closing:
+            return
+        self._closing = True
+        try:
+            self._finish(loop, self._twin)
+        finally:
+            self._loop = None
+            self._closing = False
+            loop.close()
+
+    def _finish(self, loop: BlockingLoop, twin: Twin) -> None:
+        loop.call(twin.close() if isinstance(twin, AsyncAdmin) else twin.stop())
+
+    def _call(self, coroutine_of: Callable[[Twin], Coroutine[Any, Any, T]]) -> T:
+        loop, twin = self._running()
+        return loop.call(coroutine_of(twin))
+
+    def _run(self, function_of: Callable[[Twin], T]) -> T:
+        loop, twin = self._running()
+        return loop.run(lambda: function_of(twin))
+
+    def _running(self) -> tuple[BlockingLoop, Twin]:
+        if self._loop is None:
+            raise ClientClosed("not started, or closed; use `with`")
+        self._loop.require_elsewhere()
+        return self._loop, self._twin

@@ -1,0 +1,147 @@
+"""The blocking producer, whose records any number of threads send."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from strandline._blocking.background import Blocking, BlockingLoop
+from strandline._blocking.send_queue import Acknowledgement, Outbox
+from strandline._producer.accumulator import NO_HEADERS, as_bytes
+from strandline.errors import ClientClosed
+from strandline.producer import Producer as AsyncProducer
+from strandline.producer import hand_over_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+    from concurrent.futures import Future
+
+    from strandline.producer import Item, Payload
+    from strandline.types import Headers, OnDelivery, RecordMetadata, SendManyResult
+
+T = TypeVar("T")
+
+
+class Producer(Blocking[AsyncProducer]):
+    """`strandline.Producer`, blocking. Takes the same options."""
+
+    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
+        super().__init__("producer", AsyncProducer(bootstrap_servers, **options))
+        self._outbox: Outbox | None = None
+
+    def start(self) -> None:
+        """Connect. If that fails, nothing is left behind."""
+        super().start()
+        loop, twin = self._running()
+        self._outbox = Outbox(loop, loop.run(lambda: hand_over_of(twin)))
+
+    def stop(self) -> None:
+        self.close()
+
+    def _finish(self, loop: BlockingLoop, twin: AsyncProducer) -> None:
+        outbox = self._outbox
+
+        async def finish() -> None:
+            if outbox is not None:
+                await outbox.close()
+            await twin.stop()
+
+        loop.call(finish())
+
+    def _open(self) -> tuple[BlockingLoop, Outbox]:
+        loop, _ = self._running()
+        if self._outbox is None:
+            raise ClientClosed("the producer is not started yet")
+        return loop, self._outbox
+
+    def _call(self, coroutine_of: Callable[[AsyncProducer], Coroutine[Any, Any, T]]) -> T:
+        """Behind every record that was sent before."""
+        loop, outbox = self._open()
+
+        async def behind() -> T:
+            await outbox.drained()
+            return await coroutine_of(self._twin)
+
+        return loop.call(behind())
+
+    def send(
+        self,
+        topic: str,
+        value: Payload | None = None,
+        key: Payload | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = NO_HEADERS,
+        on_delivery: OnDelivery | None = None,
+    ) -> Future[RecordMetadata]:
+        """Hand one record over; `result()` of what comes back waits for its acknowledgement.
+
+        Waits only for room in the buffer, and for the topic if it is used for the first time. What
+        is wrong with the record, or a buffer that stays full, is told as any other failure is: by
+        the future, or by `on_delivery`, which is called on the producer's own thread. If this call
+        is interrupted while it waits, the record was not handed over.
+        """
+        loop, outbox = self._open()
+        record = Acknowledgement(loop)
+        if on_delivery is not None:
+            record.on_delivery = on_delivery
+        try:
+            if type(value) is not bytes and value is not None:
+                value = as_bytes("value", value)
+            if type(key) is not bytes and key is not None:
+                key = as_bytes("key", key)
+            if isinstance(headers, list):
+                headers = tuple(headers)  # the caller may change it before its turn comes
+            item = (record, topic, value, key, partition, timestamp_ms, headers)
+            if not outbox.put(item):
+                loop.call(outbox.wait(item))
+        except ClientClosed:
+            raise
+        except Exception as error:  # noqa: BLE001 - the future has it
+            refusal = error
+            loop.run(lambda: outbox.refuse(record, refusal))
+        return record
+
+    def send_and_wait(
+        self,
+        topic: str,
+        value: Payload | None = None,
+        key: Payload | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = NO_HEADERS,
+    ) -> RecordMetadata:
+        """Send one record and wait for its acknowledgement."""
+        return self._call(
+            lambda twin: twin.send_and_wait(
+                topic,
+                value,
+                key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                headers=headers,
+            )
+        )
+
+    def send_many(
+        self,
+        topic: str,
+        records: Iterable[Item],
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> SendManyResult:
+        """Send all of `records` (read on the loop's thread) and wait for one answer about them."""
+        return self._call(
+            lambda twin: twin.send_many(
+                topic, records, partition=partition, timestamp_ms=timestamp_ms
+            )
+        )
+
+    def flush(self, timeout_ms: float | None = None) -> None:
+        """Wait until all is acknowledged or has failed. Raises FlushFailed, OperationTimedOut."""
+        self._call(lambda twin: twin.flush(timeout_ms))
+
+    def partitions_for(self, topic: str) -> frozenset[int]:
+        return self._call(lambda twin: twin.partitions_for(topic))

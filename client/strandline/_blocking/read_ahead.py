@@ -1,0 +1,100 @@
+"""Records that an iteration on another thread gets ahead of its steps.
+
+The thread takes them from the left of a deque, the loop takes back from the right, each one by one:
+what the thread has got is always the first of them, without a lock. A record counts as handed over
+once the thread has taken it. So the loop looks how far the thread is before it commits by itself,
+and takes back what is left before anything that depends on the position, or changes what may be
+delivered: then the next step of the iteration is a poll.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from strandline._core.commit_state import CommitOffset
+from strandline._core.position import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline._consumer.delivery import Delivery
+    from strandline._core.position import Position
+    from strandline.types import ConsumerRecord, TopicPartition
+
+LENT_MAX: Final = 500
+"""Records, of one partition and one fetched chunk."""
+
+
+class _Lent:
+    """What was lent, and where the position was and is."""
+
+    def __init__(self, position: Position, epoch: int, records: list[ConsumerRecord]) -> None:
+        self.position = position
+        self.generation = position.generation
+        self.records = records
+        self.end = position.offset, position.epoch
+        self.noted = 0
+        """Records of which it is known that they were taken."""
+        self._epoch = epoch
+
+    def epoch_before(self, index: int) -> int:
+        """Leader epoch of what stands before one of the records."""
+        return self._epoch if index == 0 else self.records[index - 1].leader_epoch
+
+
+class Lending:
+    def __init__(
+        self, delivery: Delivery, on_step: Callable[[Position, CommitOffset], None]
+    ) -> None:
+        self.ahead: deque[ConsumerRecord] = deque()
+        """Where the iteration takes its records from."""
+        self._delivery = delivery
+        self._on_step = on_step
+        """Told of the record that was taken last: what stands before it is done with (P-113)."""
+        self._lent: _Lent | None = None
+
+    def lend(self, positions: list[Position]) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Lend what lies ready of one partition."""
+        self.take_back()
+        epochs = {position.partition: position.epoch for position in positions}
+        found = self._delivery.collect(positions, LENT_MAX, one_chunk=True)
+        for position in positions:
+            if (records := found.get(position.partition)) is not None:
+                self._lent = _Lent(position, epochs[position.partition], records)
+                self.ahead.extend(records)
+        return found
+
+    def look(self) -> None:
+        """See how far the iteration is."""
+        if self._lent is not None:
+            self._note(self._lent, len(self._lent.records) - len(self.ahead))
+
+    def _note(self, lent: _Lent, taken: int) -> None:
+        if taken > lent.noted:
+            lent.noted, last = taken, taken - 1
+            at = CommitOffset(lent.records[last].offset, lent.epoch_before(last))
+            self._on_step(lent.position, at)
+
+    def take_back(self) -> None:
+        """What the iteration has not taken was never handed over."""
+        lent, self._lent = self._lent, None
+        if lent is None:
+            return
+        left: list[ConsumerRecord] = []
+        while self.ahead:
+            try:
+                left.append(self.ahead.pop())
+            except IndexError:
+                break  # the thread took the last one
+        left.reverse()
+        taken = len(lent.records) - len(left)
+        self._note(lent, taken)
+        if not left:
+            return
+        position, epoch = lent.position, lent.epoch_before(taken)
+        if position.generation == lent.generation or position.phase is Phase.FAILED:
+            self._delivery.put_back(position, left, lent.end, epoch)
+        else:  # trouble ahead has moved it: it is for the position of the user to meet
+            position.seek(left[0].offset, epoch)
+            self._delivery.start_over(position)

@@ -1,0 +1,200 @@
+"""Records on their way from the threads that send them to the loop of their producer.
+
+Threads put records into a queue; at most one wake-up of the loop is pending, however many records
+there are, and takes them to their batches in the order in which they came. What the queue holds
+counts for `buffer_memory`. A record that has to wait, for room or for its topic, does not go into
+the queue: its thread waits, as `send` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from concurrent.futures import Future
+from concurrent.futures._base import FINISHED
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline._producer.acknowledgement import tell
+from strandline.errors import ClientClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline._blocking.background import BlockingLoop
+    from strandline._producer.accumulator import HandOver
+    from strandline.types import Headers, OnDelivery, RecordMetadata
+    from strandline_runtime.runtime import Runtime
+
+SLICE: Final = 500
+"""Records that are taken in one step of the loop, which has answers to read meanwhile."""
+
+Item = tuple["Acknowledgement", str, bytes | None, bytes | None, int | None, int | None, "Headers"]
+"""What `HandOver.one` takes."""
+
+
+class Acknowledgement(Future["RecordMetadata"]):
+    """The acknowledgement of one record, to be waited for anywhere but where it comes from.
+
+    A condition, its lock and two lists for each record would cost more than all the rest of `send`,
+    and most of them nobody waits for. So they come to be when somebody first does, by `_condition`.
+    The loop writes the outcome and then looks whether that has happened; who waits makes them and
+    then, holding the condition, looks for the outcome: one of the two sees the other.
+    """
+
+    watched = False
+    on_delivery: OnDelivery | None = None
+    _state = "RUNNING"  # of no use to cancel: the record is on its way
+    _result: RecordMetadata | None = None
+    _exception: BaseException | None = None
+    _is_opened = False
+
+    def __init__(self, loop: BlockingLoop) -> None:
+        self._from = loop
+
+    def __getattr__(self, name: str) -> Any:
+        made: Any
+        if name == "_condition":
+            made = threading.Condition()
+        elif name in ("_waiters", "_done_callbacks"):
+            made = []
+        else:
+            raise AttributeError(name)
+        self._is_opened = True
+        return self.__dict__.setdefault(name, made)
+
+    def settle(
+        self, error: Exception | None, metadata: RecordMetadata | None, runtime: Runtime
+    ) -> None:
+        """On the loop: tell the callback, then whoever waits."""
+        if self.on_delivery is not None:
+            tell(self.on_delivery, error, metadata, runtime)
+        self._result, self._exception = metadata, error
+        self._state = FINISHED
+        if self._is_opened:
+            with self._condition:
+                for waiter in self._waiters:
+                    waiter.add_result(self) if error is None else waiter.add_exception(self)
+                self._condition.notify_all()
+            self._invoke_callbacks()
+
+    @property
+    def is_told(self) -> bool:
+        return self.on_delivery is not None or self.watched
+
+    def done(self) -> bool:
+        return self._state == FINISHED
+
+    def add_done_callback(self, fn: Callable[[Future[RecordMetadata]], object]) -> None:
+        self.watched = True
+        super().add_done_callback(fn)
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        self._require_done_or_elsewhere()
+        self.watched = True
+        if self._state == FINISHED and self._result is not None:
+            return self._result
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._require_done_or_elsewhere()
+        self.watched = True
+        return super().exception(timeout)
+
+    def _require_done_or_elsewhere(self) -> None:
+        self._from.birthplace.check("producer")  # its lock may be held for ever
+        if self._state != FINISHED:
+            self._from.require_elsewhere()
+
+
+class Outbox:
+    """The queue between threads and one started producer."""
+
+    def __init__(self, loop: BlockingLoop, hand_over: HandOver) -> None:
+        self._loop = loop
+        self._hand_over = hand_over
+        self._sender = hand_over.sender
+        self._queue: deque[Item] = deque()
+        self._lock = threading.RLock()
+        """Held by whoever puts, and by the loop to end a turn: no wake-up is missed. (A handler of
+        a signal, or a finalizer, may send while its own thread is about to.)
+        """
+        self._is_woken = False
+        self._is_closed = False
+        self._taken = 0
+        """Records so far."""
+        self._bytes_put = self._bytes_taken = 0
+
+    # On the threads of the application.
+
+    def put(self, item: Item) -> bool:
+        """Queue a record. False if it has to wait, for room, its topic or its partition.
+
+        Raises ClientClosed, RecordTooLarge.
+        """
+        _, topic, value, key, partition, _, headers = item
+        size = self._hand_over.size_of(topic, value, key, headers)
+        sender = self._sender
+        view = sender.cluster.view.topics.get(topic)
+        if view is None or not view.has(partition):
+            return False
+        with self._lock:
+            if self._is_closed:
+                raise ClientClosed("the producer was closed")
+            # In this order, what is just being taken may count twice, but never not at all.
+            held = self._bytes_put - self._bytes_taken
+            if held + sender.buffered + size > sender.buffer_memory:
+                return False
+            if not self._is_woken:  # first: an interrupt after it costs no more than a wake-up
+                self._loop.call_soon(self._drain)
+                self._is_woken = True
+            self._queue.append(item)
+            self._bytes_put += size
+        return True
+
+    # On the loop.
+
+    def _drain(self) -> None:
+        """Take what lies in the queue to its batches."""
+        queue, hand_over, sender = self._queue, self._hand_over, self._sender
+        for _ in range(min(SLICE, len(queue))):
+            item = queue.popleft()
+            before = sender.buffered
+            try:
+                if hand_over.ended is not None:
+                    self.refuse(item[0], hand_over.ended)
+                elif not hand_over.one(*item, waited=True):
+                    self.refuse(item[0], sender.why_gone(item[1]))
+            except Exception as error:  # noqa: BLE001 - what `send` raises, the future has
+                self.refuse(item[0], error)
+            self._bytes_taken += sender.buffered - before
+            self._taken += 1
+        with self._lock:
+            self._is_woken = bool(queue)
+            if not queue:
+                self._bytes_taken = self._bytes_put  # some were refused, or interrupted half way
+        if self._is_woken:
+            self._loop.call_soon(self._drain)
+
+    def refuse(self, record: Acknowledgement, error: Exception) -> None:
+        """A record was not handed over. `flush` raises what nobody has heard of."""
+        record.settle(error, None, self._sender.runtime)
+        if not record.is_told:
+            self._sender.unheard.add(record, error)
+
+    async def drained(self) -> None:
+        """Wait until all that lies in the queue has been taken."""
+        until = self._taken + len(self._queue)
+        while self._taken < until:  # noqa: ASYNC110 - each turn of the loop takes some of them
+            await asyncio.sleep(0)
+
+    async def wait(self, item: Item) -> None:
+        """Hand over a record that has to wait, behind what was put before."""
+        await self.drained()
+        await self._hand_over.late(*item)
+
+    async def close(self) -> None:
+        """What is put from now on is refused, and what was put before has been taken."""
+        with self._lock:
+            self._is_closed = True
+        await self.drained()

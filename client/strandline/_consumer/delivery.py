@@ -1,0 +1,175 @@
+"""Hands fetched records to the user: decodes batch by batch, in order, and moves positions as
+records leave.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from strandline._consumer.records import decode
+from strandline._net.arguments import whole
+from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT, Bound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strandline._consumer.fetcher import Fetcher
+    from strandline._core.cluster_view import PartitionKey
+    from strandline._core.position import Position
+    from strandline.types import ConsumerRecord, TopicPartition
+
+
+Batch = tuple[list["ConsumerRecord"], int, int]
+"""Records, the offset after them, their leader epoch."""
+
+
+class _Opened:
+    """A chunk that is being delivered, and the batch of it whose records are next."""
+
+    __slots__ = ("at", "batches", "epoch", "next_offset", "put_back", "records")
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self.batches = batches
+        self.put_back: list[Batch] = []
+        """Comes before the batches, the last one first."""
+        self.records: list[ConsumerRecord] = []
+        self.at = 0
+        self.next_offset = -1
+        self.epoch = -1
+
+
+class Delivery:
+    """What stands between the fetcher's buffers and the user, for each partition."""
+
+    def __init__(self, *, check_crcs: bool, max_decompressed_bytes: int) -> None:
+        whole("max_decompressed_bytes", max_decompressed_bytes, 1, DECOMPRESSED_BYTES_LIMIT)
+        self.source: Fetcher | None = None
+        self._check_crcs = check_crcs
+        self._bound = Bound(max_decompressed_bytes, "the consumer's max_decompressed_bytes")
+        self._opened: dict[PartitionKey, _Opened] = {}
+        self._turn = 0
+        self._first_at: dict[PartitionKey, int] = {}
+        """The turn in which each partition was the first."""
+
+    def forget(self, key: PartitionKey) -> None:
+        """The position was moved by the user, or is not assigned any more."""
+        self._opened.pop(key, None)
+
+    def start_over(self, position: Position) -> None:
+        """The position was moved: what was read ahead of the old one is void."""
+        assert self.source is not None
+        self.forget(position.key)
+        self.source.moved(position)
+
+    def put_back(
+        self, position: Position, records: list[ConsumerRecord], end: tuple[int, int], epoch: int
+    ) -> None:
+        """These are to be delivered again, and then the position is at `end`; `epoch` is that of
+        the record before them.
+        """
+        opened = self._opened.get(position.key)
+        if opened is None:
+            opened = self._opened[position.key] = _Opened(iter(()))
+        elif opened.at < len(opened.records):
+            opened.put_back.append((opened.records[opened.at :], opened.next_offset, opened.epoch))
+        opened.records, opened.at = [], 0
+        runs = [list(run) for _, run in groupby(records, key=lambda r: r.leader_epoch)]
+        opened.put_back.append(([], *end))
+        next_offset = end[0]
+        for run in reversed(runs):
+            opened.put_back.append((run, next_offset, run[-1].leader_epoch))
+            next_offset = run[0].offset
+        position.on_delivered(records[0].offset, epoch)
+
+    def collect(
+        self, positions: list[Position], limit: int | None, *, one_chunk: bool = False
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """What lies ready, up to `limit` records; partitions take turns at being the first. With
+        `one_chunk`, only of one partition what was fetched of it at once.
+
+        Raises a partition's error if nothing else can be delivered, or if it is its turn: traffic
+        on others does not keep it from the caller, nor the error the others' records.
+        """
+        if not positions:
+            return {}
+        turn = min(range(len(positions)), key=lambda at: self._first_at.get(positions[at].key, 0))
+        self._turn += 1
+        self._first_at[positions[turn].key] = self._turn
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        left = limit
+        error: Exception | None = None
+        for position in positions[turn:] + positions[:turn]:
+            if left == 0:
+                break
+            records = self._deliver(position, left, one_chunk=one_chunk)
+            if records:
+                found[position.partition] = records
+                left = None if left is None else left - len(records)
+                if one_chunk:
+                    break
+            elif position.error is not None:
+                error = error or position.error
+                if position is positions[turn]:
+                    break
+        if error is not None and not found:
+            raise error
+        return found
+
+    def _deliver(
+        self, position: Position, limit: int | None, *, one_chunk: bool
+    ) -> list[ConsumerRecord]:
+        """Up to `limit` records of one partition, or those of one chunk."""
+        out: list[ConsumerRecord] = []
+        while limit is None or len(out) < limit:
+            more = not out or (limit is not None and not one_chunk)
+            opened = self._open(position, more=more)
+            if opened is None:
+                break
+            end = len(opened.records)
+            if limit is not None:
+                end = min(end, opened.at + limit - len(out))
+            whole = opened.at == 0 and end == len(opened.records)
+            out += opened.records if whole else opened.records[opened.at : end]
+            opened.at = end
+            if end < len(opened.records):
+                position.on_delivered(opened.records[end].offset, opened.epoch)
+            else:
+                position.on_delivered(opened.next_offset, opened.epoch)
+        return out
+
+    def _open(self, position: Position, *, more: bool) -> _Opened | None:
+        """The chunk to deliver from, with at least one record; None if nothing lies ready."""
+        assert self.source is not None
+        key = position.key
+        while True:
+            opened = self._opened.get(key)
+            if opened is None:
+                chunk = self.source.take(key) if more else None
+                if chunk is None:
+                    return None
+                opened = self._opened[key] = _Opened(
+                    decode(
+                        chunk.data,
+                        position.partition,
+                        position.offset,
+                        check_crcs=self._check_crcs,
+                        bound=self._bound,
+                    )
+                )
+            if opened.at < len(opened.records):
+                return opened
+            try:
+                put_back = opened.put_back
+                batch = put_back.pop() if put_back else next(opened.batches, None)
+            except Exception as error:  # noqa: BLE001 - raised by collect, after what came before
+                position.fail(error)
+                self.start_over(position)
+                return None
+            if batch is None:
+                del self._opened[key]
+                continue
+            opened.records, opened.next_offset, opened.epoch = batch
+            opened.at = 0
+            if not opened.records:
+                position.on_delivered(opened.next_offset, opened.epoch)

@@ -1,0 +1,109 @@
+"""Checks the options of a consumer against each other before anything is started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from strandline._core.position import EARLIEST, LATEST
+from strandline._net import arguments as given
+from strandline.errors import ConfigurationError, UnsupportedFeature
+
+_POLICIES: Final[dict[str, int | None]] = {
+    "earliest": EARLIEST,
+    "latest": LATEST,
+    "error": None,
+    "none": None,
+}
+_CLASSIC: Final = {
+    "session_timeout_ms": (
+        "set consumer.session.timeout.ms of the group (strandline config alter group GROUP ...)"
+    ),
+    "heartbeat_interval_ms": (
+        "set consumer.heartbeat.interval.ms of the group (strandline config alter group GROUP ...)"
+    ),
+    "partition_assignment_strategy": (
+        "brokers assign partitions: choose one of their group.consumer.assignors with "
+        "group_remote_assignor"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    auto_offset_reset: str
+    group_id: str | None
+    group_instance_id: str | None
+    group_remote_assignor: str | None
+    max_poll_interval_ms: int
+    enable_auto_commit: bool
+    auto_commit_interval_ms: float
+    fetch_max_wait_ms: int
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    prefetch_max_bytes: int
+    max_poll_records: int | None
+    request_timeout_ms: float
+    connect_timeout_ms: float
+    metadata_max_age_ms: float
+    check_crcs: bool
+
+    def __post_init__(self) -> None:
+        reset = self.auto_offset_reset
+        if not isinstance(reset, str) or reset not in _POLICIES:
+            wrong = f"auto_offset_reset={reset!r}"
+            raise ConfigurationError(f"{wrong} is not known; use earliest, latest or error")
+        self._check_group()
+        given.whole("fetch_max_wait_ms", self.fetch_max_wait_ms, 0)
+        given.whole("fetch_min_bytes", self.fetch_min_bytes, 1)
+        most = given.REQUEST_BYTES_MAX
+        given.whole("fetch_max_bytes", self.fetch_max_bytes, 1, most)
+        given.whole("max_partition_fetch_bytes", self.max_partition_fetch_bytes, 1, most)
+        given.whole("prefetch_max_bytes", self.prefetch_max_bytes, 1, given.INT64_MAX)
+        if self.max_poll_records is not None:
+            given.whole("max_poll_records", self.max_poll_records, 1)
+        given.milliseconds("request_timeout_ms", self.request_timeout_ms)
+        given.milliseconds("connect_timeout_ms", self.connect_timeout_ms)
+        given.milliseconds("metadata_max_age_ms", self.metadata_max_age_ms)
+        given.flag("check_crcs", self.check_crcs)
+
+    def _check_group(self) -> None:
+        for name in ("group_id", "group_instance_id", "group_remote_assignor"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            given.identifier(name, value)
+            if self.group_id is None:
+                raise ConfigurationError(f"{name}={value!r} means nothing without group_id")
+        given.whole("max_poll_interval_ms", self.max_poll_interval_ms, 1)
+        given.flag("enable_auto_commit", self.enable_auto_commit)
+        given.milliseconds("auto_commit_interval_ms", self.auto_commit_interval_ms)
+
+    @property
+    def policy(self) -> int | None:
+        return _POLICIES[self.auto_offset_reset]
+
+    @property
+    def request_timeout_s(self) -> float:
+        return self.request_timeout_ms / 1000
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """What bounds fetching."""
+        return {
+            "max_wait_ms": self.fetch_max_wait_ms,
+            "min_bytes": self.fetch_min_bytes,
+            "max_bytes": self.fetch_max_bytes,
+            "partition_max_bytes": self.max_partition_fetch_bytes,
+            "buffer_bytes": self.prefetch_max_bytes,
+        }
+
+
+def refuse_classic(**options: Any) -> None:
+    """Options of the classic group protocol, in which members decide what brokers decide here."""
+    for name, value in options.items():
+        if value is not None:
+            raise UnsupportedFeature(
+                f"{name}={value!r} belongs to the classic group protocol; {_CLASSIC[name]}"
+            )

@@ -1,0 +1,118 @@
+"""Who coordinates a group: the leader of the partition of `__consumer_offsets` that the group's id
+hashes to. The client computes it from metadata; as long as it does not know that topic, it asks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from strandline.errors import (
+    BrokerError,
+    BrokerUnreachable,
+    CallNotServed,
+    CoordinatorNotAvailable,
+    NoBrokerReachable,
+    NotCoordinator,
+    StrandlineError,
+    from_code,
+)
+from strandline_proto.errors import NONE
+from strandline_proto.java_hash import partition_for
+from strandline_proto.v1 import groups_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline._core.cluster_view import PartitionKey
+    from strandline._net.session import Session
+    from strandline_proto.v1.services_pb2_grpc import BrokerServiceAsyncStub
+
+Answer = TypeVar("Answer")
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+_ASK_S: Final = 2.0
+_GROUP: Final = 0
+
+
+class Coordinator:
+    """The way to one group's coordinator."""
+
+    def __init__(self, session: Session, group_id: str) -> None:
+        self.group_id = group_id
+        self._cluster = session.cluster
+        self._connections = session.connections
+        self._cluster.follow(OFFSETS_TOPIC)
+
+    def known_address(self) -> str | None:
+        """Where the coordinator is by metadata; None if that does not tell."""
+        partition = self._partition()
+        leader = None if partition is None else self._cluster.view.leader(*partition)
+        return None if leader is None else self._cluster.address_of(leader[0])
+
+    def _partition(self) -> PartitionKey | None:
+        topic = self._cluster.view.topics.get(OFFSETS_TOPIC)
+        if topic is None or not topic.partitions:
+            return None
+        return topic.topic_id, partition_for(self.group_id, len(topic.partitions))
+
+    async def address(self, timeout_s: float) -> str:
+        """Where the coordinator is, as far as anybody knows. Raises CoordinatorNotAvailable."""
+        partition = self._partition()
+        if partition is None:
+            return await self._ask(timeout_s)
+        address = self.known_address()
+        if address is None:
+            self._cluster.request_refresh()
+            raise CoordinatorNotAvailable(
+                f"{OFFSETS_TOPIC}/{partition[1]}, whose leader coordinates the group "
+                f"{self.group_id!r}, has no leader at the moment"
+            )
+        return address
+
+    async def _ask(self, timeout_s: float) -> str:
+        self._cluster.request_refresh()
+        request = groups_pb2.FindCoordinatorRequest(
+            key_type=_GROUP, coordinator_keys=[self.group_id]
+        )
+        try:
+            answer = await self._cluster.ask_any(
+                lambda stub: stub.FindCoordinator,
+                request,
+                timeout_s=min(_ASK_S, timeout_s),
+                returns=groups_pb2.FindCoordinatorResponse,
+            )
+        except NoBrokerReachable as error:
+            if isinstance(error.cause, CallNotServed):
+                raise error.cause from None
+            raise
+        for found in answer.coordinators:
+            if found.error_code != NONE:
+                raise from_code(found.error_code, found.error_message)
+            host = f"[{found.host}]" if ":" in found.host else found.host
+            return f"{host}:{found.port}"
+        raise CoordinatorNotAvailable("FindCoordinator was answered with nothing")
+
+    async def call(
+        self,
+        method: Callable[[BrokerServiceAsyncStub], Callable[..., Any]],
+        request: Any,
+        *,
+        timeout_s: float,
+        returns: type[Answer],
+    ) -> Answer:
+        """One unary call, once. Raises what keeps it from being answered."""
+        address = await self.address(timeout_s)
+        try:
+            return await self._connections.call(
+                address, method, request, timeout_s=min(_ASK_S, timeout_s), returns=returns
+            )
+        except StrandlineError as error:
+            self.failed(error)
+            raise
+
+    def failed(self, error: StrandlineError) -> None:
+        """What is known of the coordinator may be old: learn more before it is asked again."""
+        if isinstance(error, BrokerUnreachable | NotCoordinator) or not isinstance(
+            error, BrokerError
+        ):
+            self._cluster.request_refresh()

@@ -1,0 +1,90 @@
+"""What every client object opens and closes: channels, tasks, and a fresh view of the cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline._net.cluster import Cluster
+from strandline._net.connections import Connections
+from strandline._net.loop_affinity import Home, require_grpc
+from strandline._net.tasks import Tasks
+from strandline.errors import ClientClosed, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strandline_runtime.runtime import Runtime
+
+
+class Session:
+    """An open connection to a cluster."""
+
+    def __init__(self, name: str, bootstrap: tuple[str, ...], runtime: Runtime | None) -> None:
+        if runtime is None:
+            require_grpc(name)
+            from strandline_runtime.real import client_runtime
+
+            runtime = client_runtime()
+        self.runtime = runtime
+        self.connections = Connections(runtime)
+        self.tasks = Tasks(f"strandline {name}", self._on_failure)
+        self.cluster = Cluster(runtime, self.connections, bootstrap)
+        self.on_broken: list[Callable[[ClientClosed], None]] = []
+        """Told once if the session ends before it is closed: nobody shall wait for ever."""
+        self._name = name
+        self._home = Home(name)
+        self._broken: ClientClosed | None = None
+
+    async def open(self, timeout_s: float, other: Callable[[], Session | None]) -> None:
+        """Connect. Raises NoBrokerReachable, or ClientClosed if the client has another session by
+        then, of a call beside this one; leaves nothing behind then.
+        """
+        try:
+            await self.tasks.open()
+            self.tasks.start(self.cluster.run(), "metadata")
+            await self.cluster.check_bootstrap(timeout_s)
+            await self.cluster.refresh(timeout_s)
+            if other() is not None:
+                raise ClientClosed(f"the {self._name} has been started already")
+        except BaseException:
+            await self.close()
+            raise
+
+    def require_own_loop(self) -> None:
+        """Raise ClientMisused where the session cannot work."""
+        self._home.require()
+
+    def require(self) -> None:
+        """Raise ClientMisused where the session cannot work, ClientClosed if it has broken."""
+        self._home.require()
+        if self._broken is not None:
+            raise ClientClosed(str(self._broken)) from self._broken
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is the parent's of this forked child: nothing of it is ours to close."""
+        return self._home.is_elsewhere
+
+    @property
+    def is_broken(self) -> bool:
+        return self._broken is not None
+
+    def _on_failure(self, error: BaseException) -> None:
+        if self._home.is_elsewhere:
+            return
+        broken = ClientClosed(f"the {self._name} broke: {describe(error)}; start another one")
+        broken.__cause__ = error
+        self._broken = broken
+        self.runtime.log.error(str(broken))
+        self.cluster.end(broken)
+        for tell in self.on_broken:
+            tell(broken)
+
+    async def close(self) -> None:
+        if self._home.is_elsewhere:
+            return
+        self.cluster.end(ClientClosed(f"the {self._name} was closed"))
+        try:
+            await self.tasks.close()
+        finally:
+            await self.connections.close()

@@ -1,0 +1,381 @@
+"""Puts records into batches: which partition, which batch, who is told.
+
+Each record goes there in one synchronous step, so that it is either in a batch with its waiter or
+not handed over at all. What it may have to wait for, room and its topic, comes before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline._core.sticky import StickyPartition
+from strandline._net.arguments import timestamp, whole
+from strandline.errors import (
+    BufferFull,
+    ClientClosed,
+    ConfigurationError,
+    RecordTooLarge,
+    UnknownTopicOrPartition,
+)
+from strandline.types import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import NoReturn
+
+    from strandline._core.cluster_view import Changes, TopicView
+    from strandline._core.partition_queue import PartitionQueue
+    from strandline._core.producer_batch import ProducerBatch
+    from strandline._producer.acknowledgement import Waiter
+    from strandline._producer.options import RecordLimit
+    from strandline._producer.send_many import Collector
+    from strandline._producer.sender import Sender
+    from strandline.types import Headers
+
+RECORD_OVERHEAD: Final = 21
+"""Bytes of a record beyond key, value and headers, at most."""
+END: Final = object()
+"""What stands for the end of an iterable, in which None may occur."""
+NO_HEADERS: Final[Headers] = ()
+_NONE_LISTED: Final[list[Any]] = []
+"""What the compiled builder takes for no headers."""
+
+
+class HandOver:
+    """The one place that appends to a producer's batches."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        *,
+        partitioner: Callable[[bytes, int], int],
+        limit: RecordLimit,
+    ) -> None:
+        self.sender = sender
+        self.loop = asyncio.get_running_loop()
+        self.home: asyncio.AbstractEventLoop | None = self.loop
+        """Where records are taken: nowhere once the producer has ended."""
+        self.ended: ClientClosed | None = None
+        self._partitioner = partitioner
+        self._limit = limit
+        self._time_s = sender.runtime.clock.time
+        self._topics = sender.cluster.view.topics
+        self._sticky: dict[bytes, StickyPartition[PartitionQueue]] = {}
+        sender.cluster.watchers.append(self._on_metadata)
+
+    def end(self, error: ClientClosed) -> None:
+        """The producer is closed, or broken: nothing is taken any more."""
+        self.home = None
+        self.ended = error
+
+    def _on_metadata(self, changes: Changes) -> None:
+        for topic_id in changes.gone:  # and so are its queues
+            self._sticky.pop(topic_id, None)
+
+    def size_of(
+        self, topic: str, value: bytes | None, key: bytes | None, headers: Headers = NO_HEADERS
+    ) -> int:
+        """Bytes of the record, at most. Raises RecordTooLarge."""
+        size = RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
+        if headers is not NO_HEADERS:
+            size += size_of_headers(headers)
+        if size > self._limit.max_bytes:
+            self._refuse(topic, size)
+        return size
+
+    def _refuse(self, topic: str, size: int) -> NoReturn:
+        raise RecordTooLarge(
+            f"a record of {size} bytes for {topic!r} was not sent: it is above {self._limit.option}"
+        )
+
+    def one(
+        self,
+        record: Waiter,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+        *,
+        waited: bool = False,
+    ) -> bool:
+        """Append one record, and have `record` told what becomes of it. False if it has to wait,
+        for its topic or partition, or for room, unless it has done so. Every call and look-up here
+        is paid for by each record of `send`.
+        """
+        size = RECORD_OVERHEAD
+        if value is not None:
+            size += len(value)
+        if key is not None:
+            size += len(key)
+        listed = _NONE_LISTED
+        if headers is not NO_HEADERS:
+            size += size_of_headers(headers)
+            listed = list(headers)
+        if size > self._limit.max_bytes:
+            self._refuse(topic, size)
+        sender = self.sender
+        buffered = sender.buffered + size
+        full = buffered > sender.buffer_memory and not waited
+        view = self._topics.get(topic)
+        if full or view is None or not view.has(partition):
+            return False
+        time_ms = int(self._time_s() * 1000) if timestamp_ms is None else timestamp(timestamp_ms)
+        if key is None and partition is None:  # as `_queue` has it, without the call
+            sticky = self._sticky.get(view.topic_id) or self._stick(view)
+            queue = sticky.current or self._choose(view, sticky)
+            sticky.left -= size
+            if sticky.left <= 0:
+                sticky.current = None
+        else:
+            queue = self._queue(view, key, partition, size)
+        batch = queue.open
+        if batch is None or batch.append(batch.count, time_ms, key, value, listed) is None:
+            batch = self._begin(queue, time_ms, key, value, listed)
+        batch.waiters.append((batch.count, time_ms, record))
+        batch.count += 1
+        batch.reserved += size
+        sender.buffered = buffered
+        if batch.count == 1:  # a batch that had records has been offered, or something wakes it
+            sender.dispatch(queue)
+        return True
+
+    async def late(
+        self,
+        record: Waiter,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+    ) -> None:
+        """`one`, after a wait for the topic and for room, which is to be taken at once."""
+        size = self.size_of(topic, value, key, headers)
+        while True:
+            await self.topic(topic)
+            if self.sender.buffered + size > self.sender.buffer_memory:
+                await self.room(size)
+            view = self._topics.get(topic)  # it may have gone meanwhile, or the producer ended
+            if view is not None and view.has(partition):
+                break
+            await self.topic(topic, partition)
+        self.require()
+        self.one(record, topic, value, key, partition, timestamp_ms, headers, waited=True)
+
+    async def room(self, size: int) -> None:
+        """Wait for so many bytes of the buffer. Raises BufferFull."""
+        sender = self.sender
+        if not await sender.space(size, sender.options.delivery_timeout_ms):
+            raise BufferFull(
+                f"{sender.buffer_memory} bytes (buffer_memory) wait to be acknowledged already, "
+                f"and {sender.options.delivery_timeout_ms:.0f} ms made no room; "
+                "the record was not sent"
+            )
+
+    async def topic(self, topic: str, partition: int | None = None) -> TopicView:
+        """Wait for a topic that is used for the first time, and for a partition that may have been
+        added to it. Raises UnknownTopicOrPartition, and ClientClosed if nothing is taken for it any
+        more.
+        """
+        if partition is not None:
+            whole("partition", partition, 0)
+        view = self._topics.get(topic)
+        if view is None or not view.has(partition):
+            sender = self.sender
+            timeout_ms = min(sender.options.delivery_timeout_ms, sender.request_timeout_ms)
+            view = await sender.cluster.topic(topic, timeout_ms / 1000, partition)
+        self.require()
+        return view
+
+    def require(self) -> None:
+        """Raise ClientClosed if nothing is taken any more: what is put into a batch all the same
+        is sent by nobody, and its acknowledgement never comes.
+        """
+        if self.ended is not None:
+            raise ClientClosed(str(self.ended)) from self.ended
+
+    # Many records.
+
+    def add(
+        self,
+        view: TopicView,
+        record: Record,
+        partition: int | None,
+        timestamp_ms: int | None,
+        collector: Collector,
+    ) -> None:
+        """Append one record of a `send_many` that has a key, headers or a time of its own."""
+        size = self.size_of(view.name, record.value, record.key, record.headers)
+        if record.partition is not None:
+            partition = record.partition
+        if record.timestamp_ms is not None:
+            timestamp_ms = record.timestamp_ms
+        queue = self._queue(view, record.key, partition, size)
+        time_ms = self._time_ms(timestamp_ms)
+        key, value, listed = record.key, record.value, list(record.headers)
+        batch = queue.open
+        if batch is None or batch.append(batch.count, time_ms, key, value, listed) is None:
+            batch = self._begin(queue, time_ms, key, value, listed)
+        last = batch.collectors[-1] if batch.collectors else (0, 0, None)
+        if last[2] is collector and last[0] + last[1] == batch.count:
+            batch.collectors[-1] = (last[0], last[1] + 1, collector)
+        else:
+            batch.collectors.append((batch.count, 1, collector))
+        collector.handed_over += 1
+        batch.count += 1
+        batch.reserved += size
+        self.sender.buffered += size
+        if batch.count == 1:
+            self.sender.dispatch(queue)
+
+    def fill(
+        self,
+        view: TopicView,
+        value: bytes,
+        records: Iterator[Any],
+        partition: int | None,
+        timestamp_ms: int | None,
+        collector: Collector,
+    ) -> Any:
+        """Append plain values until the batch is full; the item that came after, or END."""
+        self.size_of(view.name, value, None)
+        queue = self._queue(view, None, partition, 0)
+        time_ms = self._time_ms(timestamp_ms)
+        batch = queue.open_batch(self.sender.now_ms())
+        append, first = batch.append, batch.count
+        count = first
+        held: Any = value
+        try:
+            while type(held) is bytes:
+                if append(count, time_ms, None, held, _NONE_LISTED) is None:
+                    break
+                count += 1
+                held = next(records, END)
+        finally:  # the caller's iterable may raise: what was appended stays accounted for
+            if count > first:
+                batch.collectors.append((first, count - first, collector))
+                collector.handed_over += count - first
+                assert batch.builder is not None
+                grown = max(0, batch.builder.size() - batch.reserved)
+                batch.count = count
+                batch.reserved += grown
+                self.sender.buffered += grown
+            if type(held) is bytes:
+                queue.close_open()
+                if (sticky := self._sticky.get(view.topic_id)) is not None:
+                    sticky.rotate()
+            self.sender.dispatch(queue)
+        return held
+
+    def _time_ms(self, timestamp_ms: int | None) -> int:
+        return int(self._time_s() * 1000) if timestamp_ms is None else timestamp(timestamp_ms)
+
+    def _begin(
+        self,
+        queue: PartitionQueue,
+        time_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        listed: list[Any],
+    ) -> ProducerBatch:
+        """The next batch of the queue, with this as its first record."""
+        queue.close_open()
+        batch = queue.open_batch(self.sender.now_ms())
+        batch.append(0, time_ms, key, value, listed)
+        return batch
+
+    # Choosing partitions.
+
+    def _queue(
+        self, view: TopicView, key: bytes | None, partition: int | None, size: int
+    ) -> PartitionQueue:
+        if partition is not None:
+            if type(partition) is not int:
+                partition = whole("partition", partition, 0)
+            if partition not in view.partitions:
+                raise UnknownTopicOrPartition(
+                    f"topic {view.name!r} has {len(view.partitions)} partitions; "
+                    f"there is no {partition}"
+                )
+        elif key is not None:
+            partition = self._partitioned(view, key)
+        else:
+            sticky = self._sticky.get(view.topic_id) or self._stick(view)
+            queue = sticky.current or self._choose(view, sticky)
+            sticky.spend(size)
+            return queue
+        return self.sender.queue(view.name, view.topic_id, partition)
+
+    def _stick(self, view: TopicView) -> StickyPartition[PartitionQueue]:
+        sticky = self._sticky[view.topic_id] = StickyPartition(self.sender.options.batch_size)
+        return sticky
+
+    def _partitioned(self, view: TopicView, key: bytes) -> int:
+        chosen = self._partitioner(key, len(view.partitions))
+        if type(chosen) is not int:
+            chosen = whole("what partitioner returned", chosen, 0)
+        if chosen not in view.partitions:
+            raise ConfigurationError(
+                f"partitioner returned {chosen} for topic {view.name!r}, which has partitions 0 to "
+                f"{len(view.partitions) - 1}"
+            )
+        return chosen
+
+    def _choose(self, view: TopicView, sticky: StickyPartition[PartitionQueue]) -> PartitionQueue:
+        everything = sorted(view.partitions)
+        led = [p for p in everything if view.partitions[p].leader >= 0]
+        sender = self.sender
+
+        def load(partition: int) -> int:
+            queue = sender.queues.get((view.topic_id, partition))
+            return 0 if queue is None else queue.pending_bytes
+
+        return sticky.choose(
+            led or everything,
+            load,
+            (sender.chance(), sender.chance()),
+            lambda partition: sender.queue(view.name, view.topic_id, partition),
+        )
+
+
+def as_bytes(what: str, value: object) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(f"a record's {what} is bytes or None, not {type(value).__name__}; encode it")
+
+
+def size_of_headers(headers: object) -> int:
+    """Bytes of the headers, at most. Raises ConfigurationError."""
+    if not isinstance(headers, tuple | list):
+        raise ConfigurationError(f"headers={headers!r} is not a tuple of (name, value) pairs")
+    size = 0
+    for header in headers:
+        match header:
+            case (str(name), (bytes() | None) as text):
+                size += 4 * len(name) + (len(text) if text else 0) + 10
+            case _:
+                raise ConfigurationError(f"headers: {header!r} is not (name, bytes or None)")
+    return size
+
+
+def as_record(item: object) -> Record:
+    if isinstance(item, Record):
+        value, key = item.value, item.key
+        if (value is None or type(value) is bytes) and (key is None or type(key) is bytes):
+            return item
+        return replace(
+            item,
+            value=None if value is None else as_bytes("value", value),
+            key=None if key is None else as_bytes("key", key),
+        )
+    if isinstance(item, tuple) and len(item) == 2:
+        key, value = item
+        return Record(
+            value=None if value is None else as_bytes("value", value),
+            key=None if key is None else as_bytes("key", key),
+        )
+    return Record(value=as_bytes("value", item))

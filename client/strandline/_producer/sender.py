@@ -1,0 +1,491 @@
+"""Carries out what a producer's partition queues decide: routes, timers, producer ids, bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline._core.backoff import Backoff
+from strandline._core.delivery_terms import Answer, Identity
+from strandline._core.partition_queue import PartitionQueue
+from strandline._core.splitting import remaining
+from strandline._net.cluster import UNKNOWN_TOPIC_S
+from strandline._producer.acknowledgement import Unheard
+from strandline._producer.stream import ProducerStream
+from strandline.errors import (
+    DeliveryError,
+    LeaderNotAvailable,
+    OperationTimedOut,
+    RecordTooLarge,
+    StrandlineError,
+    TopicRecreated,
+    UnknownTopicOrPartition,
+    describe,
+    from_code,
+)
+from strandline.types import RecordMetadata
+from strandline_proto.errors import NONE
+from strandline_proto.v1 import metadata_pb2
+
+if TYPE_CHECKING:
+    from strandline._core.cluster_view import Changes, PartitionKey
+    from strandline._core.delivery_terms import QueueOptions
+    from strandline._core.partition_queue import Settled
+    from strandline._core.producer_batch import ProducerBatch
+    from strandline._net.session import Session
+    from strandline._producer.stream import InFlight
+    from strandline.errors import ClientClosed, FlushFailed
+
+TICK_MS: Final = 50.0
+"""Between two looks while something is overdue."""
+STALL_MS: Final = 500.0
+"""No answer for so long: ask whether the leader has moved. A paused broker says nothing."""
+
+REPORT_AFTER_MS: Final = 1000.0
+"""So long after a failure its future may be looked at before the log has a line of it."""
+REPORT_EVERY_MS: Final = 30_000.0
+PARTITIONS_NAMED: Final = 5
+
+
+class Sender:
+    """All partition queues of one producer, and the streams that empty them."""
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        options: QueueOptions,
+        request_timeout_ms: float,
+        buffer_memory: int,
+    ) -> None:
+        self.runtime = session.runtime
+        self.connections = session.connections
+        self.cluster = session.cluster
+        self.options = options
+        self.request_timeout_ms = request_timeout_ms
+        self.buffer_memory = buffer_memory
+        self.buffered = 0
+        self.queues: dict[PartitionKey, PartitionQueue] = {}
+        self.acknowledged = self.failed = self.unknown = 0
+        self.unheard = Unheard()
+        self._session = session
+        self._tasks = session.tasks
+        self._streams: dict[int, ProducerStream] = {}
+        self._timers: dict[PartitionQueue, asyncio.TimerHandle] = {}
+        self._space: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._busy = asyncio.Event()
+        self._identity: Identity | None = None
+        self._identity_wanted = asyncio.Event()
+        self._progress: asyncio.Future[None] | None = None
+        self._unreported: dict[str, None] = {}
+        """Partitions with failures that nobody has heard of, since the last line in the log."""
+        self._report: asyncio.TimerHandle | None = None
+        self._reported_ms = float("-inf")
+        self._homeless: dict[PartitionKey, float] = {}
+        """Queues of topics that were deleted, and until when these may be created again."""
+        self.cluster.watchers.append(self._on_metadata)
+        session.on_broken.append(self._on_broken)
+
+    def now_ms(self) -> float:
+        return self.runtime.clock.monotonic() * 1000
+
+    def chance(self) -> float:
+        return self.runtime.rng.random()
+
+    def queue(self, topic: str, topic_id: bytes, partition: int) -> PartitionQueue:
+        queue = self.queues.get((topic_id, partition))
+        if queue is None:
+            queue = PartitionQueue(topic, topic_id, partition, self.options, Backoff())
+            self.queues[topic_id, partition] = queue
+        return queue
+
+    # Routing.
+
+    def dispatch(self, queue: PartitionQueue) -> None:
+        """`queue` may have something to send: hand it to its leader's stream."""
+        if not self._busy.is_set():
+            self._busy.set()
+        leader = self.cluster.view.leader(queue.topic_id, queue.partition)
+        if leader is None:
+            if not queue.idle:
+                queue.obstacle = LeaderNotAvailable(f"{queue} has no leader at the moment")
+                self.cluster.request_refresh()
+            return
+        stream = self._streams.get(leader[0])
+        if stream is None:
+            stream = ProducerStream(self, leader[0])
+            self._streams[leader[0]] = stream
+            self._tasks.start(stream.run(), f"produce to broker {leader[0]}")
+        stream.offer(queue)
+
+    def take(self, queue: PartitionQueue, broker_id: int) -> ProducerBatch | None:
+        """What `queue` has for `broker_id` now; if nothing, whatever makes it ask again is
+        arranged.
+        """
+        leader = self.cluster.view.leader(queue.topic_id, queue.partition)
+        if leader is None or leader[0] != broker_id:
+            self.dispatch(queue)
+            return None
+        now_ms = self.now_ms()
+        batch = queue.take(now_ms)
+        if batch is not None:
+            queue.sent_epoch = leader[1]
+            return batch
+        if queue.wants_identity:
+            self._want_identity(queue)
+        self._wake_later(queue, now_ms)
+        return None
+
+    def _wake_later(self, queue: PartitionQueue, now_ms: float) -> None:
+        at_ms = queue.wake_at_ms(now_ms)
+        timer = self._timers.pop(queue, None)
+        if timer is not None:
+            timer.cancel()
+        if at_ms is not None:
+            loop = asyncio.get_running_loop()
+            delay_s = max(0.0, at_ms - now_ms) / 1000
+            self._timers[queue] = loop.call_later(delay_s, self.dispatch, queue)
+
+    def _on_metadata(self, changes: Changes) -> None:
+        for topic_id in changes.gone:
+            for key in [key for key in self.queues if key[0] == topic_id]:
+                self._on_topic_gone(key)
+        for key in list(self._homeless):
+            if self.queues[key].topic in self.cluster.view.topics:
+                self._move(key)
+        for key, queue in self.queues.items():
+            if (view := self.cluster.view.partition(*key)) is not None:
+                queue.on_leader_moved(view.leader_epoch)  # a refusal may have told it before
+            if not queue.idle:
+                self.dispatch(queue)
+
+    def _on_topic_gone(self, key: PartitionKey) -> None:
+        """The topic was deleted. If it is created again within the time for which a topic may be
+        unknown, what waits for it goes there.
+        """
+        queue = self.queues[key]
+        if (timer := self._timers.pop(queue, None)) is not None:
+            timer.cancel()
+        if queue.topic in self.cluster.view.topics or queue.idle or queue.is_bound_to_id:
+            self._move(key)
+        else:
+            self._homeless[key] = self.now_ms() + UNKNOWN_TOPIC_S * 1000
+            self.cluster.request_refresh()
+
+    def _move(self, key: PartitionKey) -> None:
+        """To the topic that has the name now, if it has the partition."""
+        self._homeless.pop(key, None)
+        queue = self.queues.pop(key)
+        view = self.cluster.view.topics.get(queue.topic)
+        error = self.why_gone(queue.topic)
+        if view is None or queue.idle or not view.has(queue.partition):
+            self._settle(queue.on_hopeless(error), queue)
+            return
+        settled = queue.on_recreated(view.topic_id, error)
+        if not queue.idle:
+            self.queues[view.topic_id, queue.partition] = queue
+        self._after(queue, settled)
+
+    def why_gone(self, name: str) -> Exception:
+        if name in self.cluster.view.topics:
+            return TopicRecreated(f"topic {name!r} was deleted and created anew")
+        return UnknownTopicOrPartition(f"topic {name!r} was deleted")
+
+    # Results.
+
+    def on_answer(
+        self, queue: PartitionQueue, batch: ProducerBatch, attempt: int, answer: Answer
+    ) -> None:
+        chance = 0.0
+        if answer.code != NONE:
+            chance = self.chance()  # two system calls, which success has no use for
+            self.cluster.request_refresh()
+        settled = queue.on_answer(batch, attempt, answer, now_ms=self.now_ms(), chance=chance)
+        self._after(queue, settled)
+
+    def on_lost(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        attempt: int,
+        error: Exception,
+        *,
+        sent: bool = True,
+    ) -> None:
+        settled = queue.on_lost(
+            batch, attempt, error, sent=sent, now_ms=self.now_ms(), chance=self.chance()
+        )
+        self.cluster.request_refresh()
+        self._after(queue, settled)
+
+    def on_message_too_large(self, batches: list[InFlight], error: StrandlineError) -> None:
+        """The transport refused the message of these batches: no broker has seen them."""
+        answer = Answer(RecordTooLarge.code, describe(error), appended=False)
+        for queue, batch, attempt in batches:
+            if batch.count > 1 or len(batches) == 1:
+                self.on_answer(queue, batch, attempt, answer)
+            else:  # what is sent again has a message of its own
+                self.on_lost(queue, batch, attempt, error, sent=False)
+
+    def on_unreachable(self, queues: list[PartitionQueue], error: StrandlineError) -> None:
+        for queue in queues:
+            queue.obstacle = error
+        self.runtime.log.info("cannot produce to a broker for now", error=describe(error))
+        self.cluster.request_refresh()
+
+    def _after(self, queue: PartitionQueue, settled: list[Settled]) -> None:
+        if settled:
+            self._settle(settled, queue)
+        if queue.wants_identity:
+            self._want_identity(queue)
+        if queue.in_flight or queue.has_more:
+            self.dispatch(queue)
+
+    def _settle(self, settled: list[Settled], queue: PartitionQueue) -> None:
+        for batch, error in settled:
+            self.buffered -= batch.reserved
+            if error is None:
+                self.acknowledged += batch.count
+            elif getattr(error, "may_have_been_written", False):
+                self.unknown += batch.count
+            else:
+                self.failed += batch.count
+            if batch.waiters:
+                self._tell_waiters(queue, batch, error)
+            for first, count, collector in batch.collectors:
+                collector.on_batch(queue, batch, first, count, error)
+        self._hand_out_space()
+        if self._progress is not None:
+            progress, self._progress = self._progress, None
+            progress.set_result(None)
+
+    def _tell_waiters(
+        self, queue: PartitionQueue, batch: ProducerBatch, error: Exception | None
+    ) -> None:
+        if error is not None:
+            for _, _, record in batch.waiters:
+                record.settle(error, None, self.runtime)
+                if not record.is_told:
+                    self.unheard.add(record, error)
+                    self._report_soon(queue)
+            return
+        topic, partition, epoch = queue.topic, queue.partition, batch.leader_epoch
+        base, stamped = batch.base_offset, batch.log_append_time_ms
+        for index, timestamp, record in batch.waiters:
+            offset = base + index if base >= 0 else -1
+            time_ms = timestamp if stamped < 0 else stamped
+            record.settle(
+                None, RecordMetadata(topic, partition, offset, time_ms, epoch), self.runtime
+            )
+
+    def _report_soon(self, queue: PartitionQueue) -> None:
+        """One line in the log for all that fails in a while, not one for each batch."""
+        self._unreported[str(queue)] = None
+        if self._report is None:
+            now_ms = self.now_ms()
+            at_ms = max(now_ms + REPORT_AFTER_MS, self._reported_ms + REPORT_EVERY_MS)
+            loop = asyncio.get_running_loop()
+            self._report = loop.call_later((at_ms - now_ms) / 1000, self.report)
+
+    def report(self) -> None:
+        """Log what has failed since the last line and was not looked at to this moment."""
+        if self._report is not None:
+            self._report.cancel()
+            self._report = None
+        partitions, self._unreported = list(self._unreported), {}
+        failed = self.unheard.look()
+        if not partitions or failed is None:
+            return
+        self._reported_ms = self.now_ms()
+        more = len(partitions) - PARTITIONS_NAMED
+        named = ", ".join(partitions[:PARTITIONS_NAMED]) + (f" and {more} more" if more > 0 else "")
+        self.runtime.log.error(
+            "records were not acknowledged, and their futures were not looked at so far; flush() "
+            "raises FlushFailed for those that nobody looks at",
+            partitions=named,
+            records=failed.failed + failed.unknown,
+            error=describe(failed.errors[0]),
+        )
+
+    def take_unheard(self) -> FlushFailed | None:
+        """What nobody has heard of, to be raised now; it is in the log too."""
+        self.report()
+        return self.unheard.take()
+
+    # Bounds.
+
+    async def space(self, size: int, timeout_ms: float) -> bool:
+        """Wait until `size` more bytes fit into the buffer; False if they do not in time."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._space.append((size, waiter))
+        self._hand_out_space()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await waiter
+        except TimeoutError:
+            return False
+        finally:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self.buffered -= size
+            # It may not be taken: whoever is next then has no answer to wait for.
+            asyncio.get_running_loop().call_soon(self._hand_out_space)
+        return True
+
+    def _hand_out_space(self) -> None:
+        """First come, first served, and one record always fits into an empty buffer. What is handed
+        out counts as taken until its owner goes on, who takes it in the same step.
+        """
+        while self._space:
+            size, waiter = self._space[0]
+            if not waiter.cancelled():
+                if self.buffered > 0 and self.buffered + size > self.buffer_memory:
+                    return
+                self.buffered += size
+                waiter.set_result(None)
+            self._space.popleft()
+
+    @property
+    def waiting(self) -> int:
+        """Records that were handed over and are not settled."""
+        return sum(queue.waiting for queue in self.queues.values())
+
+    async def flush(self, timeout_ms: float | None = None) -> None:
+        """Wait until everything handed over before now is acknowledged or given up. Raises
+        OperationTimedOut.
+        """
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await self._flush()
+        except TimeoutError:
+            late = [queue for queue in self.queues.values() if not queue.idle]
+            cause = late[0].why_late if late else None
+            why = "" if cause is None else f": {describe(cause)}"
+            raise OperationTimedOut(
+                f"{self.waiting} records are not acknowledged after {timeout_ms:.0f} ms, of "
+                f"{', '.join(map(str, late[:10]))}{why}; they are still under way",
+                cause,
+            ) from None
+        finally:
+            for queue in self.queues.values():
+                queue.flushing = False
+
+    async def _flush(self) -> None:
+        waiting: list[ProducerBatch] = []
+        for queue in self.queues.values():
+            waiting += [*queue.in_flight, *queue.ready]
+            if queue.open is not None and queue.open.count:
+                waiting.append(queue.open)
+                queue.flushing = True
+                self.dispatch(queue)
+        while waiting := list(remaining(waiting)):
+            if self._progress is None:
+                self._progress = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._progress)
+
+    # Upkeep.
+
+    async def watch_deadlines(self) -> None:
+        """Deadlines, silent streams and stalled leaders, while there is anything to do."""
+        while True:
+            await self._busy.wait()
+            now_ms = self.now_ms()
+            pending = False
+            # What is handed over after this look is not due before its own time is up.
+            due_ms = now_ms + min(STALL_MS, self.options.delivery_timeout_ms)
+            for queue in list(self.queues.values()):
+                if queue.idle:
+                    continue
+                pending = True
+                if queue.next_deadline_ms <= now_ms:
+                    self._after(queue, queue.on_expiry(now_ms))
+                if now_ms - queue.waiting_since_ms >= STALL_MS:
+                    self.cluster.request_refresh()
+                due_ms = min(due_ms, queue.next_deadline_ms, queue.waiting_since_ms + STALL_MS)
+            for key in [key for key, end_ms in self._homeless.items() if end_ms <= now_ms]:
+                self._move(key)
+            for stream in self._streams.values():
+                due_ms = min(due_ms, stream.check_silence(now_ms))
+            due_ms = min(due_ms, *self._homeless.values(), due_ms)
+            if not pending:
+                self._busy.clear()
+                continue
+            await asyncio.sleep(max(TICK_MS, due_ms - now_ms) / 1000)
+
+    def _want_identity(self, queue: PartitionQueue) -> None:
+        """Give the queue a producer identity that it has not used up, or have one fetched."""
+        known, spent = self._identity, queue.spent_identity
+        if known is not None and known != spent:
+            queue.on_identity(known)
+            self.dispatch(queue)
+        else:
+            self._identity_wanted.set()
+
+    async def keep_identity(self) -> None:
+        """Get a producer id, or a higher epoch of it, when a queue has use for one (KIP-360)."""
+        backoff = Backoff()
+        while True:
+            await self._identity_wanted.wait()
+            try:
+                self._identity = await self._init_producer_id()
+            except StrandlineError as error:
+                for queue in self.queues.values():
+                    if queue.wants_identity:
+                        queue.obstacle = error
+                self.cluster.request_refresh()
+                await asyncio.sleep(backoff.next_ms(self.chance()) / 1000)
+                continue
+            backoff.reset()
+            self._identity_wanted.clear()
+            for queue in self.queues.values():
+                if queue.wants_identity:
+                    self._want_identity(queue)
+
+    async def _init_producer_id(self) -> Identity:
+        known = self._identity
+        request = metadata_pb2.InitProducerIdRequest(
+            timeout_ms=int(self.request_timeout_ms),
+            producer_id=-1 if known is None else known.producer_id,
+            producer_epoch=-1 if known is None else known.producer_epoch,
+        )
+        answer: Any = await self.cluster.ask_any(
+            lambda stub: stub.InitProducerId,
+            request,
+            timeout_s=min(self.request_timeout_ms, 10_000.0) / 1000,
+            attempt_s=2.0,
+            returns=metadata_pb2.InitProducerIdResponse,
+        )
+        if answer.error_code != NONE:
+            raise from_code(answer.error_code, answer.error_message)
+        return Identity(answer.producer_id, answer.producer_epoch)
+
+    def _on_broken(self, error: ClientClosed) -> None:
+        self.fail_everything(DeliveryError(str(error), cause=error))
+
+    def on_dropped(self) -> None:
+        """Nobody holds the producer any more, and nobody has stopped it."""
+        unheard = None if self._session.is_elsewhere else self.unheard.look()
+        waiting = 0 if self._session.is_elsewhere else self.waiting
+        if waiting == 0 and unheard is None:
+            return
+        lost = "" if unheard is None else f"; {unheard}"
+        text = (
+            f"a producer was dropped without stop() while {waiting} records waited for their "
+            f"acknowledgement{lost}: use `with`, or call stop()"
+        )
+        self.runtime.log.error(text)
+        warnings.warn(text, ResourceWarning, stacklevel=2)
+
+    def fail_everything(self, error: Exception) -> None:
+        """The producer is closing or broken: settle what is left, honestly."""
+        for queue in self.queues.values():
+            self._settle(queue.on_hopeless(error), queue)
+        self.report()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for _, waiter in self._space:
+            if not waiter.done():
+                waiter.set_exception(error)
+        self._space.clear()

@@ -1,0 +1,264 @@
+"""The Produce stream to one broker: requests in order, answers as they come, a timer for each
+message.
+
+A batch is taken from its queue only once the broker has answered a hello on the same channel, so
+what could not be sent at all is never taken for "perhaps written". A gRPC deadline would cover the
+whole stream; instead the oldest unanswered request bounds the silence (P-80), and when it is
+exceeded the stream is dropped and what was under way is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import grpc.aio
+
+from strandline._core.backoff import Backoff
+from strandline._core.delivery_terms import Answer
+from strandline._net.connections import MessageTooLarge, on_stream, transport_error
+from strandline.errors import BrokerUnreachable, RequestTimedOut, StrandlineError
+from strandline.types import Broker
+from strandline_proto.hot_messages import ProduceData, ProduceRequest, ProduceResponse
+from strandline_runtime.cancellation import deliver_cancellation
+
+if TYPE_CHECKING:
+    from strandline._core.partition_queue import PartitionQueue
+    from strandline._core.producer_batch import ProducerBatch
+    from strandline._producer.sender import Sender
+    from strandline_proto.hot_messages import ProduceResult
+
+HELLO_TIMEOUT_S: Final = 2.0
+SMALL_BATCH_BYTES: Final = 32 << 10
+"""Batches up to this size share a request, if nothing of their partitions is under way."""
+FRAME_BYTES_MAX: Final = 64
+"""Of a request and of each batch in it: ids, numbers and lengths."""
+SILENCE_SLACK_MS: Final = 2000.0
+"""Beyond the time that the broker was given for an answer."""
+
+
+class InFlight(NamedTuple):
+    queue: PartitionQueue
+    batch: ProducerBatch
+    attempt: int
+
+
+class Request(NamedTuple):
+    message: ProduceRequest
+    batches: list[InFlight]
+    sent_ms: float
+
+    def is_message_of(self, size: int) -> bool:
+        """Whether a message of so many bytes may be this one, whose frame is small."""
+        frame = size - sum(len(batch.data) for _, batch, _ in self.batches)
+        return 0 <= frame <= FRAME_BYTES_MAX * (1 + len(self.batches))
+
+
+class ProducerStream:
+    """Everything that one producer sends to one broker."""
+
+    def __init__(self, sender: Sender, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self._sender = sender
+        self._offered: dict[PartitionQueue, None] = {}
+        self._wake = asyncio.Event()
+        self._unanswered: dict[int, Request] = {}
+        self._correlation_id = 0
+        self._silent: asyncio.Future[None] | None = None
+        self._backoff = Backoff()
+
+    def offer(self, queue: PartitionQueue) -> None:
+        """`queue` may have something for this broker."""
+        self._offered[queue] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            address = self._sender.cluster.address_of(self.broker_id)
+            try:
+                if address is None:
+                    raise BrokerUnreachable(f"broker {self.broker_id} is not in the metadata")
+                await self._sender.connections.hello(address, HELLO_TIMEOUT_S)
+                self._backoff.reset()
+                await self._stream(address)
+            except StrandlineError as error:
+                await self._pause(error)
+
+    async def _pause(self, error: StrandlineError) -> None:
+        """The broker is gone for the moment: let the queues look for another leader."""
+        offered, self._offered = self._offered, {}
+        self._wake.clear()
+        self._sender.on_unreachable(list(offered), error)
+        await asyncio.sleep(self._backoff.next_ms(self._sender.chance()) / 1000)
+        for queue in offered:
+            self._sender.dispatch(queue)
+
+    async def _stream(self, address: str) -> None:
+        """Serve one stream until it breaks; raises BrokerUnreachable then."""
+        call: Any = self._sender.connections.produce(address)
+        self._silent = asyncio.get_running_loop().create_future()
+        error = BrokerUnreachable(f"the connection to {address} ended before the answer came")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._write(call))
+                group.create_task(self._read(call))
+                await self._watch(address)
+        except* (grpc.aio.AioRpcError, BrokerUnreachable, asyncio.InvalidStateError) as group_of:
+            error = _first_cause(group_of, address) or error
+        finally:
+            self._silent = None
+            call.cancel()
+            unanswered, self._unanswered = self._unanswered, {}
+            for request in unanswered.values():
+                if isinstance(error, MessageTooLarge) and request.is_message_of(error.size):
+                    self._sender.on_message_too_large(request.batches, error)
+                    continue
+                for queue, batch, attempt in request.batches:
+                    self._sender.on_lost(queue, batch, attempt, error)
+        deliver_cancellation()
+        raise error
+
+    # Writing.
+
+    async def _write(self, call: Any) -> None:
+        while True:
+            request = self._next_request()
+            if request is None:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            correlation_id = request.message.correlation_id
+            self._unanswered[correlation_id] = request
+            await on_stream(call.write(request.message))
+            if request.message.acks == 0:
+                del self._unanswered[correlation_id]
+                for queue, batch, attempt in request.batches:
+                    self._sender.on_answer(queue, batch, attempt, Answer(0, "", appended=False))
+
+    def _next_request(self) -> Request | None:
+        batches: list[InFlight] = []
+        size = 0
+        while self._offered:
+            queue = next(iter(self._offered))
+            alone = bool(queue.in_flight)
+            if batches and (alone or queue.pending_bytes > SMALL_BATCH_BYTES):
+                break
+            del self._offered[queue]
+            batch = self._sender.take(queue, self.broker_id)
+            if batch is None:
+                continue
+            batches.append(InFlight(queue, batch, batch.attempt))
+            if queue.has_more:
+                self._offered[queue] = None
+            size += len(batch.data)
+            if alone or size > SMALL_BATCH_BYTES:
+                break
+        return self._request(batches) if batches else None
+
+    def _request(self, batches: list[InFlight]) -> Request:
+        self._correlation_id += 1
+        options = self._sender.options
+        now_ms = self._sender.now_ms()
+        left_ms = min(batch.deadline_ms for _, batch, _ in batches) - now_ms
+        message = ProduceRequest(
+            correlation_id=self._correlation_id,
+            acks=options.acks,
+            timeout_ms=int(max(1.0, min(self._sender.request_timeout_ms, left_ms))),
+            partitions=[
+                ProduceData(
+                    queue.topic_id,
+                    queue.partition,
+                    batch.data,
+                    queue.sent_epoch if queue.sent_epoch >= 0 else None,
+                )
+                for queue, batch, _ in batches
+            ],
+        )
+        return Request(message, batches, now_ms)
+
+    # Reading.
+
+    async def _read(self, call: Any) -> None:
+        while True:
+            response = await on_stream(call.read())
+            if not isinstance(response, ProduceResponse):
+                # The end of a stream carries its status; without an error the broker is leaving.
+                raise BrokerUnreachable(f"broker {self.broker_id} ended the Produce stream")
+            self._answered(response)
+
+    def _answered(self, response: ProduceResponse) -> None:
+        request = self._unanswered.pop(response.correlation_id, None)
+        if request is None:
+            return
+        view = self._sender.cluster.view
+        for node in response.node_endpoints:
+            view.add_broker(Broker(node.node_id, node.host, node.port, node.rack))
+        sent = zip(request.message.partitions, request.batches, strict=True)
+        by_key = {(data.topic_id, data.partition): found for data, found in sent}
+        for result in response.partitions:
+            found = by_key.pop((result.topic_id, result.partition), None)
+            if found is None:
+                continue
+            hint = result.current_leader
+            if result.error_code != 0 and hint is not None:
+                view.hint(
+                    result.topic_id,
+                    result.partition,
+                    leader=hint.leader_id,
+                    leader_epoch=hint.leader_epoch,
+                )
+            self._sender.on_answer(*found, self._answer(result, request))
+        for queue, batch, attempt in by_key.values():
+            missing = BrokerUnreachable(f"broker {self.broker_id} left {queue} out of its answer")
+            self._sender.on_lost(queue, batch, attempt, missing)
+
+    def _answer(self, result: ProduceResult, request: Request) -> Answer:
+        message = result.error_message
+        if result.record_errors:
+            first = result.record_errors[0]
+            message = f"{message} (record {first.batch_index}: {first.message})"
+        options, waited_ms = self._sender.options, request.message.timeout_ms
+        if result.error_code == RequestTimedOut.code and waited_ms < int(
+            self._sender.request_timeout_ms
+        ):
+            message = (
+                f"not committed in the {waited_ms} ms that were left of delivery_timeout_ms "
+                f"({options.delivery_timeout_ms:.0f}); the records were appended"
+            )
+        return Answer(
+            result.error_code,
+            message,
+            result.appended,
+            result.base_offset,
+            result.leader_epoch,
+            result.log_append_time_ms,
+        )
+
+    # Silence.
+
+    def check_silence(self, now_ms: float) -> float:
+        """Drop the stream if its oldest request waits beyond its time; when that will be, in ms."""
+        oldest = next(iter(self._unanswered.values()), None)
+        if oldest is None or self._silent is None or self._silent.done():
+            return inf
+        due_ms = oldest.sent_ms + oldest.message.timeout_ms + SILENCE_SLACK_MS
+        if now_ms > due_ms:
+            self._silent.set_result(None)
+        return due_ms
+
+    async def _watch(self, address: str) -> None:
+        assert self._silent is not None
+        await self._silent
+        raise BrokerUnreachable(f"{address} was silent beyond the request's time limit")
+
+
+def _first_cause(group: BaseExceptionGroup[Any], address: str) -> BrokerUnreachable | None:
+    """What broke the stream: writing to a broken one fails as well, but says nothing."""
+    for cause in group.exceptions:
+        if isinstance(cause, grpc.aio.AioRpcError):
+            return transport_error(cause, address)
+        if isinstance(cause, BrokerUnreachable):
+            return cause
+    return None
