@@ -32,8 +32,6 @@ LONG_DOCUMENTS = {
 }
 SUBJECTLESS = {
     "bench",
-    "broker/strandline_broker/core/coordination",
-    "broker/strandline_broker/core/groups",
     "broker/strandline_broker/hosts",
     "broker/strandline_broker/offline",
     "chaos",

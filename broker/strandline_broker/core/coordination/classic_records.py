@@ -1,7 +1,7 @@
-"""The record of a group of the classic protocol: all of it in one value, the members too.
+"""The record of a group of the classic protocol: the whole group in one value, with its members.
 
-Version 3 is written, as Kafka does. What an older one lacks is filled with what Kafka assumes: a
-rebalance timeout as long as the session's, no time of the last change.
+Version 3 is written, as Kafka does. Fields missing in older versions get Kafka's defaults: a
+rebalance timeout equal to the session timeout, and no time of the last change.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ClassicMember:
     rebalance_timeout_ms: int
     session_timeout_ms: int
     subscription: bytes
-    """What the member said under the chosen protocol."""
+    """The member's metadata for the chosen protocol."""
     assignment: bytes
 
 

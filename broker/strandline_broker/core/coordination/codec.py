@@ -1,9 +1,9 @@
 """The records of `__consumer_offsets` as bytes and back, byte for byte as Kafka 4 writes them.
 
-A key begins with its type, a value with its version. What comes later than this code is no damage:
-an unknown type and a newer version of a known one are `Unknown`, stay in the log as they are, and
-mean nothing to the state. What is of a known type and version and does not parse is
-`MalformedRecord`: the log is not to be trusted (D-12).
+A key begins with its type, a value with its version. A later format is no damage: an unknown type,
+or a newer version of a known one, is `Unknown`. Such a record stays in the log unchanged and does
+not affect the state. A record of a known type and version that does not parse is a
+`MalformedRecord`: the log cannot be trusted.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ _NO_VERSION: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A record that is kept and not understood."""
+    """A record that is kept without being understood."""
 
     type: int
     version: int
-    """Of the value; -1 of a tombstone."""
+    """Version of the value; -1 for a tombstone."""
     key: bytes
     value: bytes | None
 
@@ -78,13 +78,13 @@ class Unknown:
 class GroupRecord(NamedTuple):
     key: GroupKey
     value: GroupValue | None
-    """None is a tombstone."""
+    """The value; None is a tombstone."""
 
 
 class _Kind(NamedTuple):
     read_key: Callable[[Reader], GroupKey]
     version_max: int = _NO_VERSION
-    """-1 if no value of the type is understood."""
+    """The newest version of the value that is understood; -1 if there is none."""
     read_value: Callable[[Reader, int], GroupValue] | None = None
 
 

@@ -1,8 +1,8 @@
 """The records of a group of the consumer protocol, by the names of Kafka's schemas.
 
-One group is many keys: its epoch, its members, the epoch of its target assignment, the target and
-the current assignment of each member, its resolved regular expressions. A decision writes what it
-changes, in one batch (I-107). Keys are plain, values are flexible and of version 0.
+One group has many keys: its epoch, its members, the epoch of its target assignment, the target and
+the current assignment of each member, and its resolved regular expressions. A decision writes its
+changes in one batch (I-107). Keys are plain; values are flexible, of version 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REGULAR_EXPRESSION_TYPE: Final = 16
 VERSION_MAX: Final = 0
 
 _ONLY_TAG: Final = 0
-"""No structure here has more than one tagged field."""
+"""The only tag: no structure here has more than one tagged field."""
 _NULL: Final = b"\x00"
 """A tagged structure that is null."""
 
@@ -43,8 +43,8 @@ class ConsumerGroupMetadataValue:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupPartitionMetadataKey:
-    """Kafka before 4.1 kept the partition counts of the subscribed topics under it; by now it only
-    ever has tombstones. A value is kept unread.
+    """Key of the partition counts of the subscribed topics, in Kafka before 4.1. Today only
+    tombstones are written for it. A value is kept without being parsed.
     """
 
     group: str
@@ -64,13 +64,15 @@ class ConsumerGroupMemberMetadataValue:
     client_host: str = ""
     subscribed_topic_names: tuple[str, ...] = ()
     subscribed_topic_regex: str | None = ""
-    """Without one empty, as Kafka writes it; null is read all the same."""
+    """The subscribed regular expression. Without one it is empty, as Kafka writes it; null is
+    accepted too.
+    """
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
     classic_member_metadata: bytes | None = None
-    """Of a member that speaks the classic protocol in such a group, the tagged field as it is;
-    empty if the field is not there, which to Kafka is such a member without any protocol. A member
-    of the consumer protocol has None, and the field is written as null.
+    """The tagged field of a member that speaks the classic protocol in such a group, unparsed.
+    Empty if the field is absent: to Kafka this is such a member without any protocol. A member of
+    the consumer protocol has None, and the field is written as null.
     """
 
 
@@ -90,8 +92,8 @@ class TopicPartitions:
     topic_id: TopicId
     partitions: tuple[int, ...]
     assignment_epochs: tuple[int, ...] | None = None
-    """For each partition the member epoch in which it was assigned; of current assignments alone,
-    and not of those that Kafka wrote before 4.2.
+    """For each partition the member epoch in which it was assigned. Only in current assignments,
+    and not in those that Kafka before 4.2 wrote.
     """
 
 

@@ -1,8 +1,9 @@
-"""What a coordinator's shard decides: records for the log, and what follows once they are in it.
+"""The decision of a coordinator's shard: records for the log, and the effects and answer that
+follow.
 
-A shard's host carries a decision out in one step without `await`: it encodes the records into one
-batch, replays them, appends the batch, carries out the effects, and parks the answer. Nobody hears
-the answer before everything it tells of is committed (I-104).
+A shard's host carries a decision out in one step without `await`. It encodes the records into one
+batch, replays them, appends the batch, carries out the effects, and parks the answer. The answer is
+not sent before everything in it is committed (I-104).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.coordination.codec import GroupKey, GroupValue
 
 Entity: TypeAlias = str | tuple[str, str]
-"""What is waited for: a group by its id, or one of its members by (group id, member id)."""
+"""The object that an answer waits for: a group by its id, or a member by (group id, member id)."""
 
 Answer = TypeVar("Answer", covariant=True)
 Effect = TypeVar("Effect", covariant=True)
@@ -30,13 +31,15 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Answer, Effect]):
-    """One atomic batch, possibly empty, what is done at once, and what is said once it is true."""
+    """One atomic batch, possibly empty, with its immediate effects and the answer after its
+    commit.
+    """
 
     records: tuple[Record, ...]
     answer: Answer
-    """An error is an answer too: it may tell of what is not committed yet."""
+    """The answer; it may be an error, which may mention state that is not committed yet."""
     effects: tuple[Effect, ...] = ()
     about: Entity | None = None
-    """Without records: whose last record must be committed before the answer leaves; None stands
-    for the whole shard. With records the answer waits for these.
+    """The entity whose last record must be committed before the answer is sent, if there are no
+    records; None stands for the whole shard. With records the answer waits for these.
     """

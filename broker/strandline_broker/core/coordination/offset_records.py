@@ -1,8 +1,8 @@
 """The records of committed offsets, one for each group and partition of a topic by name.
 
-The value names the topic's creation too, so that an offset of a deleted topic is not taken for one
-of the next of that name (I-145, P-83). A value with an expiry of its own is of version 1, which
-knows neither leader epoch nor topic id; every other one is written as version 4.
+The value also contains the topic's id, so that an offset of a deleted topic does not count for the
+next topic of that name (I-145, P-83). A value with its own expiry has version 1, which contains
+neither leader epoch nor topic id. Every other value is written as version 4.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from strandline_proto.ids import UNKNOWN_EPOCH, LeaderEpoch, Offset, TopicId
 
 TYPE: Final = 1
 LEGACY_TYPE: Final = 0
-"""Of Kafka 0.8; read as what it has become."""
+"""Type of Kafka 0.8; it is read as its successor."""
 VERSION_MAX: Final = 4
 
 _EXPIRING_VERSION: Final = 1
@@ -40,9 +40,11 @@ class OffsetCommitValue:
     metadata: str = ""
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
-    """When it ends whatever the group does; None if the broker's retention decides."""
+    """Time at which the offset expires, in any state of the group; None if the broker's retention
+    decides.
+    """
     topic_id: TopicId | None = None
-    """None of a value whose writer did not know it."""
+    """Id of the topic; None if the writer did not know it."""
 
 
 def write_key(key: OffsetCommitKey) -> bytes:

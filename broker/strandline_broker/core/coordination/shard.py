@@ -1,15 +1,14 @@
 """The life of one coordinator's shard on the broker that leads its partition.
 
-`elected` asks for a load of `[log start, end)`, where `end` is the log end at which the leader took
-its epoch. With that replayed the shard waits until the high watermark has reached `end`, and serves
-from then on: what it answers is never below what an earlier leader has answered (I-101). A load
-that has been overtaken by whatever else happened is dropped when it comes back (I-111). Losing the
-leadership, the replica or an append throws all of it away (I-110).
+`elected` requests a load of `[log start, end)`, where `end` is the log end at which the leader
+began its epoch. After the replay the shard waits until the high watermark has reached `end`, and
+then serves. Its answers are therefore never older than those of an earlier leader (I-101). A load
+that another event has overtaken is dropped when it returns (I-111). A loss of the leadership, the
+replica or an append discards the whole state (I-110).
 
-What a shard says waits here for the high watermark: an answer for the end of its batch, or for the
-last record about whom it tells. Who waits for an entity goes on waiting if that was written again
-meanwhile (I-131). Waiters belong to one leadership, and nothing but its own high watermark releases
-them (I-105).
+Answers wait here for the high watermark: for the end of their batch, or for the last record about
+their entity. A waiter for an entity continues to wait if the entity was written again meanwhile
+(I-131). Waiters belong to one leadership, and only its own high watermark releases them (I-105).
 """
 
 from __future__ import annotations
@@ -47,23 +46,23 @@ class ShardState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Replay the log's records below `end` into an empty state, and come back with `loaded`."""
+    """Replay the log's records below `end` into an empty state; the result is `loaded`."""
 
     epoch: LeaderEpoch
     end: Offset
     number: int
-    """No two loads of a shard have the same."""
+    """Number of the load, unique in its shard."""
 
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """The shard answers from now on: start the timers of what was loaded."""
+    """Serve from now on: start the timers of the loaded state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drop(Generic[Ticket]):
-    """Forget the state, timers and streams. These waiters hear that nobody knows what became of
-    what they wait for.
+    """Drop the state, timers and streams. These waiters get an error: the result of their request
+    is unknown.
     """
 
     waiters: tuple[Ticket, ...]
@@ -71,7 +70,7 @@ class Drop(Generic[Ticket]):
 
 @dataclass(frozen=True, slots=True)
 class Release(Generic[Ticket]):
-    """What these waited for is committed."""
+    """Answer these waiters: their records are committed."""
 
     waiters: tuple[Ticket, ...]
 
@@ -83,28 +82,32 @@ ShardEffect: TypeAlias = Load | Serve | Drop[Ticket] | Release[Ticket]
 class _Waiter(Generic[Ticket]):
     ticket: Ticket
     entity: Entity | None
-    """None: it waits for nothing but its offset."""
+    """The entity that it waits for; None: it waits for its offset only."""
 
 
 class Shard(Generic[Ticket]):
-    """Of one partition of a coordinator's topic. Inputs answer with what is to be done."""
+    """The shard of one partition of a coordinator's topic. Inputs return the effects to
+    carry out.
+    """
 
     def __init__(self) -> None:
         self.state = ShardState.INACTIVE
         self.epoch: LeaderEpoch = UNKNOWN_EPOCH
-        """The highest that was heard of: of the leadership at hand, or of the last one."""
+        """The highest leader epoch seen: of the present leadership, or of the last one."""
         self.log_end = Offset(0)
-        """After what was loaded and appended."""
+        """End of the log after everything that was loaded and appended."""
         self.high_watermark = Offset(0)
         self._start = Offset(0)
         self._loads = 0
         self._waiters: AckWaiters[_Waiter[Ticket]] = AckWaiters()
         self._written: dict[Entity, Offset] = {}
-        """Of entities whose last record is not committed yet, the offset after it."""
+        """Entities whose last record is not committed yet, each with the offset after that
+        record.
+        """
         self._touched: deque[tuple[Offset, Entity]] = deque()
 
     def refusal(self) -> WireError | None:
-        """What every call is told at present; None: the shard serves."""
+        """The error for every call at present; None: the shard serves."""
         if self.state is ShardState.ACTIVE:
             return None
         if self.state in (ShardState.LOADING, ShardState.WAITING_HW):
@@ -118,44 +121,46 @@ class Shard(Generic[Ticket]):
     # What happens to the partition
 
     def elected(self, epoch: LeaderEpoch, end: Offset) -> list[ShardEffect[Ticket]]:
-        """This broker leads from `epoch` on, with `end` its log's end then; `committed` follows,
-        with the high watermark that it begins with.
+        """Begin to lead from `epoch`, when the log ends at `end`. A call of `committed`, with the
+        first high watermark, follows.
         """
         if epoch <= self.epoch:
             return []
         self.epoch = epoch
-        # A follower's says nothing of what this leadership appends (P-101).
+        # A follower's high watermark says nothing about the appends of this leadership (P-101).
         self.high_watermark = Offset(0)
         return [self._drop(), self._load(end)]
 
     def loaded(self, load: Load) -> list[ShardEffect[Ticket]]:
-        """All below its end has been replayed."""
+        """Record that everything below the load's end was replayed."""
         if not self.is_current(load):
             return []
         self.state = ShardState.WAITING_HW
         return self.committed(self.high_watermark)
 
     def load_failed(self, load: Load) -> list[ShardEffect[Ticket]]:
-        """A record of a known type does not parse, or the log cannot be read."""
+        """Record a failed load: a record of a known type does not parse, or the log cannot
+        be read.
+        """
         if not self.is_current(load):
             return []
         self.state = ShardState.FAILED
         return [self._drop()]
 
     def has_failed(self, load: Load) -> bool:
-        """Whether this load is why nothing is served."""
+        """True if this load is the reason why the shard does not serve."""
         return self.state is ShardState.FAILED and load.number == self._loads
 
     def load_again(self, failed: Load) -> list[ShardEffect[Ticket]]:
-        """What this load could not read may be there now."""
+        """Retry a failed load, whose data may be readable now."""
         return [self._load(failed.end)] if self.has_failed(failed) else []
 
     def is_current(self, load: Load) -> bool:
-        """Whether it is still asked for; a loader looks after each time that it waited."""
+        """True if the load is still needed; a loader checks this after each wait."""
         return self.state is ShardState.LOADING and load.number == self._loads
 
     def committed(self, high_watermark: Offset) -> list[ShardEffect[Ticket]]:
-        """The high watermark of this leadership."""
+        """Take the high watermark of this leadership, and release the waiters below it."""
         self.high_watermark = max(self.high_watermark, high_watermark)
         effects: list[ShardEffect[Ticket]] = []
         if self.state is ShardState.WAITING_HW and self.high_watermark >= self._start:
@@ -169,7 +174,7 @@ class Shard(Generic[Ticket]):
         return effects
 
     def appended(self, entities: Iterable[Entity], end: Offset) -> None:
-        """A batch about these is in the log, which ends there now."""
+        """Record that a batch about these entities is in the log, which now ends at `end`."""
         assert self.state is ShardState.ACTIVE, self.state
         assert end > self.log_end, (end, self.log_end)
         self.log_end = end
@@ -178,25 +183,25 @@ class Shard(Generic[Ticket]):
             self._touched.append((end, entity))
 
     def append_failed(self, log_end: Offset) -> list[ShardEffect[Ticket]]:
-        """The batch that was replayed is not in the log, which is to be loaded again (I-108)."""
+        """Load the log again, because the batch that was replayed is not in it (I-108)."""
         return [self._drop(), self._load(log_end)]
 
     def resigned(self, epoch: LeaderEpoch) -> list[ShardEffect[Ticket]]:
-        """The leadership of that epoch, or an earlier one, is over."""
+        """End the leadership of that epoch, or of an earlier one."""
         if epoch < self.epoch:
             return []
         self.epoch = epoch
         return self._end()
 
     def deleted(self) -> list[ShardEffect[Ticket]]:
-        """The replica is gone, whatever its epoch; one that is made anew may begin with any."""
+        """Forget the deleted replica, of any epoch; a new one may begin with any epoch."""
         self.epoch = UNKNOWN_EPOCH
         return self._end()
 
     # Who waits
 
     def park(self, ticket: Ticket, entity: Entity | None) -> bool:
-        """Whether all about the entity is committed, of the whole shard if it is None; if it is
+        """True if all records about the entity, or of the whole shard for None, are committed. If
         not, the ticket is kept until then.
         """
         required = self.log_end if entity is None else self._written.get(entity, Offset(0))
@@ -206,18 +211,18 @@ class Shard(Generic[Ticket]):
         return False
 
     def park_until(self, ticket: Ticket, end: Offset) -> bool:
-        """Whether all below `end` is committed; if it is not, the ticket is kept until then."""
+        """True if everything below `end` is committed; if not, the ticket is kept until then."""
         if end <= self.high_watermark:
             return True
         self._waiters.add(end, _Waiter(ticket, None))
         return False
 
     def is_committed(self, entity: Entity) -> bool:
-        """Whether all about the entity is."""
+        """True if all records about the entity are committed."""
         return self._written.get(entity, Offset(0)) <= self.high_watermark
 
     def forget(self, unwanted: Callable[[Ticket], bool]) -> None:
-        """Nobody waits for these any more."""
+        """Remove tickets that need no answer any more."""
         self._waiters.drop(lambda waiter: unwanted(waiter.ticket))
 
     @property
@@ -232,7 +237,7 @@ class Shard(Generic[Ticket]):
         return tuple(released)
 
     def _forget_committed(self) -> None:
-        """Keep `_written` no larger than what waits to be committed."""
+        """Keep `_written` no larger than the uncommitted records require."""
         while self._touched and self._touched[0][0] <= self.high_watermark:
             end, entity = self._touched.popleft()
             if self._written.get(entity) == end:

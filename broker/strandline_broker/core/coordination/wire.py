@@ -1,11 +1,11 @@
-"""The primitives that Kafka builds its records of: big-endian numbers, strings, bytes, arrays.
+"""The primitives of Kafka's records: big-endian numbers, strings, bytes, arrays.
 
-A plain version counts strings in two bytes and everything else in four, -1 standing for null. A
-flexible one counts in an unsigned varint of one more than the length, 0 standing for null, and ends
-each structure with tagged fields. Which of both a version is its reader knows.
+A plain version has a length of two bytes for strings and of four for everything else; -1 stands for
+null. A flexible version has an unsigned varint of the length plus one, with 0 for null, and ends
+each structure with tagged fields. The caller knows which of the two a version is.
 
-Everything that does not parse is a `MalformedRecord`: a length beyond the bytes, text that is not
-UTF-8, null where there must be something, tags out of order, bytes after the last field.
+Bytes that do not parse are a `MalformedRecord`: a length beyond the bytes, text that is not UTF-8,
+null in a required field, tags out of order, bytes after the last field.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _NULL: Final = -1
 
 
 class MalformedRecord(ValueError):
-    """The bytes are not what the record's type and version say."""
+    """The bytes do not match the record's type and version."""
 
 
 class Reader:
-    """Takes fields off a key or value, from front to back."""
+    """A reader of the fields of a key or value, from front to back."""
 
     def __init__(self, data: bytes, *, flexible: bool = False) -> None:
         self._data = data
@@ -86,7 +86,7 @@ class Reader:
         return tuple([element() for _ in range(size)])
 
     def tags(self) -> dict[int, bytes]:
-        """The tagged fields that end a structure; none of a plain version."""
+        """The tagged fields that end a structure; none in a plain version."""
         found: dict[int, bytes] = {}
         if not self.flexible:
             return found
@@ -101,7 +101,7 @@ class Reader:
         return found
 
     def end(self) -> None:
-        """Raises MalformedRecord if bytes are left."""
+        """Raise MalformedRecord if bytes are left."""
         left = len(self._data) - self._at
         if left:
             raise MalformedRecord(f"{left} bytes stand after the last field")
@@ -155,7 +155,7 @@ class Reader:
 
 
 class Writer:
-    """Puts fields behind each other."""
+    """A writer that appends fields one after the other."""
 
     def __init__(self, *, flexible: bool = False) -> None:
         self._data = bytearray()
@@ -192,7 +192,7 @@ class Writer:
         return self
 
     def tags(self, fields: Mapping[int, bytes] | None = None) -> Writer:
-        """Ends a structure of a flexible version; nothing in a plain one."""
+        """End a structure of a flexible version; nothing is written in a plain one."""
         if not self._flexible:
             assert not fields, "a plain version has no tagged fields"
             return self
@@ -230,7 +230,7 @@ class Writer:
 
 
 def i64_tag(tags: Mapping[int, bytes], tag: int, default: int) -> int:
-    """A tagged number of 64 bits, or what its absence stands for."""
+    """A tagged number of 64 bits, or its default if absent."""
     if tag not in tags:
         return default
     reader = Reader(tags[tag])

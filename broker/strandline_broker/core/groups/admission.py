@@ -1,4 +1,6 @@
-"""Who may commit and read the offsets of a group, by the group's kind and state (I-144)."""
+"""The rules that admit commits and reads of a group's offsets, by the group's kind and state
+(I-144).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 
 
 def admit_commit(table: GroupTable, command: CommitOffsets) -> Callable[[TopicId, int], None]:
-    """Raises what refuses the whole commit; what it returns raises what refuses one partition."""
+    """Raise the error that refuses the whole commit; the returned function raises the error that
+    refuses one partition.
+    """
     group_id = command.group_id
     group = table.consumer.get(group_id)
     if group is not None:
@@ -85,7 +89,9 @@ def _admit_to_consumer_group(
 
 
 def admit_fetch(table: GroupTable, command: FetchOffsets) -> None:
-    """Raises what refuses it. A group that is not known has no offsets, and that is no error."""
+    """Raise the error that refuses a fetch. An unknown group has no offsets, and that is no
+    error.
+    """
     if not command.group_id:
         raise InvalidGroupId("the group id is empty")
     group = table.consumer.get(command.group_id)
@@ -99,7 +105,7 @@ def admit_fetch(table: GroupTable, command: FetchOffsets) -> None:
 
 
 def subscribes_to(table: GroupTable, group_id: str, topic: str) -> bool:
-    """Whether members of the group read the topic."""
+    """True if members of the group read the topic."""
     group = table.consumer.get(group_id)
     if group is not None:
         return topic in group.subscribed_names()

@@ -1,9 +1,8 @@
 """Groups of the classic protocol, as far as their records are kept and shown.
 
-Nobody joins them here: the protocol that forms them is not served. What a log brings along stays
-whole, its offsets can be read and committed under Kafka's rules, and its members end with their
-sessions as they would where they had been served, after which the group is empty and free for
-either protocol.
+No member can join such a group here: the classic protocol is not served. The records of a log stay
+whole. Offsets can be read and committed under Kafka's rules. Members end with their sessions, as
+where they were served. After that the group is empty and usable by either protocol.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ CONSUMER_PROTOCOL: Final = "consumer"
 
 
 def state_of(value: GroupMetadataValue) -> str:
-    """Kafka's names; what is read from a log is settled."""
+    """The group's state, by Kafka's names; a group read from a log is stable."""
     return "Stable" if value.members else "Empty"
 
 
 def refuse_consumer_protocol(group_id: str, value: GroupMetadataValue) -> GroupIdNotFound:
-    """To a member of the consumer protocol while there are members of the classic one."""
+    """The error for a member of the consumer protocol while the group has classic members."""
     return GroupIdNotFound(
         f"group {group_id!r} is of the classic protocol and has {len(value.members)} members; the "
         "consumer protocol can take it over once they have left"
@@ -49,7 +48,7 @@ def check_committer(
     generation: int,
     instance_id: str | None,
 ) -> None:
-    """Raises unless a commit by this member in this generation is admitted."""
+    """Raise an error unless a commit by this member in this generation is admitted."""
     if generation < 0 and not value.members:
         return
     member = _member(value, member_id)
@@ -72,7 +71,7 @@ def check_committer(
 
 
 def without(value: GroupMetadataValue, member_id: str, wall_ms: int) -> GroupMetadataValue:
-    """The group after the member has gone; nobody left, it is empty, in a generation of its own."""
+    """The group after the member has left; without members it is empty, in a new generation."""
     members = tuple(m for m in value.members if m.member_id != member_id)
     if members:
         return replace(value, members=members)
@@ -87,7 +86,7 @@ def without(value: GroupMetadataValue, member_id: str, wall_ms: int) -> GroupMet
 
 
 def subscribes_to(value: GroupMetadataValue, topic: str) -> bool:
-    """Whether a member does, or may: what it said cannot be understood."""
+    """True if a member subscribes to the topic, or may: its metadata cannot be understood."""
     return any(topic in names for names in map(subscribed_names, value.members) if names) or any(
         subscribed_names(member) is None for member in value.members
     )

@@ -1,8 +1,8 @@
-"""What the groups of a shard are asked, and what they answer.
+"""The commands to the groups of a shard, and their answers.
 
-A command names its group; `Groups.decide` takes it together with what it may depend on beside the
-groups themselves (`Inputs`), so that the same state and inputs give the same records (I-113).
-Answers are plain values, or a `WireError`.
+A command names its group. `Groups.decide` takes it together with all other inputs of the decision
+(`Inputs`), so that equal state and inputs give equal records (I-113). Answers are plain values, or
+a `WireError`.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
 NO_EPOCH: Final = -1
-"""Of a commit or fetch by nobody's member."""
+"""Epoch of a commit or fetch without a member."""
 UNCHANGED: Final = -1
-"""Of a rebalance timeout: as the member said before."""
+"""Value of a rebalance timeout: unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a decision depends on beside the state."""
+    """The inputs of a decision besides the state."""
 
     now_ms: int
-    """Monotonic."""
+    """Monotonic clock."""
     wall_ms: int
     metadata: MetadataView
-    """With what is configured of single groups."""
+    """The cluster's metadata, with the configuration of single groups."""
     members: int = 0
-    """That this broker has in all its groups."""
+    """Number of members that this broker has in all its groups."""
     random: bytes = b""
-    """16 fresh ones, for a member id that the coordinator makes."""
+    """16 fresh random bytes, for a member id that the coordinator creates."""
 
     def configs_of(self, group_id: str) -> Mapping[str, str]:
-        """The keys of `group_config.py` that are altered for it."""
+        """The keys of `group_config.py` that are altered for the group."""
         return self.metadata.dynamic_configs.groups.get(group_id, {})
 
 
@@ -51,8 +51,10 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerBeat:
-    """One heartbeat of a member; a field that is None says: as it was. Answered by `ToRender` (the
-    host calls `Groups.render` when the answer may leave) or, to a leaving member, a `BeatAnswer`.
+    """One heartbeat of a member; a field that is None is unchanged.
+
+    The answer is `ToRender`, for which the host calls `Groups.render` when the answer may be sent.
+    A leaving member gets a `BeatAnswer`.
     """
 
     group_id: str
@@ -68,9 +70,9 @@ class ConsumerBeat:
     client_id: str = ""
     client_host: str = ""
     crossed: bool = False
-    """It was sent before its sender had seen the last push of its stream: the member is alive and
-    its subscription counts, but neither its epoch nor its owned list says anything (I-134). Nobody
-    joins by it: its sender may have been fenced since.
+    """True if it was sent before its sender had seen the last push of its stream. The member is
+    then alive and its subscription counts, but its epoch and its owned list are ignored (I-134).
+    Such a heartbeat cannot join: its sender may have been fenced since.
     """
 
     @property
@@ -80,12 +82,12 @@ class ConsumerBeat:
 
 @dataclass(frozen=True, slots=True)
 class ToRender:
-    """Say to this member what holds for it when the answer leaves (I-131)."""
+    """Render the member's state when the answer is sent (I-131)."""
 
     group_id: str
     member_id: str
     full: bool
-    """With the assignment, whether or not it was told before."""
+    """True if the assignment is included, even if it was sent before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +96,14 @@ class BeatAnswer:
     member_epoch: int
     heartbeat_interval_ms: int
     assignment: PartitionSets | None
-    """None: as it was told last."""
+    """The assignment; None: unchanged since the last answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """Bring members closer to their target without having heard from them: it grants what is free
-    and asks for what must be given up, and frees nothing. For members that a push reaches; others
-    are brought there by their next heartbeat. Answered by None.
+    """Bring members closer to their target without a heartbeat of theirs. It grants free partitions
+    and asks for those to give up, and frees nothing. It is for members that a push reaches; others
+    follow with their next heartbeat. The answer is None.
     """
 
     group_id: str
@@ -110,8 +112,8 @@ class Reconcile:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A target that was computed outside, for `Compute`. Answered by whether it was taken: one of
-    an earlier group epoch is dropped, and a new `Compute` is under way (P-149).
+    """A target that was computed outside, for `Compute`. The answer is True if it was accepted. A
+    target of an earlier group epoch is dropped, and a new `Compute` is under way (P-149).
     """
 
     group_id: str
@@ -121,7 +123,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """The timer of that key has fired. Answered by None."""
+    """The timer with that key has fired. The answer is None."""
 
     group_id: str
     member_id: str
@@ -129,8 +131,8 @@ class SessionEnded:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceEnded:
-    """The timer of that key has fired: the member has not given up in time what it must. Answered
-    by None.
+    """The timer with that key has fired: the member has not given up its partitions in time. The
+    answer is None.
     """
 
     group_id: str
@@ -140,8 +142,8 @@ class RebalanceEnded:
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged:
-    """Topics have come, gone or grown since the group was asked last; also asked once after a load
-    for every group. Answered by None.
+    """Topics were added, removed or extended since the group's last check; also sent once after a
+    load for every group. The answer is None.
     """
 
     group_id: str
@@ -155,11 +157,13 @@ class MemberToRemove:
 
 @dataclass(frozen=True, slots=True)
 class RemoveMembers:
-    """An administrator's. Answered by `MembersRemoved`, in the order of the request."""
+    """Removal of members by an administrator. The answer is `MembersRemoved`, in the order of the
+    request.
+    """
 
     group_id: str
     members: tuple[MemberToRemove, ...] | None
-    """None: all that the group has."""
+    """The members; None: all that the group has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +200,8 @@ class PartitionCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
-    """By a member (id and epoch, or classic generation), or by nobody's (no id, `NO_EPOCH`).
-    Answered by `OffsetsCommitted`.
+    """A commit by a member (id and epoch, or classic generation), or without a member (no id,
+    `NO_EPOCH`). The answer is `OffsetsCommitted`.
     """
 
     group_id: str
@@ -206,13 +210,13 @@ class CommitOffsets:
     member_epoch: int = NO_EPOCH
     instance_id: str | None = None
     knows_member_epochs: bool = True
-    """Whether its sender speaks of member epochs: Kafka's OffsetCommit from version 9 on."""
+    """True if the sender knows member epochs: Kafka's OffsetCommit from version 9 on."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsCommitted:
     errors: tuple[WireError | None, ...]
-    """In the order of the request; None: committed."""
+    """Errors in the order of the request; None: committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,20 +227,20 @@ class TopicPartitionsRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOffsets:
-    """Answered by `OffsetsFetched`."""
+    """A read of committed offsets. The answer is `OffsetsFetched`."""
 
     group_id: str
     member_id: str = ""
     member_epoch: int = NO_EPOCH
     topics: tuple[TopicPartitionsRef, ...] | None = None
-    """None: every partition that has one."""
+    """The partitions; None: every partition that has an offset."""
     require_stable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:
     topic_id: TopicId | None
-    """None: only the name is known."""
+    """Id of the topic; None: only the name is known."""
     topic: str
     partition: int
     offset: int = -1
@@ -248,12 +252,12 @@ class FetchedOffset:
 @dataclass(frozen=True, slots=True)
 class OffsetsFetched:
     offsets: tuple[FetchedOffset, ...]
-    """In the order of the request, else by topic name and partition."""
+    """Offsets in the order of the request, else by topic name and partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """Answered by `OffsetsDeleted`, in the order of the request."""
+    """Deletion of offsets. The answer is `OffsetsDeleted`, in the order of the request."""
 
     group_id: str
     topics: tuple[TopicPartitionsRef, ...]
@@ -274,15 +278,15 @@ class OffsetsDeleted:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Forget what of a group is past its retention, and the group with its last offset. Answered by
-    the number of offsets forgotten; if that is `EXPIRED_AT_ONCE_MAX` there may be more.
+    """Remove a group's offsets that are past their retention, and the group with its last offset.
+    The answer is the number of offsets removed; if that is `EXPIRED_AT_ONCE_MAX` there may be more.
     """
 
     group_id: str
 
 
 EXPIRED_AT_ONCE_MAX: Final = 10_000
-"""So that the batch stays far below the topic's max.message.bytes."""
+"""Limit that keeps the batch far below the topic's max.message.bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,14 +304,14 @@ class ProveLeadership:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """Answered by None."""
+    """Deletion of a group. The answer is None."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroup:
-    """Answered by a `GroupDescription`."""
+    """Description of a group. The answer is a `GroupDescription`."""
 
     group_id: str
 
@@ -341,7 +345,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class ListGroups:
-    """Answered by `GroupsListed`, sorted by group id."""
+    """A list of groups. The answer is `GroupsListed`, sorted by group id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What decisions about groups are made with, beside the groups."""
+"""The surroundings of decisions about groups."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 class Context:
     settings: GroupSettings
     assignors: Mapping[str, Assignor]
-    """In the order of the configuration."""
+    """Assignors in the order of the configuration."""
     matcher: Matcher
     inputs: Inputs
     told_epochs: Mapping[tuple[str, str], Collection[int]]
-    """By group and member id, those that a member may have: the last that it has said, and what it
-    was told since.
+    """Epochs that a member may have, by group and member id: the last that it has reported, and
+    those sent to it since.
     """

@@ -1,4 +1,4 @@
-"""What people are shown of groups: states, members, what these have and are to have."""
+"""Descriptions of groups for people: states, members, their assignments and targets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def listed(table: GroupTable) -> GroupsListed:
 
 
 def described(table: GroupTable, group_id: str, assignors: Sequence[str]) -> GroupDescription:
-    """Raises GroupIdNotFound."""
+    """The description of a group. Raises GroupIdNotFound."""
     group = table.consumer.get(group_id)
     if group is not None:
         return _consumer(group, assignors)
@@ -85,7 +85,9 @@ def _consumer(group: ConsumerGroup, assignors: Sequence[str]) -> GroupDescriptio
 
 
 def _classic(group_id: str, kept: GroupMetadataValue | None) -> GroupDescription:
-    """Its assignments are its own protocol's, and name topics without ids."""
+    """The description of a classic group. Its assignments are in its own protocol's format, and
+    name topics without ids.
+    """
     return GroupDescription(
         group_id=group_id,
         group_type=CLASSIC,

@@ -1,6 +1,6 @@
-"""What a decision of the groups wishes to be done, within its own step.
+"""The effects of a decision about groups, carried out within its own step.
 
-What an effect sets going comes back as a command: a timer as `SessionEnded` or `RebalanceEnded`, a
+The result of an effect arrives as a command: a timer as `SessionEnded` or `RebalanceEnded`, a
 computation as `Assigned`.
 """
 
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class SessionTimer:
-    """Fires as `SessionEnded`. Everything heard from the member starts it anew."""
+    """A timer that fires as `SessionEnded`. Every message of the member restarts it."""
 
     group_id: str
     member_id: str
@@ -20,7 +20,9 @@ class SessionTimer:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceTimer:
-    """Fires as `RebalanceEnded`, with the epoch that `StartTimer` gave; one for each member."""
+    """A timer that fires as `RebalanceEnded`, with the epoch that `StartTimer` gave; one for each
+    member.
+    """
 
     group_id: str
     member_id: str
@@ -31,12 +33,12 @@ TimerKey: TypeAlias = SessionTimer | RebalanceTimer
 
 @dataclass(frozen=True, slots=True)
 class StartTimer:
-    """In place of one of the same key."""
+    """Start a timer, replacing one with the same key."""
 
     key: TimerKey
     ms: int
     member_epoch: int = -1
-    """Of a `RebalanceTimer`."""
+    """Member epoch for a `RebalanceTimer`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,8 @@ class StopTimer:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What is to be said to these members has changed, or their target has; `Groups.render` answers
-    with the error for one that is a member no more. Those that a push reaches are reconciled.
+    """The answers for these members, or their targets, have changed. `Groups.render` returns the
+    error for one that is no longer a member. Members that a push reaches are reconciled.
     """
 
     group_id: str
@@ -56,9 +58,9 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """The group wants a target: ask `Groups.to_assign` when it may take a while, compute outside of
-    the step, and come back with `Assigned`. Any number of these are met by one computation that is
-    asked for after the last.
+    """Compute a target for the group. If that takes long, ask `Groups.to_assign`, compute outside
+    of the step, and return the result as `Assigned`. One computation that is requested after the
+    last of several `Compute`s satisfies all of them.
     """
 
     group_id: str

@@ -1,8 +1,8 @@
-"""When committed offsets are forgotten, and their group with the last of them.
+"""Expiry of committed offsets, and of a group with its last offset.
 
 An offset lives `offsets.retention.minutes` from its last commit or, if that was later, from the
-time at which its group became empty; as long as members of the group subscribe to its topic it
-lives whatever its age (I-148, P-110). A value with an expiry of its own ends by that.
+time when its group became empty. While members of the group subscribe to its topic, it lives at any
+age (I-148, P-110). A value with its own expiry ends by that.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def expire(table: GroupTable, command: Expire, context: Context) -> Decision[int
 def delete_group(
     table: GroupTable, command: DeleteGroup, context: Context
 ) -> Decision[None, Effect]:
-    """With all of its offsets; only an empty one (I-151)."""
+    """Delete a group with all its offsets; only an empty one (I-151)."""
     group_id = command.group_id
     if not table.is_known(group_id):
         raise GroupIdNotFound(f"there is no group {group_id!r}")
@@ -71,7 +71,7 @@ def delete_group(
 
 
 class _Bases:
-    """From when on the age of a group's offsets counts."""
+    """The times from which the age of a group's offsets counts."""
 
     def __init__(self, table: GroupTable, group_id: str) -> None:
         self._subscribed: set[str] = set()
@@ -86,7 +86,7 @@ class _Bases:
             self._empty_since = self._kept.current_state_timestamp_ms or 0
 
     def of(self, topic: str, value: OffsetCommitValue) -> int | None:
-        """Wall clock; None: it does not expire now."""
+        """Wall-clock time from which the offset's age counts; None: it does not expire now."""
         if topic in self._subscribed:
             return None
         if self._kept is not None and self._kept.members:
@@ -108,7 +108,7 @@ def _is_empty(table: GroupTable, group_id: str) -> bool:
 
 
 def _group_tombstones(table: GroupTable, group_id: str) -> tuple[Record, ...]:
-    """For every key that an empty group may have in the log (I-138)."""
+    """A tombstone for every key that an empty group may have in the log (I-138)."""
     records: list[Record] = []
     group = table.consumer.get(group_id)
     if group is not None:

@@ -37,12 +37,14 @@ HEARTBEAT_INTERVAL: Final = GroupKey(
     lambda settings: settings.consumer_max_heartbeat_interval_ms,
 )
 CROWD: Final = 5_000
-"""With more members a broker has each of them speak as rarely as it may."""
+"""Number of a broker's members above which each of them gets the longest heartbeat interval."""
 GROUP_KEYS: Final = {key.name: key for key in (SESSION_TIMEOUT, HEARTBEAT_INTERVAL)}
 
 
 def group_value(key: GroupKey, settings: GroupSettings, overrides: Mapping[str, str]) -> int:
-    """What holds for a group. An override from the time of other bounds is brought within them."""
+    """The effective value for a group. An override from a time with other bounds is limited to the
+    present ones.
+    """
     text = overrides.get(key.name)
     value = key.default(settings) if text is None else int(text)
     return max(key.low(settings), min(value, key.high(settings)))
@@ -51,7 +53,9 @@ def group_value(key: GroupKey, settings: GroupSettings, overrides: Mapping[str, 
 def heartbeat_interval_ms(
     settings: GroupSettings, overrides: Mapping[str, str], *, members: int
 ) -> int:
-    """What a member is told, by how many the broker has; a group's own value holds in any case."""
+    """The heartbeat interval for a member, by the broker's number of members; a group's own value
+    always applies.
+    """
     interval_ms = group_value(HEARTBEAT_INTERVAL, settings, overrides)
     if members <= CROWD or HEARTBEAT_INTERVAL.name in overrides:
         return interval_ms
@@ -67,8 +71,11 @@ def check_group_key(name: str) -> None:
 
 
 def check_group_configs(entries: Mapping[str, str], settings: GroupSettings | None = None) -> None:
-    """Raises InvalidConfig at the first entry that is no key of a group, no time or, given a
-    broker's settings, out of its bounds; and where heartbeats would be no shorter than the session.
+    """Check the altered keys of a group.
+
+    Raises InvalidConfig at the first entry that is no key of a group, no time or, given a broker's
+    settings, out of its bounds. It is also raised if the heartbeat interval would not be shorter
+    than the session timeout.
     """
     for name, text in entries.items():
         check_group_key(name)

@@ -1,4 +1,4 @@
-"""Which texts can be the id of a group at all."""
+"""The rules for the text of a group's id."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 from strandline_proto.errors import InvalidGroupId
 
 TEXT_BYTES_MAX: Final = 32_767
-"""Of an id: the keys of Kafka's records have two bytes for the length."""
+"""Length limit of an id: the keys of Kafka's records have two bytes for the length."""
 
 
 def check_group_id(group_id: str) -> None:
-    """Raises InvalidGroupId for an id that no record could hold."""
+    """Raise InvalidGroupId for an id that no record could hold."""
     if group_id == "":
         raise InvalidGroupId("the group id is empty")
     if len(group_id.encode()) > TEXT_BYTES_MAX:

@@ -1,7 +1,8 @@
-"""All that the log of one shard says of its groups, and the one way in which it changes.
+"""The groups in the log of one shard, and the only way in which they change.
 
-Every record sets or removes one entry, whatever is there (I-139). A group is known by a record of
-its own, or by an offset alone: a simple one, whose consumers divide the partitions themselves.
+Every record sets or removes one entry, whatever the table contains (I-139). A group is known by its
+own record, or by an offset only. The latter is a simple group, whose consumers divide the
+partitions themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class GroupTable:
         self.consumer: dict[str, ConsumerGroup] = {}
         self.classic: dict[str, GroupMetadataValue] = {}
         self.offsets: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
-        """By group, topic name and partition."""
+        """Committed offsets by group, topic name and partition."""
 
     def is_known(self, group_id: str) -> bool:
         return group_id in self.consumer or group_id in self.classic or group_id in self.offsets
@@ -36,7 +37,7 @@ class GroupTable:
         return self.offsets.get(group_id, {}).get(topic, {}).get(partition)
 
     def offsets_of(self, group_id: str) -> Iterator[tuple[str, int, OffsetCommitValue]]:
-        """Sorted by topic and partition."""
+        """The offsets of a group, sorted by topic and partition."""
         for topic, partitions in sorted(self.offsets.get(group_id, {}).items()):
             for partition, value in sorted(partitions.items()):
                 yield topic, partition, value

@@ -1,8 +1,9 @@
 """All groups of one shard: commands in, records and answers out, records replayed.
 
-`decide` changes nothing that a record tells of; `replay` alone does, live as at load, so that the
-state is the fold of the log whoever built it (I-102). What is volatile (who was told what, which
-epochs it may have) only ever makes an answer longer, or takes a lost answer for lost.
+`decide` changes no state that a record contains. Only `replay` does, live and at load, so the state
+is the fold of the log in every process (I-102). Volatile state is the last answer to each member,
+and the epochs that a member may have. Its loss only makes an answer longer, or makes the shard
+treat an answer as lost.
 """
 
 from __future__ import annotations
@@ -96,13 +97,13 @@ class Groups:
         self.table = GroupTable()
         self._told_epochs: dict[tuple[str, str], set[int]] = {}
         self._told: dict[tuple[str, str], tuple[PartitionSets, PartitionSets]] = {}
-        """What each member may own, and is to give up, as it was told last."""
+        """(owned partitions, partitions to give up) in the last answer to each member."""
 
     # Deciding
 
     def decide(self, command: Command, inputs: Inputs) -> Decision[Reply, Effect]:
-        """Raises nothing but what is our own fault; a refusal is an answer. A decision that the
-        host does not carry out to its end leaves the shard unusable: it is loaded again.
+        """Decide a command. It raises only for our own bugs; a refusal is an answer. If the host
+        does not carry a decision out completely, the shard is unusable and is loaded again.
         """
         context = Context(self._settings, self._assignors, self._matcher, inputs, self._told_epochs)
         try:
@@ -151,15 +152,15 @@ class Groups:
             group = ConsumerGroup(beat.group_id)
         draft = Draft(group)
         answer = heartbeat(draft, beat, context)
-        if beat.crossed:  # it is told again: what it has acknowledged did not count
+        if beat.crossed:  # the answer is sent again: its acknowledgement did not count
             self._told.pop((beat.group_id, beat.member_id), None)
         elif beat.member_epoch >= JOIN_EPOCH:
             self._has_said(beat)
         return self._decision(draft, answer, (beat.group_id, beat.member_id), before)
 
     def _has_said(self, beat: ConsumerBeat) -> None:
-        """It has this epoch or, as far as it was told of them, a later one; and what it does not
-        own it has given up, so that it does not know of it when it is asked for that once more.
+        """Record a member's report. It has this epoch or, if it was sent, a later one. It has given
+        up the partitions that it does not own, so a later request to give them up is new to it.
         """
         key = (beat.group_id, beat.member_id)
         if beat.owned is not None and key in self._told:
@@ -178,7 +179,7 @@ class Groups:
         | RemoveMembers,
         context: Context,
     ) -> Decision[Reply, Effect]:
-        """Of a consumer group, by something else than what a member says."""
+        """Decide a change of a consumer group by another command than a member's."""
         group_id = command.group_id
         group = self.table.consumer.get(group_id)
         if group is None:
@@ -210,7 +211,9 @@ class Groups:
         | RemoveMembers,
         context: Context,
     ) -> Decision[Reply, Effect]:
-        """There is no consumer group of that id; a classic one's members have sessions too."""
+        """Decide such a change without a consumer group of that id; members of a classic one have
+        sessions too.
+        """
         group_id = command.group_id
         kept = self.table.classic.get(group_id)
         if isinstance(command, SessionEnded) and kept is not None:
@@ -253,7 +256,7 @@ class Groups:
     # The fold of the log
 
     def replay(self, offset: Offset, record: Record) -> None:
-        """Records of decisions, or any part of them that compaction has left (I-139)."""
+        """Replay records of decisions, or any part of them that compaction has left (I-139)."""
         key, value = record.key, record.value
         self.table.replay(key, value)
         if isinstance(key, ConsumerGroupMemberMetadataKey) and value is None:
@@ -265,10 +268,12 @@ class Groups:
     def render(
         self, group_id: str, member_id: str, inputs: Inputs, *, full: bool
     ) -> BeatAnswer | WireError:
-        """What holds for the member now, to be sent now; the host has made sure that all of it is
-        committed. The assignment is in it if `full`, if it is not what was told last, or if the
-        member is asked to give up what it was not asked for then: of a grant that was taken back
-        before it was told the member knows nothing, and would not acknowledge that.
+        """The member's state, to be sent now; the host has ensured that all of it is committed.
+
+        The assignment is included in three cases: `full` is set; it differs from the last answer;
+        or the member must give up partitions that the last answer did not list. In the third case a
+        grant was withdrawn before it was sent, so the member does not know of it and would not
+        acknowledge it.
         """
         group = self.table.consumer.get(group_id)
         if group is None or member_id not in group.members:
@@ -291,7 +296,7 @@ class Groups:
     def granted_offsets(
         self, group_id: str, partitions: PartitionSets, inputs: Inputs
     ) -> tuple[FetchedOffset, ...]:
-        """The committed offsets that may ride on a grant of these partitions, rendered with it."""
+        """The committed offsets that may be sent with a grant of these partitions."""
         found = ((inputs.metadata.topic(topic_id), ps) for topic_id, ps in partitions.items())
         return tuple(
             offsets.granted(self.table, group_id, topic, partition)
@@ -301,7 +306,7 @@ class Groups:
         )
 
     def to_assign(self, group_id: str, inputs: Inputs) -> ToAssign | None:
-        """What to compute for a group that wants a target; None: it has one by now."""
+        """The target to compute for a group; None: it has one by now."""
         group = self.table.consumer.get(group_id)
         if group is None or group.epoch <= group.assignment_epoch:
             return None
@@ -309,7 +314,9 @@ class Groups:
         return ToAssign(group_id, group.epoch, assignor, specification(group, inputs.metadata))
 
     def timers(self, inputs: Inputs) -> tuple[StartTimer, ...]:
-        """All that must run for this state, full anew: asked once after a load (I-137)."""
+        """All timers that this state requires, with full durations; called once after a load
+        (I-137).
+        """
         timers: list[StartTimer] = []
         for group_id, group in sorted(self.table.consumer.items()):
             session_ms = group_value(SESSION_TIMEOUT, self._settings, inputs.configs_of(group_id))
@@ -326,11 +333,11 @@ class Groups:
         return tuple(timers)
 
     def group_ids(self) -> tuple[str, ...]:
-        """All that are known, by a record of their own or by offsets; sorted."""
+        """All groups that are known, by their own record or by offsets; sorted."""
         return self.table.group_ids()
 
     def with_regexes(self) -> tuple[str, ...]:
-        """Of consumer groups whose members subscribe by regular expressions; sorted."""
+        """Consumer groups whose members subscribe by regular expressions; sorted."""
         consumer = self.table.consumer
         return tuple(sorted(g for g, group in consumer.items() if group.subscribed_regexes()))
 
@@ -345,7 +352,7 @@ def _both(some: PartitionSets, others: PartitionSets) -> PartitionSets:
 
 
 def _take_target(draft: Draft, command: Assigned, context: Context) -> bool:
-    """Of this epoch and these members, or not at all (P-149)."""
+    """Take a target of this epoch and these members; any other is refused (P-149)."""
     wanted = draft.epoch > draft.assignment_epoch
     if (
         not wanted

@@ -1,10 +1,10 @@
-"""Committed offsets: who may commit, read and delete them, and what is kept of each.
+"""Committed offsets: the rules for commits, reads and deletions, and the content of each.
 
-An offset stands under the topic's name with the topic's id beside it, so that a topic that is
-created anew under a name has none (I-145). A commit is one batch: partitions that are refused, each
-with its own error, are left out of it (I-150). Everything is admitted or refused as Kafka does it
-(I-144); a partition that a member has kept since an earlier epoch may be committed by that epoch
-while the group is rebalanced (P-123).
+An offset is stored under the topic's name together with the topic's id. A topic that is created
+again under a name therefore has none (I-145). A commit is one batch, without the partitions that
+are refused, which get an error each (I-150). The rules of admission are Kafka's (I-144). A
+partition that a member has kept since an earlier epoch may be committed with that epoch during a
+rebalance (P-123).
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ def delete(
 def of_deleted_topics(
     table: GroupTable, group_id: str, metadata: MetadataView
 ) -> tuple[Record, ...]:
-    """Tombstones for the offsets of topics that are no more (I-149). One without a topic's id is
-    of a time that knew none, and goes by its age.
+    """Tombstones for the offsets of deleted topics (I-149). An offset without a topic id is from a
+    version without ids, and expires by age.
     """
     return tuple(
         Record(OffsetCommitKey(group_id, topic, partition), None)
@@ -150,7 +150,7 @@ def of_deleted_topics(
 
 
 def granted(table: GroupTable, group_id: str, topic: CachedTopic, partition: int) -> FetchedOffset:
-    """What a new owner begins with."""
+    """The offset at which a new owner begins."""
     value = table.offset(group_id, topic.name, partition)
     if value is None or value.topic_id not in (None, topic.topic_id):
         return FetchedOffset(topic.topic_id, topic.name, partition)
@@ -183,7 +183,9 @@ def _fetched(
 
 
 def _is_of(value: OffsetCommitValue, topic: str, metadata: MetadataView) -> bool:
-    """Whether it is of the topic that has the name now; a name that is unknown contradicts none."""
+    """True if the offset belongs to the topic that has the name now; an unknown name contradicts no
+    offset.
+    """
     present = metadata.ids_by_name.get(topic)
     return present is None or value.topic_id is None or value.topic_id == present
 
@@ -218,7 +220,7 @@ def _check_values(wish: PartitionCommit, metadata_bytes_max: int) -> None:
 
 
 def _name_and_id(topic: TopicRef, metadata: MetadataView) -> tuple[str | None, TopicId | None]:
-    """No name: the id is of no topic that exists."""
+    """(name, id) of a topic. Without a name, the id belongs to no existing topic."""
     if topic.topic_id is None:
         return topic.name, metadata.ids_by_name.get(topic.name)
     found = metadata.topic(topic.topic_id)

@@ -1,4 +1,6 @@
-"""A mapping that is being changed, over one that is not: what a decision reads while it is made."""
+"""A mapping under change, over one that is unchanged: a decision reads it while it is being
+made.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ V = TypeVar("V")
 
 
 class Overlay(MutableMapping[K, V]):
-    """Costs what it changes, however large what lies below. That must stand still meanwhile."""
+    """A mapping whose cost depends on its changes, not on the size of the mapping below, which must
+    not change meanwhile.
+    """
 
     __slots__ = ("_added", "_below", "_removed")
 
@@ -44,7 +48,7 @@ class Overlay(MutableMapping[K, V]):
         return key in self._added or (key not in self._removed and key in self._below)
 
     def __iter__(self) -> Iterator[K]:
-        """In the order of what lies below, then of what was added."""
+        """Keys in the order of the mapping below, then of the additions."""
         for key in self._below:
             if key not in self._removed:
                 yield key

@@ -1,4 +1,6 @@
-"""What the configuration says of groups; Kafka's names and defaults, or a docstring says why."""
+"""The configuration of groups; names and defaults are Kafka's, unless a docstring says
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,15 @@ class GroupSettings:
     consumer_min_heartbeat_interval_ms: int = 5_000
     consumer_max_heartbeat_interval_ms: int = 15_000
     consumer_max_size: int = 10_000
-    """Kafka has no bound; with this many members a first target still fits into one batch."""
+    """Limit on members; Kafka has none. With this many members a first target still fits into one
+    batch.
+    """
     classic_max_size: int = INT32_MAX
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
-    """The first is the default."""
+    """Assignors; the first is the default."""
     offset_metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 10_080 * 60_000
     assign_at_once_max: int = 2_000
-    """Members and partitions of a group whose target is computed within the decision; above it an
-    executor does (P-149).
+    """Limit on members plus partitions for a target that is computed within the decision; above it
+    an executor computes it (P-149).
     """

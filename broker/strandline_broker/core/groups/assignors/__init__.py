@@ -1,8 +1,9 @@
-"""How the partitions of subscribed topics are divided among a group's members, on the server.
+"""The server-side assignors: they divide the partitions of subscribed topics among a group's
+members.
 
-An assignor is a pure function of what a group looks like. Equal specifications give equal
-assignments in every process (I-113): it iterates in sorted order, members by `sort_key`, topics by
-id, and draws nothing by chance.
+An assignor is a pure function of the group's specification. Equal specifications give equal
+assignments in every process (I-113). An assignor therefore iterates in sorted order, members by
+`sort_key` and topics by id, and uses no random numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 PartitionSets: TypeAlias = "Mapping[TopicId, tuple[int, ...]]"
 """Partitions by topic: no empty tuple, every tuple in rising order."""
 GroupAssignment: TypeAlias = "Mapping[str, PartitionSets]"
-"""What each member is to own, by member id. Every member of the specification is in it."""
+"""The partitions that each member is to own, by member id. Every member of the specification is
+included.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +29,17 @@ class MemberSpec:
     instance_id: str | None
     rack_id: str | None
     topics: frozenset[TopicId]
-    """Which of the group's topics it subscribes to. Members that subscribe to the same topics
-    mostly share one object.
+    """The group's topics that the member subscribes to. Members with equal subscriptions mostly
+    share one object.
     """
     assigned: PartitionSets
-    """Its part of the target before; it may name topics that are gone or not subscribed."""
+    """Its part of the previous target; it may name topics that are gone or not subscribed."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
     members: Mapping[str, MemberSpec]
-    """By member id."""
+    """The members, by member id."""
     partitions: Mapping[TopicId, int]
     """The number of partitions of every topic that some member subscribes to and that exists."""
 
@@ -44,11 +47,11 @@ class GroupSpec:
 class Assignor(Protocol):
     @property
     def name(self) -> str:
-        """What members and the configuration call it."""
+        """The name in requests of members and in the configuration."""
 
     def assign(self, spec: GroupSpec) -> GroupAssignment:
-        """Every partition of a subscribed topic to exactly one of its subscribers, and nothing else
-        (I-129). It may run outside the event loop.
+        """Assign every partition of a subscribed topic to exactly one of its subscribers, and no
+        other partition (I-129). It may run outside the event loop.
         """
 
 

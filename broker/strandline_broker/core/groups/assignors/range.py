@@ -1,7 +1,7 @@
-"""The assignor `range`: of every topic each subscriber gets one range of partitions.
+"""The assignor `range`: each subscriber of a topic gets one range of its partitions.
 
-The first members get one more where the division leaves a rest. Topics with the same subscribers
-and the same number of partitions are divided alike, so their partitions can be joined.
+If the division leaves a rest, the first members get one more. Topics with the same subscribers and
+the same number of partitions are divided alike, so their partitions can be joined.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RangeAssignor:
 
 
 def _subscribers(spec: GroupSpec, ordered: list[str]) -> dict[TopicId, list[int]]:
-    """Who subscribes to each topic that exists, as places in the order of members."""
+    """The subscribers of each existing topic, as places in the order of members."""
     by_subscription: dict[frozenset[TopicId], list[int]] = {}
     for rank, name in enumerate(ordered):
         by_subscription.setdefault(spec.members[name].topics, []).append(rank)

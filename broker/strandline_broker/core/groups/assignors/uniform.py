@@ -1,9 +1,14 @@
-"""The assignor `uniform`: loads differ as little as subscriptions allow, and little moves.
+"""The assignor `uniform`: loads differ as little as subscriptions allow, and few partitions move.
 
-What a member has and may have stays with it; what nobody has goes to the subscriber with the
-least; then partitions of each topic move from its most loaded owner to its least loaded
-subscriber, while that evens them out. Members with equal subscriptions then differ by one at the
-most, and if all are equal, no assignment as even moves fewer partitions (I-140).
+There are three steps:
+
+1. A member keeps the partitions that it has and may have.
+2. A partition without an owner goes to the subscriber with the fewest.
+3. Partitions of each topic move from the most loaded owner to the least loaded subscriber, while
+   that evens them out.
+
+Members with equal subscriptions then differ by one at most. If all subscriptions are equal, no
+equally even assignment moves fewer partitions (I-140).
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ class UniformAssignor:
 
 
 class _Division:
-    """Who owns what, as it is being worked out."""
+    """The owners of all partitions, during the computation."""
 
     def __init__(self, spec: GroupSpec) -> None:
         self._names = sorted(spec.members, key=lambda name: sort_key(name, spec.members[name]))
@@ -53,7 +58,7 @@ class _Division:
             for topic in topics & spec.partitions.keys():
                 self._heaps.setdefault(topic, []).append(heap)
                 subscribers[topic] = subscribers.get(topic, 0) + len(heap)
-        # Those of few subscribers first: the others have more ways to make up for them.
+        # Topics with few subscribers come first: the others have more ways to compensate for them.
         for topic in sorted(subscribers, key=lambda topic: (subscribers[topic], topic)):
             self._owners[topic] = [NOBODY] * spec.partitions[topic]
 
@@ -79,9 +84,10 @@ class _Division:
                     self._add(rank, 1)
 
     def even_out(self) -> None:
-        """Who has more than an even share gives first, so that nobody else gives in vain.
+        """Move partitions until the loads are even. Members with more than an even share give
+        first, so that no other member gives needlessly.
 
-        Every move lessens the sum of the squares of the loads, so this ends.
+        Every move lowers the sum of the squares of the loads, so this ends.
         """
         total, members = sum(self._loads), max(len(self._loads), 1)
         for enough in (-(-total // members), 0):
@@ -101,7 +107,8 @@ class _Division:
         for partition, rank in enumerate(owners):
             owned.setdefault(rank, []).append(partition)
         for rank, partitions in owned.items():
-            # The last goes first: what the member did not have before stands behind what it had.
+            # The last one moves first: partitions that the member did not have before are at the
+            # end.
             had = frozenset(self._members[rank].assigned.get(topic, ()))
             owned[rank] = [p for p in partitions if p in had] + [
                 p for p in partitions if p not in had
@@ -139,7 +146,7 @@ class _Division:
         return min(self._top(heap) for heap in self._heaps[topic])[1]
 
     def _top(self, heap: _Heap) -> tuple[int, Rank]:
-        """The least loaded of one subscription; entries of loads that have changed are dropped."""
+        """The least loaded member of one subscription; entries with outdated loads are dropped."""
         while heap[0][0] != self._loads[heap[0][1]]:
             heappop(heap)
         return heap[0]

@@ -1,9 +1,11 @@
-"""One group of the consumer protocol (KIP-848), as its records say.
+"""One group of the consumer protocol (KIP-848), as given by its records.
 
-Every kind of record has a table of its own here, so that a group is the same whatever compaction
-has left of its log (I-139): a value sets an entry, a tombstone removes it, and neither asks what is
-there. Two indexes follow: who holds a partition, and who has an instance id. An entry of an index
-goes only with the member that it names, since by then it may name another (P-107).
+Every kind of record has its own table. A value sets an entry and a tombstone removes it, whatever
+the table contains. A group is therefore the same, whatever compaction has left of its log (I-139).
+
+Two indexes follow from the tables: the holder of each partition, and the member of each instance
+id. An index entry is removed only with the member that it names, since it may name another by then
+(P-107).
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ _V = TypeVar("_V")
 class Subscription(NamedTuple):
     names: tuple[str, ...]
     regex: str
-    """Empty: none."""
+    """The regular expression; empty: none."""
 
 
 def subscription_of(member: ConsumerGroupMemberMetadataValue) -> Subscription:
@@ -56,7 +58,7 @@ def subscription_of(member: ConsumerGroupMemberMetadataValue) -> Subscription:
 
 
 class ConsumerGroup:
-    """Changed by `replay` alone."""
+    """A group; only `replay` changes it."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -69,9 +71,9 @@ class ConsumerGroup:
         self.holders: MutableMapping[tuple[TopicId, int], str] = {}
         self.static_members: MutableMapping[str, str] = {}
         self.subscriptions: MutableMapping[Subscription, int] = {}
-        """How many members have each."""
+        """Number of members with each subscription."""
         self.waiting: MutableMapping[str, None] = {}
-        """Members whose target has partitions that others hold."""
+        """Members whose target has partitions that other members hold."""
 
     @property
     def epoch(self) -> int:
@@ -87,18 +89,18 @@ class ConsumerGroup:
 
     @property
     def assigned_at_ms(self) -> int:
-        """Wall clock; of an empty group, when it became so."""
+        """Wall-clock time of the assignment; for an empty group, when it became empty."""
         return 0 if self.target_metadata is None else self.target_metadata.assignment_timestamp_ms
 
     @property
     def is_void(self) -> bool:
-        """No record tells of it any more."""
+        """True if no record of the group is left."""
         tables = (self.members, self.targets, self.currents, self.regexes)
         return self.metadata is None and self.target_metadata is None and not any(tables)
 
     @property
     def state(self) -> str:
-        """Kafka's names."""
+        """The group's state, by Kafka's names."""
         if not self.members:
             return "Empty"
         if self.epoch > self.assignment_epoch:
@@ -118,14 +120,14 @@ class ConsumerGroup:
         return self.targets.get(member_id, {})
 
     def names_of(self, subscription: Subscription) -> set[str]:
-        """Topics by name, and those that the regular expression was found to match."""
+        """Topics by name, and those that the regular expression matched."""
         names = set(subscription.names)
         if subscription.regex in self.regexes:
             names.update(self.regexes[subscription.regex].topics)
         return names
 
     def subscribed_names(self) -> set[str]:
-        """Of all members."""
+        """Topics to which any member subscribes."""
         return {name for each in self.subscriptions for name in self.names_of(each)}
 
     def subscribed_regexes(self) -> set[str]:
@@ -197,8 +199,8 @@ class ConsumerGroup:
 
 
 class Draft(ConsumerGroup):
-    """A group as it becomes in one decision, and the records that make it so. The group itself
-    stays as it is until these are replayed.
+    """A group during one decision, and the records that make it so. The group itself is unchanged
+    until these are replayed.
     """
 
     def __init__(self, group: ConsumerGroup) -> None:
@@ -216,9 +218,9 @@ class Draft(ConsumerGroup):
         self.records: list[Record] = []
         self.effects: list[Effect] = []
         self.freed: set[tuple[TopicId, int]] = set()
-        """Partitions that somebody has ceased to hold; another may hold them by now."""
+        """Partitions that a member has ceased to hold; another may hold them by now."""
         self.changed: set[str] = set()
-        """Members that something else is to be told than before, or whose target is another."""
+        """Members whose answer or target has changed."""
 
     def write(self, key: GroupKey, value: GroupValue | None) -> None:
         self.records.append(Record(key, value))

@@ -1,5 +1,5 @@
-"""What a member of a consumer group has, as of its last record: its epoch, the partitions that are
-assigned to it, and those that it has been asked to give up.
+"""The current assignment of a member of a consumer group, as of its last record: its epoch, its
+assigned partitions, and those that it was asked to give up.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ if TYPE_CHECKING:
     from strandline_proto.ids import TopicId
 
 Held: TypeAlias = "Mapping[TopicId, Mapping[int, int]]"
-"""Partitions, and of each the member epoch in which it was assigned."""
+"""Partitions, each with the member epoch in which it was assigned."""
 
 
 class MemberState(enum.IntEnum):
-    """Kafka's numbers."""
+    """States of a member, with Kafka's numbers."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It must give up partitions before it reaches the assignment's epoch."""
+    """The member must give up partitions before it reaches the assignment's epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others have yet to give up."""
+    """The member waits for partitions that others have yet to give up."""
     UNKNOWN = 127
-    """Of a later version of Kafka."""
+    """A state of a later version of Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
 class Current:
     epoch: int = 0
     previous_epoch: int = -1
-    """The one before: the member's own still, if the answer that told the new one was lost."""
+    """The previous epoch: the member still uses it if the answer with the new one was lost."""
     state: MemberState = MemberState.STABLE
     assigned: Held = field(default_factory=dict)
     pending: Held = field(default_factory=dict)
-    """What it must give up."""
+    """Partitions that the member must give up."""
 
     @property
     def is_absent(self) -> bool:
-        """Of a static member that has left for a while."""
+        """True for a static member that has left temporarily."""
         return self.epoch == LEAVE_STATIC_EPOCH
 
     def held(self) -> Iterator[tuple[TopicId, int]]:
-        """All that nobody else may have."""
+        """All partitions that no other member may have."""
         for part in (self.assigned, self.pending):
             for topic_id, partitions in part.items():
                 for partition in partitions:
@@ -105,5 +105,5 @@ def _topics(held: Held) -> tuple[TopicPartitions, ...]:
 
 
 def partition_topics(sets: PartitionSets) -> tuple[TopicPartitions, ...]:
-    """As a record of a target has them."""
+    """The partitions in the form of a target's record."""
     return tuple(TopicPartitions(topic_id, sets[topic_id]) for topic_id in sorted(sets))

@@ -1,8 +1,8 @@
-"""Heartbeats of consumer groups: who joins, who lives, who leaves.
+"""Heartbeats of consumer groups: members join, stay or leave.
 
-One heartbeat is one decision: the member is taken in or changed, the group epoch rises if that is a
-change for others, a target follows, and the member is brought as close to it as what it owns
-allows. Records stand in Kafka's order: member, regular expression, group epoch, target, assignment.
+One heartbeat is one decision. The member is added or changed. The group epoch rises if that affects
+others, and a target follows. The member then gets as close to the target as its owned partitions
+allow. Records are in Kafka's order: member, regular expression, group epoch, target, assignment.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 def heartbeat(draft: Draft, beat: ConsumerBeat, context: Context) -> ToRender | BeatAnswer:
-    """Of a group that there is, or that is made by this joining."""
+    """Decide a heartbeat to a group that exists, or that this join creates."""
     if beat.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
         return _leave(draft, beat, context)
     if beat.joins:
@@ -119,8 +119,8 @@ def _check_member(draft: Draft, beat: ConsumerBeat, context: Context) -> None:
         )
     told = context.told_epochs.get((beat.group_id, beat.member_id), ())
     if told and beat.member_epoch == max(told):
-        return  # nothing newer has left yet: it waits to be committed, or to be sent
-    # The answer that had the newer epoch was lost: what the member then has is a part of its own.
+        return  # no newer answer was sent yet: it waits for its commit, or for the stream
+    # The answer with the newer epoch was lost: the member then has a part of its own partitions.
     is_behind = beat.member_epoch == current.previous_epoch or beat.member_epoch in told
     if is_behind and _owns_no_more(beat.owned, current.assigned):
         return
@@ -140,7 +140,7 @@ def _owns_no_more(owned: PartitionSets | None, assigned: Held) -> bool:
 
 
 def _update(draft: Draft, beat: ConsumerBeat, context: Context) -> bool:
-    """Write what the member says of itself; whether it concerns the group."""
+    """Write the member's new data; returns True if it affects the group."""
     before = draft.members.get(beat.member_id)
     after = _metadata(before or ConsumerGroupMemberMetadataValue(), beat)
     if after == before:
@@ -159,8 +159,8 @@ def _update(draft: Draft, beat: ConsumerBeat, context: Context) -> bool:
 def _metadata(
     before: ConsumerGroupMemberMetadataValue, beat: ConsumerBeat
 ) -> ConsumerGroupMemberMetadataValue:
-    """Fields that the heartbeat leaves out stay; an empty regular expression or assignor ends
-    one.
+    """The member's data after the heartbeat. Omitted fields stay; an empty regular expression or
+    assignor removes the old one.
     """
     names = beat.subscribed_topic_names
     regex = beat.subscribed_topic_regex
@@ -181,7 +181,7 @@ def _metadata(
 
 
 def _has_arrived(draft: Draft, member_id: str) -> bool:
-    """At the group's epoch with all that the target has for it."""
+    """True if the member has the group's epoch and its whole target."""
     current = draft.current(member_id)
     return (
         current.state is MemberState.STABLE
@@ -190,7 +190,9 @@ def _has_arrived(draft: Draft, member_id: str) -> bool:
 
 
 def _is_full(beat: ConsumerBeat) -> bool:
-    """Whether it says everything, as after an error: then it is told everything."""
+    """True if the heartbeat contains every field, as after an error: the answer is then complete
+    too.
+    """
     if beat.member_epoch == JOIN_EPOCH:
         return True
     subscribes = (beat.subscribed_topic_names, beat.subscribed_topic_regex) != (None, None)

@@ -1,4 +1,4 @@
-"""What is wrong with a heartbeat whatever the state of its group."""
+"""Checks of a heartbeat that do not depend on the state of its group."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.consumer.subscription import Matcher
 
 ID_BYTES_MAX: Final = 32_767
-"""Of the ids of groups, members and instances, which keys of records have: theirs is two bytes."""
+"""Length limit for the ids of groups, members and instances: record keys have a length of two
+bytes.
+"""
 REGEX_BYTES_MAX: Final = 4096
 
 
 def check_group_id(group_id: str) -> None:
-    """Of a group that may come to be with it."""
+    """Check the id of a group that a heartbeat may create."""
     if not group_id:
         raise InvalidGroupId("the group id is empty")
     if len(group_id.encode()) > ID_BYTES_MAX:
@@ -36,7 +38,7 @@ def check_group_id(group_id: str) -> None:
 
 
 def check_heartbeat(beat: ConsumerBeat, assignors: Collection[str], matcher: Matcher) -> None:
-    """Raises what the sender is told."""
+    """Raise the error for an invalid heartbeat."""
     if not beat.group_id:
         raise InvalidRequest("a heartbeat names its group: group_id is empty")
     if not beat.member_id:

@@ -1,8 +1,8 @@
-"""The steps that every change of a consumer group is made of, each on a draft of the group.
+"""The steps of every change of a consumer group, each on a draft of the group.
 
-A change of members or of what they subscribe to raises the group epoch (I-128); a group epoch above
-the assignment's wants a target; and with a target, or with partitions that have become free,
-members are brought closer to it.
+A change of members or of their subscriptions raises the group epoch (I-128). A group epoch above
+the assignment's requires a new target. With a target, or with partitions that were freed, members
+get closer to it.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ def raise_epoch(draft: Draft, context: Context) -> None:
 
 
 def want_target(draft: Draft, context: Context) -> None:
-    """Have a target for the group's epoch: at once where that is quickly done, and always the first
-    one, since without any no member could tell its epoch from a joining one's.
+    """Ensure a target for the group's epoch. It is computed at once if that is quick. The first one
+    is always computed at once: without a target no member could distinguish its epoch from a
+    joining member's.
     """
     if draft.epoch <= draft.assignment_epoch:
         return
@@ -69,7 +70,7 @@ def want_target(draft: Draft, context: Context) -> None:
 
 
 def remove_members(draft: Draft, context: Context, member_ids: Iterable[str]) -> None:
-    """They are members no more, and what they held is free; the group goes on without them."""
+    """Remove members from the group; their partitions become free."""
     group_id = draft.group_id
     for member_id in member_ids:
         draft.freed.update(draft.current(member_id).held())
@@ -92,7 +93,7 @@ def reconcile_member(
     *,
     owned: PartitionSets | None,
 ) -> None:
-    """Write what it has from now on, if that is anything else."""
+    """Write the member's new assignment, if it changes."""
     metadata = context.inputs.metadata
     member = draft.members[member_id]
     before = draft.current(member_id)
@@ -126,8 +127,8 @@ def write_current(draft: Draft, member_id: str, after: Current) -> None:
 
 
 def grant_freed(draft: Draft, context: Context) -> None:
-    """Give what has become free to those of the assignment's epoch who wait for it; the others are
-    named, so that whoever is reached by a push is reconciled.
+    """Give freed partitions to waiting members that have the assignment's epoch. Other waiting
+    members are listed as changed, so that those reached by a push are reconciled.
     """
     if not draft.freed:
         return

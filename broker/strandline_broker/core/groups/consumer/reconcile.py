@@ -1,13 +1,15 @@
-"""How a member comes from what it has to what it is to have, without two ever having the same.
+"""The way of a member from its current assignment to its target, without two members ever holding
+the same partition.
 
-A member first gives up what its target lacks, and says so, before it takes on the assignment's
-epoch (I-133): until then it keeps its own, and what is awaited back from it is still its. With
-nothing to give up it is granted what nobody else holds, and waits for the rest. A deleted topic's
-partitions are nobody's, so nobody has to give them up (I-141).
+A member first gives up the partitions outside its target, and reports that, before it takes the
+assignment's epoch (I-133). Until then it keeps its own epoch, and the partitions to give up still
+count as its own. With nothing to give up it gets the partitions that no other member holds, and
+waits for the rest. The partitions of a deleted topic have no holder, so they need not be given up
+(I-141).
 
-What a member says of itself counts only if it is known to be newer than what it was granted last
-(I-134): without such a list it owns everything still. What is granted bears the epoch that the
-member has from then on; what it keeps, the epoch in which that was granted.
+A member's report counts only if it is known to be newer than the last grant (I-134). Without such a
+report it still owns everything. Granted partitions get the epoch that the member has from then on;
+kept ones retain the epoch of their grant.
 """
 
 from __future__ import annotations
@@ -28,20 +30,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a member is to reach."""
+    """The goal of a member."""
 
     epoch: int
-    """The assignment's."""
+    """Epoch of the assignment."""
     target: PartitionSets
     subscribed: Collection[TopicId]
-    """Those that exist; partitions of others are no part of the target."""
+    """Subscribed topics that exist; partitions of others are no part of the target."""
     existing: Container[TopicId]
     is_free: Callable[[TopicId, int], bool]
-    """Whether no other member holds it."""
+    """True for a partition that no other member holds."""
 
 
 def reconcile(current: Current, goal: Goal, *, owned: PartitionSets | None) -> Current:
-    """`current` itself if nothing is to change."""
+    """The next assignment; `current` itself if nothing changes."""
     was, current = current, _without_deleted(current, goal.existing)
     if current.state is MemberState.UNKNOWN and (owned is None or owned):
         raise FencedMemberEpoch(
@@ -90,7 +92,7 @@ def _without_deleted(current: Current, existing: Container[TopicId]) -> Current:
 
 
 def _divided(assigned: Held, goal: Goal) -> tuple[Held, Held]:
-    """What of it is in the target, and what is not."""
+    """The partitions in the target, and the others."""
     keep: dict[TopicId, dict[int, int]] = {}
     revoke: dict[TopicId, dict[int, int]] = {}
     for topic_id, partitions in assigned.items():
@@ -103,7 +105,7 @@ def _divided(assigned: Held, goal: Goal) -> tuple[Held, Held]:
 
 
 def _owns(owned: PartitionSets | None, held: Held) -> bool:
-    """Whether the member may still own some of it."""
+    """True if the member may still own some of the partitions."""
     if owned is None:
         return True
     return any(

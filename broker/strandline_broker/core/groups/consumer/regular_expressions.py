@@ -1,7 +1,7 @@
-"""RE2 matches the regular expressions of subscriptions: in time linear in the topic's name.
+"""RE2 for the regular expressions of subscriptions: it matches in time linear in the topic's name.
 
-So no expression, however it nests, holds the broker up; what RE2 leaves out for that (look-around,
-back references) is refused when the member joins (KIP-848).
+No expression, however nested, can therefore block the broker. Features that RE2 lacks for this
+reason (look-around, back references) are refused when the member joins (KIP-848).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 LENGTH_MAX: Final = 4096
 MEMORY_MAX: Final = 1 << 20
-"""Bytes of one compiled expression; a larger one is refused."""
+"""Limit on the bytes of one compiled expression; a larger one is refused."""
 KEPT: Final = 64
 
 
 class Re2Matcher:
-    """`Matcher` by RE2."""
+    """A `Matcher` that uses RE2."""
 
     def check(self, regex: str) -> None:
         _compiled(regex)

@@ -1,4 +1,6 @@
-"""Members that go without a word: their time is over, or an administrator has them removed."""
+"""Members that leave without a message: their session or rebalance has timed out, or an
+administrator removes them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def session_ended(draft: Draft, command: SessionEnded, context: Context) -> None
 
 
 def rebalance_ended(draft: Draft, command: RebalanceEnded, context: Context) -> None:
-    """Only while the member is still asked for what it was asked for then (I-137)."""
+    """Remove the member, but only if it still has the same partitions to give up (I-137)."""
     if command.member_id not in draft.members:
         return
     current = draft.current(command.member_id)

@@ -1,9 +1,10 @@
-"""Static members (KIP-345): who comes back under an instance id takes over what was there.
+"""Static members (KIP-345): a process that returns with an instance id takes over the former
+member's place.
 
-While the former process is a member nobody else may come under its instance id. Once it has left
-for a while (-2) or with its session, its place goes to the next one under a new member id, with
-target and assignment and without a new group epoch (I-126). That is a record like any other, so the
-former one is fenced by every later coordinator too (I-124).
+While the former process is a member, no other may join with its instance id. Once it has left
+temporarily (-2) or with its session, the next process gets its place under a new member id. It gets
+the target and the assignment, without a new group epoch (I-126). This is written as records, so
+every later coordinator fences the former process too (I-124).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def check_instance(group: ConsumerGroup, instance_id: str | None, member_id: str) -> None:
-    """Raises FencedInstanceId if the instance is another member's."""
+    """Raise FencedInstanceId if the instance id belongs to another member."""
     if instance_id is None:
         return
     owner = group.static_members.get(instance_id)
@@ -53,7 +54,7 @@ def check_known_instance(group: ConsumerGroup, instance_id: str | None, member_i
 
 
 def replaced_by(group: ConsumerGroup, instance_id: str | None, member_id: str) -> str | None:
-    """Whose place a joining member takes; None if it is its own or a new one."""
+    """The member whose place a joining member takes; None if it is the same one or a new one."""
     if instance_id is None:
         return None
     former = group.static_members.get(instance_id)
@@ -68,7 +69,7 @@ def replaced_by(group: ConsumerGroup, instance_id: str | None, member_id: str) -
 
 
 def replace_member(draft: Draft, former: str, member_id: str) -> None:
-    """All of the former member's is the new one's; it has still to be told of it."""
+    """Give everything of the former member to the new one, which must still receive it."""
     group_id = draft.group_id
     metadata = draft.members[former]
     target = draft.target(former)
@@ -89,7 +90,9 @@ def replace_member(draft: Draft, former: str, member_id: str) -> None:
 
 
 def leave_for_a_while(draft: Draft, context: Context, member_id: str) -> None:
-    """What the member was asked to give up it has, since it has stopped."""
+    """Let a static member leave temporarily. It has given up the requested partitions, since it has
+    stopped.
+    """
     current = draft.current(member_id)
     if current.is_absent:
         return

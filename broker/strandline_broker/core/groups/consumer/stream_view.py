@@ -1,9 +1,10 @@
-"""How far what a member says on its stream can be believed.
+"""The credibility of a member's messages on its stream.
 
-Messages of both directions cross: what a member sent before it had acted upon the last push says
-that it lives and what it subscribes to, but its epoch and its list of what it owns are of an
-earlier view. Taking that list for an acknowledgement would give away what the push grants (I-134,
-P-143); fencing it for its epoch would punish a member for the coordinator's haste.
+Messages of both directions cross. A message sent before the member acted on the last push proves
+that it lives, and contains its subscription. Its epoch and its list of owned partitions belong to
+an earlier view. Treating that list as an acknowledgement would give away partitions that the push
+grants (I-134, P-143). Fencing the member for its epoch would be wrong too: the coordinator was too
+early.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def as_seen(beat: ConsumerBeat, *, seen_push: int, last_push: int) -> ConsumerBeat:
-    """The heartbeat as the group is to take it, given the last push of its stream."""
+    """The heartbeat as the group must treat it, given the last push of its stream."""
     if not 0 <= seen_push <= last_push:
         raise InvalidRequest(
             f"seen_push is {seen_push}, and the last push of this stream is {last_push}"

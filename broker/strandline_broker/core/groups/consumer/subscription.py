@@ -1,4 +1,4 @@
-"""Which topics a group's members subscribe to, by name or by a regular expression."""
+"""The topics that a group's members subscribe to, by name or by a regular expression."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 class Matcher(Protocol):
-    """The engine for regular expressions; it takes time linear in its input."""
+    """The engine for regular expressions; its time is linear in its input."""
 
     def check(self, regex: str) -> None:
-        """Raises InvalidRegularExpression if it does not compile."""
+        """Raise InvalidRegularExpression if the expression does not compile."""
 
     def matching(self, regex: str, names: Iterable[str]) -> tuple[str, ...]:
-        """Those names that the expression matches whole, in the order given."""
+        """The names that the expression matches whole, in the given order."""
 
 
 def names_to_match(metadata: MetadataView) -> list[str]:
-    """What a regular expression may match: every topic's name but the internal ones, sorted."""
+    """The names that a regular expression may match: all topics but the internal ones, sorted."""
     return sorted(name for name in metadata.ids_by_name if name not in INTERNAL_TOPICS)
 
 
 def metadata_hash(names: Iterable[str], metadata: MetadataView) -> int:
-    """One number for what the subscribed topics are: changes of them make another target. Signed,
-    of 64 bits; Kafka's own differs, and each takes the other's for a change.
+    """One number for the subscribed topics' state, signed, of 64 bits: if it changes, a new target
+    is needed. Kafka's own number differs, and each system treats the other's as a change.
     """
     digest = blake2b(digest_size=8)
     for name in sorted(names):
@@ -48,8 +48,8 @@ def metadata_hash(names: Iterable[str], metadata: MetadataView) -> int:
 def resolve(
     draft: Draft, matcher: Matcher, metadata: MetadataView, wall_ms: int, *, anew: bool
 ) -> bool:
-    """Find the topics of the members' regular expressions, of those that are known already too if
-    `anew`; whether any has other topics than it had.
+    """Find the topics of the members' regular expressions, with `anew` also those of known ones.
+    Returns True if the topics of any expression have changed.
     """
     changed = False
     for regex in sorted(draft.subscribed_regexes()):

@@ -1,7 +1,7 @@
-"""The target of a group: what each member is to own, as an assignor has divided it.
+"""The target of a group: the partitions that each member is to own, as an assignor divided them.
 
-A target belongs to the group epoch it was asked for. It is in the log whole, members first and its
-epoch last, and only then do members follow it (I-128).
+A target belongs to the group epoch for which it was requested. It is written whole, members first
+and its epoch last, and members follow it only then (I-128).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def chosen_assignor(group: ConsumerGroup, assignors: Sequence[str]) -> str:
-    """What most of those members wish who wish for one; with as many, what is configured first."""
+    """The assignor that most members request; in a tie, the one configured first."""
     wishes = Counter(
         member.server_assignor for member in group.members.values() if member.server_assignor
     )
@@ -39,7 +39,7 @@ def chosen_assignor(group: ConsumerGroup, assignors: Sequence[str]) -> str:
 
 
 def size(group: ConsumerGroup, metadata: MetadataView) -> int:
-    """Members and partitions that an assignor has to look at."""
+    """Number of members and partitions that an assignor must process."""
     names = group.subscribed_names()
     return len(group.members) + sum(
         len(topic.partitions)
@@ -72,7 +72,7 @@ def existing_topics(names: Iterable[str], metadata: MetadataView) -> frozenset[T
 
 
 def write_target(draft: Draft, target: GroupAssignment, wall_ms: int) -> None:
-    """Take it as the target of the group's epoch."""
+    """Write it as the target of the group's epoch."""
     assert set(target) == set(draft.members), (sorted(target), sorted(draft.members))
     group_id = draft.group_id
     for member_id in sorted(target):
@@ -90,7 +90,7 @@ def write_target(draft: Draft, target: GroupAssignment, wall_ms: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ToAssign:
-    """A target to be computed, of one moment; nothing in it changes."""
+    """An immutable description of a target to compute."""
 
     group_id: str
     group_epoch: int
@@ -98,5 +98,5 @@ class ToAssign:
     spec: GroupSpec
 
     def compute(self) -> Assigned:
-        """The command to come back with. It may run outside the event loop."""
+        """The command with the result. It may run outside the event loop."""
         return Assigned(self.group_id, self.group_epoch, self.assignor.assign(self.spec))
