@@ -1,5 +1,6 @@
 """`strandline health`: is the cluster whole? Compose's health checks call it."""
 
+import contextlib
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         PartitionMetadata,
     )
 
+CONSUMER_OFFSETS = "__consumer_offsets"
 _ROUND_S = 3.0
 """So long one address may be silent before the next is asked."""
 _POLL_S = 0.2
@@ -38,6 +40,17 @@ class HealthReport:
         return not self.problems
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Which brokers the cluster is to have, as far as that is known."""
+
+    count: int | None = None
+    ids: tuple[int, ...] = ()
+
+
+ANY = Expected()
+
+
 def health(
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
@@ -48,6 +61,15 @@ def health(
     broker: Annotated[
         str | None,
         typer.Option("--broker", metavar="HOST:PORT", help="Check this broker alone."),
+    ] = None,
+    brokers: Annotated[
+        int | None,
+        typer.Option(
+            "--brokers",
+            min=1,
+            metavar="N",
+            help="How many brokers the cluster is to have; a local cluster's directory says so.",
+        ),
     ] = None,
     wait: Annotated[
         float,
@@ -60,17 +82,29 @@ def health(
     ] = 10.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Exit status 0 if the controller answers, every broker is in service and every ISR is full."""
+    """Exit status 0 if the controller answers, every broker is in service and every ISR is full.
+
+    A broker that has never registered is missed where its address was given, where it belongs to
+    the local cluster, and where --brokers says how many there are to be.
+    """
     single = [address for address in (controller, broker) if address is not None]
     if len(single) + (bootstrap is not None or directory is not None) > 1:
         raise UsageMistake("--controller, --broker and a cluster exclude each other: give one")
     deadline = time.monotonic() + wait
-    addresses = single or find_target(bootstrap=bootstrap, directory=directory).addresses
+    if single and brokers is not None:
+        raise UsageMistake("--brokers is of a cluster, not of one process: leave it out")
+    local = None
+    addresses = single
+    if not single:
+        target = find_target(bootstrap=bootstrap, directory=directory)
+        addresses, local = target.addresses, target.local
     check_addresses(",".join(addresses))
+    expected = Expected(brokers, () if local is None else tuple(local.broker_ids))
     while True:
-        report = _judge(
-            addresses, timeout, alone=bool(single), is_controller=controller is not None
-        )
+        if single:
+            report = _judge_one(addresses[0], timeout, is_controller=controller is not None)
+        else:
+            report = judge_cluster(addresses, timeout, expected)
         if report.healthy or time.monotonic() >= deadline:
             break
         time.sleep(_POLL_S)
@@ -86,22 +120,20 @@ def health(
     return 0 if report.healthy else 1
 
 
-def _judge(
-    addresses: list[str], timeout_s: float, *, alone: bool, is_controller: bool
-) -> HealthReport:
-    if not alone:
-        return judge_cluster(addresses, timeout_s)
+def _judge_one(address: str, timeout_s: float, *, is_controller: bool) -> HealthReport:
     try:
         if is_controller:
-            probe.ask_controller(addresses[0], timeout_s)
+            probe.ask_controller(address, timeout_s)
         else:
-            probe.ask_metadata(addresses[0], timeout_s)
+            probe.ask_metadata(address, timeout_s)
     except CliError as why:
         return HealthReport((str(why),))
     return HealthReport(())
 
 
-def judge_cluster(addresses: list[str], timeout_s: float = 10.0) -> HealthReport:
+def judge_cluster(
+    addresses: list[str], timeout_s: float = 10.0, expected: Expected = ANY
+) -> HealthReport:
     """The cluster as the first broker that answers, and through it the controller, describe it.
 
     Who does not answer is asked again until the time is over: a packet may have been lost.
@@ -119,7 +151,13 @@ def judge_cluster(addresses: list[str], timeout_s: float = 10.0) -> HealthReport
                 problems.append(str(why))
                 is_plain &= why.is_plain
                 continue
-            return _assess(cluster, metadata)
+            report = _assess(cluster, metadata)
+            if cluster.error_code != 0:
+                return report
+            others = [other for other in addresses if other != address]
+            problems = [*_unregistered(cluster, others, expected, deadline), *report.problems]
+            problems = problems or _groups_problems(metadata, address, deadline)
+            return HealthReport(tuple(problems), report.notes)
         if is_plain or time.monotonic() >= deadline:
             return HealthReport(tuple(problems))
 
@@ -135,6 +173,46 @@ def _assess(cluster: "DescribeClusterResponse", metadata: "MetadataResponse") ->
         *_partition_problems(metadata),
     ]
     return HealthReport(tuple(problems), tuple(_strays(states)))
+
+
+def _groups_problems(metadata: "MetadataResponse", address: str, deadline: float) -> list[str]:
+    """The controller makes the topic of groups a moment after enough brokers live."""
+    while not any(topic.name == CONSUMER_OFFSETS for topic in metadata.topics):
+        if time.monotonic() >= deadline:
+            return [
+                f"no group can begin: {CONSUMER_OFFSETS} is made once as many brokers live as it is"
+                " to have replicas (offsets.topic.replication.factor of the controller)"
+            ]
+        time.sleep(_POLL_S)
+        with contextlib.suppress(probe.NoAnswer):
+            metadata = probe.ask_metadata(address, _ROUND_S, topics=True)
+    return []
+
+
+def _unregistered(
+    cluster: "DescribeClusterResponse", addresses: list[str], expected: Expected, deadline: float
+) -> list[str]:
+    """Brokers that are to be there, and that the controller has never heard of."""
+    ids = {broker.id for broker in cluster.brokers}
+    problems = [
+        f"broker {broker_id} has never registered: start it (`strandline start {broker_id}`), its"
+        " log says why it ends"
+        for broker_id in expected.ids
+        if broker_id not in ids
+    ]
+    if not problems and len(ids) < (expected.count or 0):
+        registered = ", ".join(map(str, sorted(ids))) or "none"
+        problems.append(f"{len(ids)} of {expected.count} brokers are registered ({registered})")
+    if problems:
+        return problems
+    known = {f"{each.host}:{each.port}" for broker in cluster.brokers for each in broker.listeners}
+    for address in addresses:
+        if address not in known:
+            try:
+                probe.ask_metadata(address, max(0.1, min(_ROUND_S, deadline - time.monotonic())))
+            except probe.NoAnswer as why:
+                problems.append(f"no registered broker has the address {address}, and {why}")
+    return problems
 
 
 def _strays(states: list[probe.BrokerState]) -> list[str]:

@@ -15,6 +15,8 @@ from strandline_cli.options import (
 from strandline_cli.shown.output import emit_json, emit_table, listed, note
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from strandline.types import LossInfo
 
 _COLUMNS = (
@@ -40,7 +42,8 @@ def losses(
 ) -> int:
     """Show which offsets were lost, or may be, where nobody in sync was left to lead.
 
-    One line for each election of a leader not known to be in sync, the oldest first.
+    One line for each election of a leader not known to be in sync, the oldest first. Partitions of
+    which nothing else is known than from where records may be lost share lines below the others.
     Lost are the offsets that replicas have given up, or lost, as far as they have said so.
     Possibly lost is everything from where the new leader's log ended: what no replica holds any
     more, as after a loss of power of all, nobody can tell. Below that nothing is.
@@ -62,8 +65,43 @@ def losses(
     elif not found:
         note("every leader so far was known to be in sync: nothing was lost by an election")
     else:
-        emit_table(_COLUMNS, [_row(loss) for loss in found])
+        emit_table(_COLUMNS, _rows(found))
     return 0
+
+
+def _rows(found: "Sequence[LossInfo]") -> "list[tuple[object, ...]]":
+    """Partitions of one topic of which the same is told, and no record is known to be lost, make
+    one row below the others: after a loss of all power that is every empty partition.
+    """
+    alike: dict[tuple[object, ...], list[LossInfo]] = {}
+    for loss in found:
+        if loss.start < 0 and loss.acknowledged == 0:
+            alike.setdefault((loss.topic, loss.possibly_from, loss.brokers), []).append(loss)
+    several = [losses for losses in alike.values() if len(losses) > 1]
+    together = {id(loss) for losses in several for loss in losses}
+    return [
+        *(_row(loss) for loss in found if id(loss) not in together),
+        *map(_row_of, several),
+    ]
+
+
+def _row_of(several: "Sequence[LossInfo]") -> tuple[object, ...]:
+    topic, _, _, _, *rest = _row(several[0])
+    partitions = sorted({loss.partition for loss in several})
+    epochs = sorted({loss.leader_epoch for loss in several})
+    leaders = sorted({loss.leader for loss in several})
+    return topic, ranges(partitions), ranges(epochs), listed(leaders), *rest
+
+
+def ranges(numbers: "Sequence[int]") -> str:
+    """Rising numbers as `0-3,7,9-12`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def _row(loss: "LossInfo") -> tuple[object, ...]:

@@ -8,7 +8,12 @@ from strandline_broker.core.replication.replica_condition import ReplicaConditio
 from strandline_broker.rpc.cluster.replica_conditions import condition_to_wire
 from strandline_cli.cluster import probe
 from strandline_cli.cluster.probe import BrokerState
-from strandline_cli.commands.health import _partition_problems, _refusals, judge_cluster
+from strandline_cli.commands.health import (
+    Expected,
+    _partition_problems,
+    _refusals,
+    judge_cluster,
+)
 from strandline_cli.shown.conditions import condition_text, condition_texts
 from strandline_proto.conditions import condition_name
 from strandline_proto.v1.metadata_pb2 import DescribeClusterResponse, MetadataResponse
@@ -88,9 +93,22 @@ class Answers:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *failures: probe.NoAnswer) -> None:
         self.asked: list[str] = []
+        self.metadata_asked: list[str] = []
+        self.metadata = MetadataResponse()
+        self.metadata.topics.add(name="__consumer_offsets")
+        self.silent: set[str] = set()
         self._failures = list(failures)
         monkeypatch.setattr(probe, "ask_cluster", self._ask_cluster)
-        monkeypatch.setattr(probe, "ask_metadata", lambda *_, **__: MetadataResponse())
+        monkeypatch.setattr(probe, "ask_metadata", self._ask_metadata)
+
+    def _ask_metadata(
+        self, address: str, timeout_s: float, *, topics: bool = False
+    ) -> MetadataResponse:
+        assert timeout_s > 0
+        self.metadata_asked.append(address)
+        if address in self.silent:
+            raise probe.NoAnswer(f"{address} does not answer: connection refused", is_plain=True)
+        return self.metadata
 
     def _ask_cluster(self, address: str, timeout_s: float) -> Any:
         assert 0 < timeout_s <= 3
@@ -98,7 +116,8 @@ class Answers:
         if self._failures:
             raise self._failures.pop(0)
         answer = DescribeClusterResponse()
-        answer.brokers.add(id=1, state="UNFENCED")
+        broker = answer.brokers.add(id=1, state="UNFENCED")
+        broker.listeners.add(listener="PLAINTEXT", host="a", port=1)
         return answer
 
 
@@ -119,3 +138,37 @@ def test_where_nobody_listens_nothing_is_asked_twice(monkeypatch: pytest.MonkeyP
 def test_the_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     Answers(monkeypatch, *[probe.NoAnswer("no answer in time")] * 9)
     assert judge_cluster(["a:1"], 0.0).problems == ("no answer in time",)
+
+
+def test_a_broker_that_has_never_registered_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the ids of the local cluster, by the number that was given, or by its address."""
+    answers = Answers(monkeypatch)
+    (problem,) = judge_cluster(["a:1"], 5.0, Expected(ids=(1, 2))).problems
+    assert problem.startswith("broker 2 has never registered: start it (`strandline start 2`)")
+    assert judge_cluster(["a:1"], 5.0, Expected(ids=(1,))).healthy
+    assert judge_cluster(["a:1"], 5.0, Expected(3)).problems == (
+        "1 of 3 brokers are registered (1)",
+    )
+    assert judge_cluster(["a:1"], 5.0, Expected(1)).healthy
+    answers.silent = {"b:2"}
+    assert judge_cluster(["a:1", "b:2"], 5.0).problems == (
+        "no registered broker has the address b:2, and b:2 does not answer: connection refused",
+    )
+    answers.silent = set()
+    assert judge_cluster(["a:1", "alias:1"], 5.0).healthy, "another name of a broker that answers"
+
+
+def test_a_cluster_in_which_no_group_can_begin_is_not_healthy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Too few brokers have ever registered; a topic that is being made is waited for."""
+    answers = Answers(monkeypatch)
+    del answers.metadata.topics[:]
+    (problem,) = judge_cluster(["a:1"], 0.1).problems
+    assert problem.startswith("no group can begin: __consumer_offsets is made once")
+
+    def make(_: float) -> None:
+        answers.metadata.topics.add(name="__consumer_offsets")
+
+    monkeypatch.setattr("strandline_cli.commands.health.time.sleep", make)
+    assert judge_cluster(["a:1"], 60.0).healthy

@@ -71,3 +71,32 @@ def test_without_such_an_election_nothing_was_lost(
 ) -> None:
     out, err = losses(monkeypatch, capsys)
     assert (out, "every leader so far was known to be in sync" in err) == ([], True)
+
+
+def test_empty_partitions_of_a_topic_share_a_line_and_hide_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a loss of all power every partition has had such an election, used or not."""
+    empty = [
+        LossInfo("__consumer_offsets", b"c" * 16, index, 2 + index % 2, 1 + index % 3, True, -1, -1,
+                 0, (), 0)
+        for index in range(50) if index != 7
+    ]  # fmt: skip
+    lost = LossInfo("orders", b"o" * 16, 0, 5, 3, True, 7, 9, 1, (2,), 7)
+    from_on = LossInfo("orders", b"o" * 16, 1, 6, 3, True, -1, -1, 0, (), 12)
+    found = (*empty[:30], lost, *empty[30:], from_on)
+
+    def run_client(work: Coroutine[None, None, None]) -> tuple[LossInfo, ...]:
+        work.close()
+        return found
+
+    monkeypatch.setattr("strandline_cli.client.run_client", run_client)
+    assert run(["leader", "losses", "--bootstrap", "127.0.0.1:1"]) == 0
+    (_, *rows) = capsys.readouterr().out.splitlines()
+    assert [re.split(" {2,}", row.strip()) for row in rows] == [
+        ["orders", "0", "5", "3", "7 to 8", "7 and on", "1 or more", "2"],
+        ["orders", "1", "6", "3", "unknown", "12 and on", "unknown"],
+        ["__consumer_offsets", "0-6,8-49", "2-3", "1,2,3", "unknown", "0 and on", "unknown"],
+    ]
+    assert run(["leader", "losses", "--bootstrap", "127.0.0.1:1", "--format", "json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["losses"]) == len(found)
