@@ -27,7 +27,6 @@ LONG_DOCUMENTS = {
     "docs/guide/operations.md",
     "docs/internals/proof.md",
     "docs/internals/protocol.md",
-    "docs/guide/spark.md",
     "docs/internals/storage-format.md",
 }
 SUBJECTLESS = {
