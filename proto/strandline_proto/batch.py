@@ -6,12 +6,12 @@ Layout of the 61-byte header, big-endian (Kafka's message format, magic 2):
     21 attributes i16 | 23 lastOffsetDelta i32 | 27 baseTimestamp i64 | 35 maxTimestamp i64
     43 producerId i64 | 51 producerEpoch i16 | 53 baseSequence i32 | 57 recordCount i32
 
-`batchLength` counts from byte 12. The CRC-32C covers byte 21 to the end, so a leader may assign
-base offset and leader epoch without touching it; nothing but offset continuity and the epoch
-checkpoint protects these two (I-5, I-7).
+`batchLength` counts from byte 12. The CRC-32C covers byte 21 to the end, so a leader can assign
+base offset and leader epoch without changing it. Only offset continuity and the epoch checkpoint
+protect these two fields (I-5, I-7).
 
-Brokers read headers, and records where they must. Records are built and parsed by aiokafka's
-compiled codec, imported when first needed.
+Brokers read headers, and records only where necessary. aiokafka's compiled codec builds and parses
+records; it is imported at its first use.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAGIC: Final = 2
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
 LOG_APPEND_TIME: Final = 0x08
-"""The attribute that says whose clock the timestamps are of."""
+"""Attribute bit that is set if the timestamps are from the leader's clock."""
 SEQUENCE_MAX: Final = 2**31 - 1
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
@@ -58,9 +58,11 @@ _MAX_TIMESTAMP_AT: Final = 35
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _END_MARKER: Final = struct.Struct(">hi")
 _END_MARKER_TYPES: Final = (0, 1)
-"""Of a control record's key: abort, commit."""
+"""Types in a control record's key: abort, commit."""
 _END_MARKER_BOUND: Final = Bound(64 << 10)
-"""A marker is some twenty bytes. The event loop reads them, so nothing long is unpacked there."""
+"""Bound for a marker, which has some twenty bytes. The event loop reads markers, so it must not
+unpack long data.
+"""
 _CODEC_BITS: Final = 0x07
 assert _HEADER.size == HEADER_SIZE
 
@@ -82,7 +84,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """Size of the whole batch in bytes, header included."""
         return self.batch_length + LENGTH_OVERHEAD
 
     @property
@@ -118,12 +120,14 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """The field of the base timestamp holds the time from which tombstones may go (KIP-534)."""
+        """True if the field of the base timestamp holds the time from which tombstones may be
+        removed (KIP-534).
+        """
         return self.attributes & 0x40 != 0
 
 
 def add_sequence(sequence: int, by: int) -> int:
-    """Sequence numbers wrap from 2^31 - 1 to 0."""
+    """The sum of a sequence number and `by`; numbers wrap from 2^31 - 1 to 0."""
     return (sequence + by) & SEQUENCE_MAX
 
 
@@ -133,7 +137,7 @@ def read_header(data: Buffer, at: int = 0) -> BatchHeader:
 
 
 def batch_size(data: Buffer, at: int = 0) -> int:
-    """Bytes of the batch that starts at `at`, from its first 12 bytes."""
+    """Size of the batch that starts at `at`, read from its first 12 bytes."""
     length: int = _OFFSET_AND_LENGTH.unpack_from(data, at)[1]
     return length + LENGTH_OVERHEAD
 
@@ -143,10 +147,9 @@ def crc_matches(data: Buffer, at: int, header: BatchHeader) -> bool:
 
 
 def checked_end(data: memoryview, at: int) -> int | None:
-    """Where the batch that starts at `at` ends; None if it is cut off or does not match its CRC.
+    """The end of the batch that starts at `at`; None if it is cut off or does not match its CRC.
 
-    For many batches one behind the other, of which nothing else is asked: no header is made of
-    each.
+    For many consecutive batches of which only the end is needed: no header object is made.
     """
     if at + HEADER_SIZE > len(data):
         return None
@@ -158,15 +161,15 @@ def checked_end(data: memoryview, at: int) -> int | None:
 
 
 def prefix(base_offset: int, batch_length: int, leader_epoch: int) -> bytes:
-    """The first 16 bytes of a batch: all that a leader assigns."""
+    """The first 16 bytes of a batch: every field that a leader assigns."""
     return _PREFIX.pack(base_offset, batch_length, leader_epoch)
 
 
 def stamp(batch: Buffer, header: BatchHeader, now_ms: int) -> tuple[bytes, BatchHeader]:
     """The batch with the leader's clock for every record, and its header (LogAppendTime).
 
-    The records stay as they are, compressed or not: readers take the header's largest timestamp for
-    each of them. The base timestamp stays too, as Kafka leaves it.
+    The records are unchanged, compressed or not: readers use the header's largest timestamp for
+    each of them. The base timestamp is unchanged too, as in Kafka.
     """
     stamped = bytearray(batch)
     attributes = header.attributes | LOG_APPEND_TIME
@@ -261,8 +264,7 @@ def read_records(
     data: Buffer, at: int, header: BatchHeader, bound: Bound = DEFAULT_BOUND
 ) -> Iterator[Record]:
     """The records of the batch at byte `at`; raises as `raw_records` does."""
-    # The codec wants the bytes of one batch. It reads the offset from the header, as it stands in
-    # the log.
+    # The codec needs the bytes of one batch. It reads the offset from the header, as in the log.
     for r in raw_records(bytes(memoryview(data)[at : at + header.size]), header, bound):
         headers = tuple((k, v) for k, v in r.headers)
         yield Record(r.offset, r.timestamp, r.key, r.value, headers)
@@ -274,14 +276,14 @@ def raw_records(
     """The records of exactly one batch, in the codec's own type: for millions of records.
 
     Raises CorruptMessage if they do not parse, RecordTooLarge if they unpack to more than the
-    bound. A batch whose CRC is right can still hold anything.
+    bound. A batch with a right CRC can still contain any bytes.
     """
     from aiokafka.errors import KafkaError
     from aiokafka.record._crecords import DefaultRecordBatch
 
     plain = uncompressed(batch, header, bound)
-    # The errors are those of the record parser: at a key of a header that is not UTF-8, and at
-    # lengths near 2^63, which it adds to a position.
+    # The record parser raises these errors: for a header's key that is not UTF-8, and for lengths
+    # near 2^63, which it adds to a position.
     try:
         yield from DefaultRecordBatch(plain)
     except (KafkaError, ValueError, OverflowError, MemoryError) as why:
@@ -291,7 +293,7 @@ def raw_records(
 
 
 def uncompressed(batch: Buffer, header: BatchHeader, bound: Bound = DEFAULT_BOUND) -> Buffer:
-    """The same batch as if its producer had not compressed it, its CRC aside.
+    """The batch as if its producer had not compressed it; its CRC is not computed again.
 
     Raises as `raw_records` does.
     """
@@ -316,12 +318,12 @@ def uncompressed(batch: Buffer, header: BatchHeader, bound: Bound = DEFAULT_BOUN
 
 
 def end_marker_epoch(data: Buffer, at: int, header: BatchHeader) -> int | None:
-    """The coordinator epoch that the control batch at byte `at` ends a transaction with; None if it
-    is no such batch.
+    """The coordinator epoch in the control batch at byte `at`, which ends a transaction; None for
+    any other batch.
 
     A control record's key is version i16 and type i16, an end marker's value version i16 and
-    coordinator epoch i32. One that does not parse is none: it stands in the log as it was written,
-    and no replica may stumble over it (P-40).
+    coordinator epoch i32. A record that does not parse is no end marker: it stays in the log as it
+    was written, and no replica may fail because of it (P-40).
     """
     if not header.is_control:
         return None

@@ -1,4 +1,4 @@
-"""Names of the conditions in which a replica does not count, as users see them."""
+"""User-visible names of the conditions in which a replica does not count."""
 
 from strandline_proto.v1 import common_pb2
 
@@ -7,7 +7,9 @@ UNKNOWN = "unknown"
 
 
 def condition_name(number: int) -> str:
-    """`disk-full` for REPLICA_CONDITION_DISK_FULL; `fenced` where the broker is."""
+    """The name of a condition: `disk-full` for REPLICA_CONDITION_DISK_FULL; `fenced` if the broker
+    is.
+    """
     if number == common_pb2.REPLICA_CONDITION_UNSPECIFIED:
         return FENCED
     value = common_pb2.ReplicaCondition.DESCRIPTOR.values_by_number.get(number)

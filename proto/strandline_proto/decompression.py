@@ -1,10 +1,10 @@
-"""The records of a compressed batch, unpacked within a bound.
+"""Decompression of a batch's records, within a bound.
 
-A few kilobytes can unpack to gigabytes, and whoever may write to a topic chooses them. So nothing
-here allocates by what the bytes claim before the claim was compared with the bound: gzip is
-unpacked piece by piece, snappy says in front how long it becomes, and zstd and lz4 write into a
-buffer that grows up to the bound and ends them there. Memory stays below twice the bound and a
-little: zstd keeps a window of what it has written, which the sender chooses.
+A few kilobytes can unpack to gigabytes, and any client that may write to a topic chooses them. The
+size in the data is therefore compared with the bound before memory is allocated for it. gzip is
+unpacked piece by piece. snappy states its length first. zstd and lz4 write into a buffer that grows
+up to the bound, and then stop. Memory stays below twice the bound and a little: zstd keeps a window
+of its output, and the sender chooses the window's size.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ class Compression(enum.IntEnum):
 
 
 DECOMPRESSED_BYTES_MAX: Final = 32 << 20
-"""By default, of servers and clients alike. No batch of the size that a broker can accept at all is
-larger when it is not compressed.
+"""Default bound, for servers and clients. No batch that a broker can accept is larger when it is
+not compressed.
 """
 DECOMPRESSED_BYTES_LIMIT: Final = 1 << 30
-"""Nobody can raise it further. Who looks into a batch holds twice as much at most."""
+"""The highest bound that can be configured. A process that unpacks a batch holds at most twice as
+much.
+"""
 
 
 class Bound(NamedTuple):
-    """How far the records of one batch may unpack, and what raises that, in words."""
+    """The limit on the unpacked records of one batch, and the words that say how to raise it."""
 
     max_bytes: int = DECOMPRESSED_BYTES_MAX
     option: str = "the topic's max.message.decompressed.bytes"
@@ -51,7 +53,7 @@ DEFAULT_BOUND: Final = Bound()
 
 
 class _TooLong(Exception):
-    """There is more to come than the bound allows."""
+    """The data is longer than the bound allows."""
 
 
 # Java's snappy stream: this magic, two versions, then blocks, each after its length.
@@ -60,22 +62,23 @@ _XERIAL_HEADER_SIZE: Final = 16
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 _GZIP_WINDOW: Final = 31
 _GZIP_PIECE: Final = 4 << 10
-"""Bytes given to zlib at a time. It copies what is left of them at the end of each member, and a
-member may be 20 bytes."""
+"""Bytes passed to zlib at a time. It copies the rest of them at the end of each member, and a
+member may have 20 bytes.
+"""
 _GZIP_OUT: Final = 1 << 20
 _FIRST_GUESS: Final = 64 << 10
 _GROWTH: Final = 8
 _IS_FULL: Final = "failed to write whole buffer"
-"""What cramjam says of a buffer that is too small; a test pins it."""
+"""Text of cramjam's error for a buffer that is too small; a test checks it."""
 
 
 def decompress(
     body: Buffer, codec: int, bound: Bound = DEFAULT_BOUND, *, room: int = 0
 ) -> bytearray:
-    """The records in `body`, behind `room` bytes for the caller.
+    """The records in `body`, after `room` bytes for the caller.
 
-    Raises CorruptMessage if it is no such stream, RecordTooLarge if it unpacks to more than the
-    bound, UnsupportedVersion for a codec not known.
+    Raises CorruptMessage if `body` is no such stream, RecordTooLarge if it unpacks to more than the
+    bound, UnsupportedVersion for an unknown codec.
     """
     import cramjam
 
@@ -91,7 +94,7 @@ def decompress(
             f"{len(body)} bytes of {name} unpack to more than {bound.max_bytes};"
             f" raise {bound.option}"
         ) from None
-    # OverflowError and MemoryError: lengths that no buffer can have, refused before any is made.
+    # OverflowError and MemoryError: impossible lengths, refused before a buffer is made.
     except (
         cramjam.DecompressionError,
         zlib.error,
@@ -107,7 +110,7 @@ def decompress(
 
 
 def _let_go(why: BaseException) -> None:
-    """Of what was unpacked: the frames that raised an error hold it while somebody holds the error,
+    """Release the unpacked data. The frames of a raised error hold it as long as the error is held,
     and by then the next batch is being unpacked.
     """
     why.__traceback__ = None
@@ -131,7 +134,8 @@ def _gzip(body: memoryview, most: int, room: int) -> bytearray:
                 raise ValueError("the stream is cut off")
             out += found
         at -= len(stream.unused_data)
-        # As gzip itself reads: members may follow each other, and zeros may fill up behind.
+        # gzip itself reads so too: several members may follow each other, and zeros may follow the
+        # last.
         at += _zeros_at(body, at)
         if at == len(body):
             return out
@@ -191,7 +195,7 @@ def _zstd(body: memoryview, most: int, room: int) -> bytearray:
 def _into_growing(
     unpack_into: Callable[[Any, Any], int], body: memoryview, most: int, room: int
 ) -> bytearray:
-    """For codecs that do not say how long they become: they begin again in a larger buffer."""
+    """Unpack with codecs that do not state their length: they start over in a larger buffer."""
     from cramjam import DecompressionError
 
     size = min(max(_GROWTH * len(body), _FIRST_GUESS), most)

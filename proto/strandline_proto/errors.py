@@ -10,16 +10,18 @@ NONE: Final = 0
 
 
 class WireError(Exception):
-    """Base of everything a peer may be told. `retriable`: the same request may succeed later."""
+    """Base of all errors that a peer may get. `retriable`: the same request may succeed later."""
 
     code: ClassVar[int] = -1
     retriable: ClassVar[bool] = False
     between_servers: ClassVar[bool] = False
-    """Brokers and the controller alone answer each other so; a client has no class for it."""
+    """True if only brokers and the controller send it to each other; a client has no class
+    for it.
+    """
 
 
 class UnknownServerError(WireError):
-    """The server failed in a way it did not foresee; its log says how."""
+    """The server failed unexpectedly; its log has the details."""
 
     code = -1
 
@@ -166,7 +168,7 @@ class InvalidRequest(WireError):
 
 
 class PolicyViolation(WireError):
-    """The topic's configuration does not allow what was asked."""
+    """The topic's configuration does not allow the request."""
 
     code = 44
 
@@ -213,7 +215,7 @@ class InvalidFetchSessionEpoch(WireError):
 
 
 class FencedLeaderEpoch(WireError):
-    """The caller speaks for a leader epoch that has ended."""
+    """The caller uses a leader epoch that has ended."""
 
     code = 74
     retriable = True
@@ -234,7 +236,7 @@ class StaleBrokerEpoch(WireError):
 
 
 class OffsetNotAvailable(WireError):
-    """The leader is new and has not yet learnt how far its log is committed (KIP-207)."""
+    """The leader is new and does not know yet how far its log is committed (KIP-207)."""
 
     code = 78
     retriable = True
@@ -248,14 +250,14 @@ class PreferredLeaderNotAvailable(WireError):
 
 
 class EligibleLeadersNotAvailable(WireError):
-    """No replica that was asked for can lead the partition now."""
+    """No requested replica can lead the partition now."""
 
     code = 83
     retriable = True
 
 
 class ElectionNotNeeded(WireError):
-    """The partition is led as the election would have it."""
+    """The partition already has the leader that the election would choose."""
 
     code = 84
     retriable = True
@@ -269,7 +271,7 @@ class StaleControllerEpoch(WireError):
 
 
 class NoReassignmentInProgress(WireError):
-    """There is no reassignment of the partition to cancel."""
+    """The partition has no reassignment to cancel."""
 
     code = 85
 
@@ -316,7 +318,7 @@ class UnknownTopicId(WireError):
 
 
 class InconsistentTopicId(WireError):
-    """The name belongs to another topic id: the topic was created anew."""
+    """The name belongs to another topic id: the topic was created again."""
 
     code = 103
     retriable = True
@@ -349,21 +351,21 @@ class OffsetMetadataTooLarge(WireError):
 
 
 class CoordinatorLoadInProgress(WireError):
-    """The coordinator is new and still reads what it has to know."""
+    """The coordinator is new and still loads its groups."""
 
     code = 14
     retriable = True
 
 
 class CoordinatorNotAvailable(WireError):
-    """Nobody coordinates the group at the moment."""
+    """No broker coordinates the group at the moment."""
 
     code = 15
     retriable = True
 
 
 class NotCoordinator(WireError):
-    """This broker does not coordinate the group (any more); a write's fate is unknown."""
+    """This broker does not, or no longer, coordinate the group; a write's outcome is unknown."""
 
     code = 16
     retriable = True
@@ -376,7 +378,7 @@ class IllegalGeneration(WireError):
 
 
 class InconsistentGroupProtocol(WireError):
-    """The group is of another protocol than the member speaks."""
+    """The group uses another protocol than the member."""
 
     code = 23
 
@@ -388,7 +390,7 @@ class InvalidGroupId(WireError):
 
 
 class UnknownMemberId(WireError):
-    """The group has no such member (any more)."""
+    """The group has no such member, or no longer."""
 
     code = 25
 
@@ -400,13 +402,13 @@ class InvalidSessionTimeout(WireError):
 
 
 class RebalanceInProgress(WireError):
-    """The group is being rebalanced; the member is to join again."""
+    """The group is being rebalanced; the member must join again."""
 
     code = 27
 
 
 class InvalidCommitOffsetSize(WireError):
-    """What is to be committed does not fit into one batch."""
+    """The offsets to commit do not fit into one batch."""
 
     code = 28
 
@@ -418,13 +420,13 @@ class NonEmptyGroup(WireError):
 
 
 class GroupIdNotFound(WireError):
-    """There is no such group."""
+    """The group does not exist."""
 
     code = 69
 
 
 class MemberIdRequired(WireError):
-    """The member is to join again with the id that it is given."""
+    """The member must join again with the id in the answer."""
 
     code = 79
 
@@ -455,7 +457,7 @@ class UnstableOffsetCommit(WireError):
 
 
 class FencedMemberEpoch(WireError):
-    """The member's epoch is not its own (any more): it joins again."""
+    """The member's epoch is not its own, or no longer: it joins again."""
 
     code = 110
 

@@ -1,8 +1,8 @@
-"""The hot calls of a broker over gRPC: how their messages become bytes, and bytes messages.
+"""The hot calls of a broker over gRPC, with their own encoding and decoding.
 
-Requests and answers of everything else are protobuf's. On the wire there is no difference: a peer
-whose generated code asks for Produce, Fetch or FetchRange is served, and serves, alike. A server
-writes answers that it has encoded itself, so that nothing is held twice while they are written.
+Requests and answers of all other calls use protobuf. The wire format is the same: a peer with
+generated code for Produce, Fetch or FetchRange can be client or server. A server sends answers that
+it has encoded itself, so that no data is held twice while it is sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SERVICE: Final = "strandline_proto.v1.BrokerService"
 
 
 def produce(channel: Any) -> Any:
-    """The Produce stream of a channel: hot.ProduceRequest there, hot.ProduceResponse back."""
+    """The Produce stream of a channel: sends hot.ProduceRequest, receives hot.ProduceResponse."""
     return channel.stream_stream(
         f"/{SERVICE}/Produce",
         request_serializer=hot_encode.produce_request,
@@ -30,7 +30,7 @@ def produce(channel: Any) -> Any:
 
 
 def fetch(channel: Any) -> Any:
-    """The Fetch stream: hot.FetchRequest, hot.FetchResponse."""
+    """The Fetch stream: sends hot.FetchRequest, receives hot.FetchResponse."""
     return channel.stream_stream(
         f"/{SERVICE}/Fetch",
         request_serializer=hot_encode.fetch_request,
@@ -40,7 +40,7 @@ def fetch(channel: Any) -> Any:
 
 
 def fetch_range(channel: Any) -> Any:
-    """FetchRange: hot.FetchRangeRequest, hot.FetchRangeResponse."""
+    """The FetchRange call: sends hot.FetchRangeRequest, receives hot.FetchRangeResponse."""
     return channel.unary_stream(
         f"/{SERVICE}/FetchRange",
         request_serializer=hot_encode.fetch_range_request,
@@ -52,8 +52,8 @@ def fetch_range(channel: Any) -> Any:
 def handlers(
     service: Any, fetch_request: Callable[[bytes], Any] = hot_decode.fetch_request
 ) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-    """Of a service whose methods take the hot requests and answer with bytes; Fetch takes what
-    `fetch_request` makes of them.
+    """Handlers of a service whose methods take the hot requests and answer with bytes; Fetch takes
+    the results of `fetch_request`.
     """
     return {
         "Produce": grpc.stream_stream_rpc_method_handler(

@@ -1,11 +1,12 @@
-"""Bytes to the hot messages, records as views of the bytes that came.
+"""Decoding of the hot messages from bytes, with records as views of these bytes.
 
-What is read here is what our own processes write. Everything else (a field that is not known here,
-one that comes twice, bytes that are no message) is left to protobuf, whose verdict counts: the
-outcome is always as if protobuf had read alone.
+This reads only messages in the form that our own processes write. Other input (an unknown field, a
+repeated one, bytes that are no message) is passed to protobuf, whose result counts. The outcome is
+therefore always that of protobuf alone.
 
-A view keeps all of the message alive. So records are one only if they are the better half of it,
-and copied out otherwise: whoever keeps them holds no more than twice what it counts.
+A view keeps the whole message alive. Records are therefore a view only if they are more than half
+of the message, and copied otherwise. A holder of records thus keeps at most twice the memory that
+it counts.
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ Table = dict[int, tuple[int, int]]
 Message = TypeVar("Message")
 
 _LONG, _INT, _SPAN, _SPANS = range(4)
-"""Kinds of fields: int64 (and bool), int32, bytes that come once at the most, and repeated ones."""
+"""Kinds of fields: int64 (and bool), int32, bytes that occur once at most, and repeated ones."""
 _MINUS_ONE: Final = b"\xff" * 9 + b"\x01"
 _PARTITIONS: Final = 8
 _BYTES_OF_EACH: Final = 16 << 10
-"""More partitions than these must have so many bytes each: protobuf is faster with small ones."""
+"""Bytes that each partition beyond `_PARTITIONS` needs on average: protobuf is faster with small
+ones.
+"""
 
 
 class _Unexpected(Exception):
-    """For protobuf to look at."""
+    """The input must go to protobuf."""
 
 
 def _table(*kinds: tuple[int, int]) -> Table:
@@ -46,7 +49,7 @@ def _table(*kinds: tuple[int, int]) -> Table:
 
 
 def _scan(data: bytes, at: int, end: int, table: Table, slots: list[Any]) -> None:
-    """Fill the slots with what stands between `at` and `end`, which ends there."""
+    """Fill the slots with the fields between `at` and `end`, which is the message's end."""
     while at < end:
         slot, kind = table[data[at]]
         number = data[at + 1]
@@ -75,7 +78,7 @@ def _scan(data: bytes, at: int, end: int, table: Table, slots: list[Any]) -> Non
 
 
 def _number(data: bytes, at: int) -> Span:
-    """A number of more than one byte, and where it ends."""
+    """A number of more than one byte, and its end."""
     if data[at : at + 10] == _MINUS_ONE:
         return -1, at + 10
     number = shift = 0
@@ -89,7 +92,7 @@ def _number(data: bytes, at: int) -> Span:
         if shift > 63:
             raise _Unexpected
     if byte == 0 or number >= 1 << 64:
-        raise _Unexpected  # a length in more bytes than it needs may be none to protobuf
+        raise _Unexpected  # protobuf may refuse a length in more bytes than it needs
     return number - (1 << 64) if number >= 1 << 63 else number, at
 
 

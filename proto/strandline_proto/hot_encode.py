@@ -1,7 +1,7 @@
-"""The hot messages to bytes, the very ones that protobuf would make.
+"""Encoding of the hot messages to exactly the bytes that protobuf would make.
 
-A message is a list of parts that are joined once, so that records are copied once: out of where
-they lie. Fields stand in the order of their numbers, and one that has its default is left out.
+A message is a list of parts that are joined once, so records are copied once, directly from their
+place. Fields are in the order of their numbers, and a field with its default is omitted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BITS_64: Final = (1 << 64) - 1
 
 
 def _number(number: int) -> bytes:
-    """As a varint; what is negative has ten bytes."""
+    """The number as a varint; a negative one has ten bytes."""
     if 0 <= number < 1 << 28:
         if number < 1 << 7:
             return bytes((number,))
@@ -55,7 +55,7 @@ def _long(tag: bytes, number: int) -> bytes:
 
 @lru_cache(4096)
 def _int(tag: bytes, number: int) -> bytes:
-    """Partitions, epochs, codes, limits: the same again and again."""
+    """Partitions, epochs, codes and limits: cached, as the same values recur."""
     return _present(tag, number) if number != 0 else b""
 
 
@@ -74,7 +74,9 @@ def _topic(topic_id: bytes) -> bytes:
 
 @lru_cache(1024)
 def _topic_of(topic_id: bytes) -> bytes:
-    """Of the right length: a client may send any, and would have it remembered."""
+    """The topic field of an id with the right length. Other ids, which a client may send, are not
+    cached.
+    """
     return _data(b"\x0a", topic_id)
 
 
@@ -123,7 +125,7 @@ def _topics(
 
 
 def _around(before: bytes, tag: bytes, records: Buffer, behind: bytes, parts: list[Buffer]) -> None:
-    """One partition's message, its records as they lie between what is before and behind them."""
+    """One partition's message: its records, unchanged, between the bytes before and after them."""
     size = len(records)
     if size > 0:
         before += tag + _number(size)
@@ -218,7 +220,7 @@ def _fetch_partition(position: hot.FetchPartition, parts: list[Buffer]) -> None:
 
 
 def _forgotten(keys: Sequence[tuple[bytes, int]]) -> list[bytes]:
-    """One message for each topic that partitions of are forgotten."""
+    """One message for each topic with forgotten partitions."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, partition in keys:
         topics.setdefault(topic_id, []).append(partition)

@@ -1,8 +1,8 @@
-"""What the hot calls carry, as plain data: Produce, Fetch and FetchRange.
+"""The messages of the hot calls, as plain data: Produce, Fetch and FetchRange.
 
-The messages of produce.proto and fetch.proto under their fields' names, except that partitions
-stand in one sequence, each with its number and the id of its topic. `hot_encode` writes them and
-`hot_decode` reads them; fields that nobody here uses are not among them.
+These are the messages of produce.proto and fetch.proto, with their fields' names. One difference:
+partitions are in one sequence, each with its number and its topic's id. `hot_encode` writes them
+and `hot_decode` reads them. Fields that no code here uses are omitted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The hot messages out of protobuf's: for what `hot_decode` does not read by itself."""
+"""The hot messages converted from protobuf's, for input that `hot_decode` does not read itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names for the integers and bytes that must never be mixed up."""
+"""Types for the integers and bytes that must never be mixed up."""
 
 from typing import Final, NewType
 
@@ -23,8 +23,8 @@ UNKNOWN_EPOCH = LeaderEpoch(-1)
 UNKNOWN_OFFSET = Offset(-1)
 NO_PRODUCER_ID = ProducerId(-1)
 CHOSEN_PRODUCER_IDS: Final = range(1 << 62, 1 << 63)
-"""Ids that producers choose themselves, by a hash of what they write, so that who does the same
-work again is the same producer. The controller gives none of them out (I-59).
+"""Ids that producers choose themselves, by a hash of their work, so that a repetition of the same
+work has the same id. The controller assigns none of them (I-59).
 """
 
 

@@ -1,9 +1,8 @@
-"""Which partition a key belongs to: murmur2 as Kafka's Java client computes it, so that both agree.
+"""The partition of a key: murmur2 as Kafka's Java client computes it, so that both agree.
 
 The hash is the 32-bit MurmurHash2 over the key with Kafka's seed; the sign bit is cleared before
-the remainder is taken. No maintained compiled package offers this variant, so it is written for
-the interpreter: one `struct` call reads all words of the key, and a memo serves keys that come
-again.
+the remainder is taken. No maintained compiled package offers this variant, so it is optimised for
+the interpreter: one `struct` call reads all words of the key, and a cache serves repeated keys.
 """
 
 from functools import lru_cache
@@ -37,6 +36,6 @@ _memo = lru_cache(maxsize=_MEMO_ENTRIES)(murmur2)
 
 
 def partition_for(key: bytes, partitions: int) -> int:
-    """The partition of `key` in a topic of so many partitions."""
+    """The partition of `key` in a topic of `partitions` partitions."""
     h = _memo(key) if len(key) <= _MEMO_KEY_BYTES_MAX else murmur2(key)
     return (h & 0x7FFFFFFF) % partitions

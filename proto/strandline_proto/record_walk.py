@@ -1,12 +1,12 @@
-"""One pass over the records of an uncompressed batch that a stranger has made: the first thing that
-is wrong with them, or how late the latest is.
+"""One pass over the records of an uncompressed batch from an untrusted client: the first fault in
+them, or the largest timestamp.
 
-A record is a length and then, of exactly that length together: attributes, the deltas of timestamp
-and offset, key, value, headers. Numbers are zigzag varints of 32 bits, the timestamp's of 64.
-Whatever passes here, every reader reads: a number in more bytes than its kind needs, an offset
-delta that skips, a header's key that is not UTF-8 would end a consumer.
+A record is a length and then, of exactly that total length: attributes, the deltas of timestamp and
+offset, key, value, headers. Numbers are zigzag varints of 32 bits, the timestamp's of 64. Every
+reader can read a batch that passes. Three faults would end a consumer: a number in more bytes than
+its kind needs, an offset delta that skips, and a header's key that is not UTF-8.
 
-`walk` is compiled from `_records.c` where there was a compiler when the package was installed: some
+`walk` is compiled from `_records.c` if a compiler was there when the package was installed: some
 twenty nanoseconds a record. Without one it is `walk_in_python`, which gives the same answers and
 takes three microseconds.
 """
@@ -24,44 +24,48 @@ if TYPE_CHECKING:
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 NO_TIMESTAMP: Final = -1
-"""Of a record whose producer gave it none. No bound on times holds for it."""
+"""Timestamp of a record whose producer gave none. No limit on times applies to it."""
 
 
 class Fault(enum.IntEnum):
-    """What is wrong with a record. The number in an answer beside it is in the last words."""
+    """The fault of a record. The last words of each line describe the number beside it in an
+    answer.
+    """
 
     SOUND = 0
     NUMBER = 1
-    """A number does not end in time, or is not of its size; at which byte of the records."""
+    """A number has no end or the wrong size; the byte position in the records."""
     LENGTH = 2
-    """The record is longer than what is left, or its length negative; the length."""
+    """The record is longer than the remaining bytes, or its length is negative; the length."""
     OFFSET_DELTA = 3
-    """It is not the record's index; the delta."""
+    """The offset delta is not the record's index; the delta."""
     KEY_LENGTH = 4
     VALUE_LENGTH = 5
     HEADER_COUNT = 6
     """More headers than bytes, or a negative number of them; the count."""
     HEADER_KEY_LENGTH = 7
     HEADER_KEY_TEXT = 8
-    """A header's key is not UTF-8; at which byte of the records it begins."""
+    """A header's key is not UTF-8; the byte position of the key in the records."""
     HEADER_VALUE_LENGTH = 9
     SURPLUS = 10
-    """The record is longer than its fields; how many bytes."""
+    """The record is longer than its fields; the number of bytes."""
     NO_KEY = 11
     TIMESTAMP_DELTA = 12
-    """Added to the batch's base it is no 64-bit number; the delta."""
+    """The sum of the delta and the batch's base is no 64-bit number; the delta."""
     TIMESTAMP = 13
-    """It is not within the accepted times; the timestamp."""
+    """The timestamp is outside the accepted times; the timestamp."""
     TRAILING = 14
-    """Bytes stand behind the last record; how many."""
+    """Bytes follow the last record; their number."""
     MISSING = 15
-    """The bytes end before it."""
+    """The bytes end before the record."""
     ATTRIBUTES = 16
-    """No attribute of a record is defined, and readers take the byte for a varint; the byte."""
+    """The attributes are not 0: no attribute is defined, and readers take the byte for a varint;
+    the byte.
+    """
 
 
 Answer = tuple[int, int, int, int]
-"""Fault, index of its record, the number that the fault speaks of, largest timestamp before it."""
+"""(fault, index of its record, the fault's number, largest timestamp before it)."""
 
 
 class _Refused(Exception):
@@ -81,8 +85,8 @@ def walk_in_python(
     needs_key: bool,
     /,
 ) -> Answer:
-    """Walk `count` records that begin at byte `at` and must fill `data` to its end. Timestamps are
-    to be from `earliest` to `latest`, both inclusive.
+    """Walk `count` records that begin at byte `at` and must fill `data` to its end. Timestamps must
+    be from `earliest` to `latest`, both inclusive.
     """
     if not 0 <= at <= len(data):
         raise ValueError(f"byte {at} is not within the batch")
@@ -108,7 +112,7 @@ def walk_in_python(
 
 
 def _record(records: memoryview, at: int, index: int) -> tuple[int, int, bool]:
-    """Where the record at byte `at` ends, its timestamp's delta, whether it has a key."""
+    """(end of the record at byte `at`, its timestamp's delta, True if it has a key)."""
     if at == len(records):
         raise _Refused(Fault.MISSING, 0)
     length, at = _number(records, at, len(records), 32)
@@ -150,7 +154,7 @@ def _headers(records: memoryview, at: int, end: int) -> int:
 def _bytes(
     records: memoryview, at: int, end: int, why: Fault, *, nullable: bool = True
 ) -> tuple[int, int]:
-    """A length and where its bytes end; -1 stands for none where `nullable`."""
+    """A length and the end of its bytes; -1 stands for null if `nullable`."""
     length, at = _number(records, at, end, 32)
     if length == -1 and nullable:
         return length, at

@@ -1,8 +1,8 @@
-"""Which build runs here: the version, and the commit that it was made from.
+"""The id of the running build: the version, and the commit from which it was made.
 
-A wheel and a source distribution hold the id in a file, which the build hook has written. In a
-checkout the id comes from git's own files, as they are at the moment: no process is started, and
-changes that are not committed are not seen.
+A wheel and a source distribution contain the id in a file, which the build hook writes. In a
+checkout the id comes from git's own files, as they are at the moment. No process is started, and
+uncommitted changes are not detected.
 """
 
 from __future__ import annotations
@@ -11,20 +11,22 @@ import os
 from typing import Final
 
 FILE: Final = "build_id.txt"
-"""Beside this module, where a build has written it."""
+"""Name of the file with the id, beside this module, if a build has written it."""
 COMMIT_LENGTH: Final = 12
 UNKNOWN: Final = "unknown"
 _HERE: Final = os.path.dirname(os.path.abspath(__file__))
 _LINKS_MAX: Final = 5
-"""References to references that are followed in a git directory."""
+"""Limit on references to references in a git directory."""
 
 
 def build_id(package: str = _HERE) -> str:
-    """For instance `0.1.0+7540e83e8f2c`; without a plus where the commit is not known."""
+    """The build's id, for instance `0.1.0+7540e83e8f2c`; without a plus if the commit is
+    unknown.
+    """
     written = _text(f"{package}/{FILE}")
     if written:
         return written
-    # The folder of a package stands in a source root, and that in the checkout.
+    # The package's folder is in a source root, which is in the checkout.
     root = os.path.dirname(os.path.dirname(package))
     return named(_installed_version(), checked_out_commit(root))
 
@@ -42,9 +44,11 @@ def commit_of(build: str) -> str:
 
 
 def checked_out_commit(root: str) -> str:
-    """The first digits of the commit that `root` has checked out; empty where git does not say."""
+    """The first digits of the commit that `root` has checked out; empty if git's files do not show
+    it.
+    """
     directory = f"{root}/.git"
-    link = _text(directory)  # of a worktree it is a file
+    link = _text(directory)  # a worktree has a file here
     if link is not None and link.startswith("gitdir:"):
         directory = os.path.join(root, link.removeprefix("gitdir:").strip())
     common = os.path.join(directory, _text(f"{directory}/commondir") or "")

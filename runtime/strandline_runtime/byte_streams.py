@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Buffer, ByteStream
 
 READ_AHEAD_BYTES: Final = 256 << 10
-"""asyncio stops reading from the socket when twice as much waits for `read`."""
+"""Bytes ahead of `read`: asyncio stops reading from the socket when twice as many wait."""
 KEEPALIVE_IDLE_S: Final = 10
 KEEPALIVE_INTERVAL_S: Final = 5
 KEEPALIVE_PROBES: Final = 2
@@ -22,7 +22,7 @@ BACKLOG: Final = 512
 
 
 class _Protocol(asyncio.StreamReaderProtocol):
-    """asyncio's protocol of streams, which also says when the connection is gone."""
+    """The protocol of asyncio's streams, which also reports when the connection is gone."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class TcpListener:
 
 
 async def listen(host: str, port: int, accept: Callable[[ByteStream], None]) -> TcpListener:
-    """Listens on `host:port`, as `Network.listen` says."""
+    """Listen on `host:port`, as `Network.listen` describes."""
 
     def protocol() -> _Protocol:
         lost = asyncio.Event()
@@ -113,7 +113,7 @@ async def listen(host: str, port: int, accept: Callable[[ByteStream], None]) -> 
 
 
 async def connect(host: str, port: int) -> TcpStream:
-    """Connects to `host:port`, as `Network.connect` says."""
+    """Connect to `host:port`, as `Network.connect` describes."""
     loop = asyncio.get_running_loop()
     reader, lost = asyncio.StreamReader(READ_AHEAD_BYTES, loop), asyncio.Event()
     transport, protocol = await loop.create_connection(
@@ -123,7 +123,7 @@ async def connect(host: str, port: int) -> TcpStream:
 
 
 def _keep_alive(found: socket.socket | None) -> None:
-    """Lets the kernel find out within 20 seconds that an idle peer's machine is gone."""
+    """Make the kernel detect within 20 seconds that an idle peer's machine is gone."""
     if found is None:
         return
     options = (

@@ -1,4 +1,6 @@
-"""Which optional dependencies a program needs, so that a missing one is named before it begins."""
+"""The optional dependencies of each program, checked first, so that an error names a
+missing one.
+"""
 
 from collections.abc import Collection
 from importlib.util import find_spec
@@ -22,8 +24,8 @@ MODULES: Final = {
 
 
 def what_is_missing(*extras: str, of: Collection[str] | None = None) -> str | None:
-    """One line that says what to install; None if everything is there. `of`: no other modules of
-    the extras are needed.
+    """One line that says which packages to install; None if all are present. `of` limits the check
+    to these modules of the extras.
     """
     lacking = {
         extra: [

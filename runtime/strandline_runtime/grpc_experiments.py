@@ -1,4 +1,4 @@
-"""Which of gRPC's experiments our programs run with; gRPC reads that when it is imported."""
+"""The setting of gRPC's experiments for our programs; gRPC reads it when it is imported."""
 
 import os
 from typing import Final
@@ -10,18 +10,18 @@ _given: Final = os.environ.get(VARIABLE)
 
 
 def without_event_engine() -> None:
-    """Have the thread that waits for calls read and write the sockets too.
+    """Make the thread that waits for calls read and write the sockets too.
 
-    gRPC's event engine hands each of its reads and writes to threads of its own: a few context
-    switches more for every message. First thing in a program of ours, before grpc is imported, and
-    inherited by the processes that it starts. What a user has set stays, the empty value too.
+    gRPC's event engine passes each of its reads and writes to its own threads, which costs a few
+    context switches for every message. Our programs call this first, before grpc is imported, and
+    the processes that they start inherit it. A value set by the user is kept, even an empty one.
     """
     os.environ.setdefault(VARIABLE, WITHOUT_EVENT_ENGINE)
 
 
 def environment_as_given() -> dict[str, str]:
-    """The environment without what `without_event_engine` has added: for a program that is none of
-    this checkout's.
+    """The environment without the variable that `without_event_engine` has added: for a program
+    outside this checkout.
     """
     environment = dict(os.environ)
     if _given is None:

@@ -1,8 +1,8 @@
-"""A server's log lines on their way out: a bounded queue, and a thread that writes them.
+"""The output of a server's log lines: a bounded queue, and a thread that writes them.
 
-The program that logs must not depend on what takes the lines. A full disk, a pipe without a reader
-and a closed pipe raise nothing here and hold up no caller: lines that do not fit are dropped and
-counted, and the count stands in the log where they are missing.
+The program that logs must not depend on the output's reader. A full disk, a pipe without a reader
+and a closed pipe raise nothing here and block no caller. Lines that do not fit are dropped and
+counted, and the log shows the count where they are missing.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 STDERR: Final = 2
 QUEUE_BYTES: Final = 1 << 20
 RETRY_S: Final = 1.0
-"""After an error: a disk that is full now may have room later."""
+"""Time between retries after an error: a disk that is full now may have room later."""
 FLUSH_S: Final = 2.0
-"""The end of a process waits no longer than this for its last lines."""
+"""Limit on the wait of an ending process for its last lines."""
 
 
 def plain_notice(dropped: int) -> str:
@@ -34,27 +34,27 @@ def plain_notice(dropped: int) -> str:
 
 
 class LogOutput:
-    """Lines for one descriptor. `put` never waits for the descriptor and never raises."""
+    """The lines for one descriptor. `put` never waits for the descriptor and never raises."""
 
     def __init__(self, descriptor: int = STDERR, *, queue_bytes: int = QUEUE_BYTES) -> None:
         self.notice: Callable[[int], str] = plain_notice
-        """Makes the line that says how many are missing."""
+        """Function that makes the line with the number of missing lines."""
         self.dropped = 0
-        """Lines that were never written, since the start."""
+        """Number of lines that were never written, since the start."""
         self._descriptor = descriptor
         self._room = queue_bytes
         self._queue: deque[bytes | int] = deque()
-        """Lines, and for lines that were dropped their number, in the order of their events."""
-        # Reentrant: a finalizer that runs inside of `put` may log too.
+        """Lines, or the number of dropped lines, in the order of their events."""
+        # Reentrant: a finalizer that runs within `put` may log too.
         self._changed = threading.Condition(threading.RLock())
         self._cut_short = False
         self._flushes = 0
         self._failed = 0
-        """The number of the last flush after which the output has failed."""
+        """Number of the last flush after which the output has failed."""
         threading.Thread(target=self._run, name="log-output", daemon=True).start()
 
     def put(self, text: str) -> None:
-        """Take one or more whole lines, which are written or dropped together."""
+        """Add one or more whole lines, which are written or dropped together."""
         line = text.encode(errors="backslashreplace")
         with self._changed:
             if len(line) <= self._room:
@@ -71,7 +71,9 @@ class LogOutput:
         self._queue.append(before + lines)
 
     def flush(self, within_s: float = FLUSH_S) -> bool:
-        """Whether all lines are written, within the limit; an error ends the wait at once."""
+        """Wait until all lines are written; False at the time limit. An error ends the wait at
+        once.
+        """
         with self._changed:
             self._flushes += 1
             asked = self._flushes
@@ -100,13 +102,15 @@ class LogOutput:
         first = self._queue.popleft()
         if isinstance(written, bytes):
             self._room += len(written)
-        elif isinstance(first, int) and first > written:  # more were dropped meanwhile
+        elif isinstance(first, int) and first > written:  # more lines were dropped meanwhile
             self._queue.appendleft(first - written)
 
     def _write(self, first: bytes | int) -> bool:
-        """Whether all of it is written; if not, it is tried again. Waits while a pipe is full."""
+        """Write a line or a notice; False if it is incomplete and will be retried. Waits while a
+        pipe is full.
+        """
         data = self.notice(first).encode() if isinstance(first, int) else first
-        # Half a line may stand there, if there was room for no more.
+        # Half a line may have been written, if there was no room for more.
         rest = memoryview(b"\n" + data if self._cut_short else data)
         try:
             while rest:
@@ -127,8 +131,8 @@ class LogOutput:
 
 
 class LogStream(io.TextIOBase):
-    """`sys.stderr` of a server: whatever writes to it goes through the queue, traceback, warnings
-    and other libraries' complaints included.
+    """The `sys.stderr` of a server. Everything written to it uses the queue, including tracebacks,
+    warnings and messages of other libraries.
     """
 
     encoding = "utf-8"
@@ -145,7 +149,7 @@ class LogStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Lines go out by themselves; what is no line yet becomes one."""
+        """Complete an unfinished line; lines are sent automatically."""
         rest, self._unfinished = self._unfinished, ""
         if rest:
             self.output.put(rest + "\n")
@@ -158,9 +162,10 @@ class LogStream(io.TextIOBase):
 
 
 def take_over_stderr() -> None:
-    """Let everything that this process says on standard error go through a `LogOutput`. First thing
-    in a program: what the shell has closed becomes /dev/null, as the next file to be opened would
-    take its number, and get what is said.
+    """Redirect this process's standard error to a `LogOutput`. A program calls it first.
+
+    A descriptor that the shell has closed becomes /dev/null. Otherwise the next opened file would
+    get its number, and the messages.
     """
     for descriptor in range(STDERR + 1):
         try:
@@ -175,16 +180,16 @@ def take_over_stderr() -> None:
 
 
 def output_of_stderr() -> LogOutput | None:
-    """Where standard error goes, if it has been taken over."""
+    """The output for standard error, if it was taken over."""
     return sys.stderr.output if isinstance(sys.stderr, LogStream) else None
 
 
 def _stop_blocking(descriptor: int) -> None:
-    """Let writes to a pipe or terminal that takes no more fail instead of waiting.
+    """Make writes to a full pipe or terminal fail instead of waiting.
 
-    gRPC's C code writes its complaints there as well, from the thread that serves the sockets. The
-    pipe is opened once more, as the mode of the first opening is shared with other processes. What
-    cannot be opened so, as a socket, is left alone: our own lines are written by a thread anyway.
+    gRPC's C code writes its messages there as well, from the thread that serves the sockets. The
+    pipe is opened a second time, as other processes share the mode of the first. A descriptor that
+    cannot be opened so, such as a socket, is left alone: a thread writes our own lines anyway.
     """
     with contextlib.suppress(OSError):
         if stat.S_ISFIFO(os.fstat(descriptor).st_mode) or os.isatty(descriptor):
@@ -195,7 +200,7 @@ def _stop_blocking(descriptor: int) -> None:
 
 
 def flush_stderr() -> None:
-    """Write out what was said on standard error, within a bound."""
+    """Write the pending output of standard error, within a time limit."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             sys.stderr.flush()
@@ -205,8 +210,8 @@ def flush_stderr() -> None:
 
 
 def end_process(status: int) -> NoReturn:
-    """End with the last lines written, within a bound, and without waiting for any thread: one may
-    wait for a pipe or a disk for ever.
+    """End the process. The last lines are written, within a time limit; no thread is awaited,
+    because one may wait for a pipe or a disk for ever.
     """
     flush_stderr()
     if sys.stdout is not None:

@@ -1,4 +1,4 @@
-"""A clock's times as the protocol counts them: whole milliseconds."""
+"""A clock's times in the protocol's unit: whole milliseconds."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 def wall_ms(clock: Clock) -> int:
-    """Milliseconds since the epoch, as records have them: for their timestamps and ages."""
+    """Milliseconds since the epoch, for the timestamps and ages of records."""
     return int(clock.time() * 1000)
 
 
 def monotonic_ms(clock: Clock) -> int:
-    """Milliseconds that never go back: for lags and time limits."""
+    """Milliseconds that never go back, for lags and time limits."""
     return int(clock.monotonic() * 1000)

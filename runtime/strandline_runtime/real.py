@@ -1,5 +1,5 @@
-"""The real binding of the Runtime: the one module that touches the outside; `grpc_experiments` sets
-one variable before it.
+"""The real binding of the Runtime, and the only module that uses the outside; before it,
+`grpc_experiments` sets one variable.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import grpc.aio
 
 DESCRIPTORS_MAX: Final = 1 << 20
-"""As many count as there are, where the system has no limit."""
+"""Number of descriptors that is assumed if the system has no limit."""
 
-# Above the fetch limits on purpose: one batch of message.max.bytes and its protobuf frame always
-# fit.
+# Above the fetch limits on purpose: one batch of message.max.bytes always fits, with its protobuf
+# frame.
 MESSAGE_BYTES_MAX: Final = 64 << 20
 
 # A broken channel is tried again within a second (a failover is not a minute long), and a half-open
@@ -66,8 +66,8 @@ class RealClock:
 
 
 class RealFileSystem:
-    # The functions themselves, not wrappers: a bound builtin costs a tenth of a method that calls
-    # it.
+    # These are the functions themselves, not wrappers: a bound builtin costs a tenth of a method
+    # that calls it.
     open = staticmethod(os.open)
     close = staticmethod(os.close)
     pread = staticmethod(os.pread)
@@ -156,7 +156,7 @@ def _exit(why: str) -> NoReturn:
 
 
 def keep_large_buffers() -> None:
-    """Tell glibc's malloc to keep buffers of up to 64 MiB instead of mapping each one anew.
+    """Tell glibc's malloc to keep buffers of up to 64 MiB instead of mapping each one again.
 
     Page faults on fresh mappings are a third of all CPU at batches of 256 KiB and more
     (docs/internals/architecture.md). A C library without mallopt is left alone.
@@ -171,18 +171,18 @@ def keep_large_buffers() -> None:
 
 
 def take_short_turns() -> None:
-    """Let a thread that computes, such as the log cleaner's, make way for the event loop within
-    half a millisecond instead of five: the loop waits that long each time it wakes up.
+    """Make a computing thread, such as the log cleaner's, yield to the event loop within half a
+    millisecond instead of five: the loop waits that long at each wake-up.
     """
     sys.setswitchinterval(0.0005)
 
 
 def raise_descriptor_limit() -> None:
-    """Let the process have as many files open as the system lets it ask for."""
+    """Raise the limit on open files as far as the system allows."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):  # a system may allow less than it says
+    with contextlib.suppress(OSError, ValueError):  # a system may allow less than its stated limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
@@ -194,7 +194,7 @@ def _descriptors() -> int:
 
 
 def read_file(path: str) -> bytes:
-    """All of a small file, before a Runtime exists: a server's configuration."""
+    """The content of a small file, before a Runtime exists: a server's configuration."""
     with open(path, "rb") as file:
         return file.read()
 
@@ -205,7 +205,7 @@ def environment() -> dict[str, str]:
 
 
 def port_is_free(host: str, port: int) -> bool:
-    """Whether a server could listen there; a name that does not resolve raises OSError."""
+    """True if a server could listen there; a name that does not resolve raises OSError."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -241,7 +241,9 @@ def _line(event: str, fields: dict[str, object]) -> str:
 
 
 class _PlainLog:
-    """structlog's calling convention over the standard library's logging, for want of structlog."""
+    """The calling convention of structlog over the standard library's logging, when structlog is
+    missing.
+    """
 
     def __init__(self, name: str) -> None:
         import logging
@@ -262,7 +264,9 @@ class _PlainLog:
 
 
 def client_runtime() -> Runtime:
-    """What the client library needs of the outside: no metrics, the standard library's logging."""
+    """The parts of the Runtime that the client library uses: no metrics, the standard library's
+    logging.
+    """
     return Runtime(
         clock=RealClock(),
         fs=RealFileSystem(),

@@ -1,8 +1,8 @@
-"""When a channel whose calls find no peer is to give way to a new one.
+"""The rule for replacing a channel whose calls find no peer.
 
-gRPC looks up a name that it could not resolve ever more rarely, at intervals of up to two minutes,
-and keeps trying the old address meanwhile. A new channel looks the name up at once. So a peer that
-was away for long, and comes back at another address, is found within `RENEW_AFTER_S`.
+gRPC resolves a name again at growing intervals, up to two minutes, and tries the old address
+meanwhile. A new channel resolves the name at once. A peer that was away for long and returns at
+another address is therefore found within `RENEW_AFTER_S`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 RENEW_AFTER_S: Final = 1.0
 PAUSE_S: Final = 10.0
-"""Failures further apart than this do not follow each other."""
+"""Failures further apart than this are no series."""
 
 
 class Renewal:
@@ -25,7 +25,7 @@ class Renewal:
         self._since = self._last = float("-inf")
 
     def is_due(self) -> bool:
-        """Whether the call that has just found no peer is one of a second of such calls."""
+        """True if the call that has just found no peer ends `RENEW_AFTER_S` of such failures."""
         now = self._clock.monotonic()
         if now - self._last > PAUSE_S:
             self._since = now

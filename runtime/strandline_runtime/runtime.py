@@ -1,8 +1,8 @@
 """The seam between Strandline and the outside: clock, disk, chance, network, threads, exit.
 
-Production code takes one `Runtime` and reaches the outside through nothing else, so that a
-simulator can run the very same classes under virtual time, a faulty disk and a faulty network.
-Timers, tasks, queues and locks are plain asyncio: the event loop is part of the seam.
+Production code takes one `Runtime` and uses the outside only through it. A simulator can therefore
+run the same classes under virtual time, a faulty disk and a faulty network. Timers, tasks, queues
+and locks are plain asyncio: the event loop is part of the seam.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 CONNECTIONS_MAX: Final = 2**31 - 2
-"""As many as there are descriptors for; gRPC knows no greater bound."""
+"""Limit for servers with enough descriptors; gRPC allows no greater one."""
 
 
 class Clock(Protocol):
@@ -47,8 +47,8 @@ class FileStat:
 class FileSystem(Protocol):
     """The functions of `os` that the storage layer uses, with the same names and signatures.
 
-    Descriptors are ints. Each raises OSError as `os` does. `pwrite` and `pwritev` may write less
-    than asked for.
+    Descriptors are ints. Each function raises OSError as `os` does. `pwrite` and `pwritev` may
+    write less than the given data.
     """
 
     def open(self, path: str, flags: int, mode: int = 0o644) -> int: ...
@@ -87,7 +87,7 @@ class FileSystem(Protocol):
 
 
 class Probe(enum.Enum):
-    """What a bare connection attempt met."""
+    """The result of a bare connection attempt."""
 
     ANSWERED = "answered"
     REFUSED = "refused"
@@ -106,17 +106,17 @@ class ByteStream(Protocol):
     """`host:port` of the other side."""
 
     async def read(self, at_most: int) -> bytes:
-        """At least one byte and at most `at_most`; `b""` once the other side has closed.
+        """Read at least one byte and at most `at_most`; `b""` once the other side has closed.
 
-        Raises ConnectionError if the connection broke. A read that is cancelled takes nothing.
+        Raises ConnectionError if the connection broke. A cancelled read consumes nothing.
         """
         ...
 
     async def read_exactly(self, length: int) -> bytes:
-        """Exactly `length` bytes.
+        """Read exactly `length` bytes.
 
         Raises asyncio.IncompleteReadError if the other side closes before, ConnectionError if the
-        connection broke. A read that is cancelled takes nothing.
+        connection broke. A cancelled read consumes nothing.
         """
         ...
 
@@ -132,11 +132,11 @@ class ByteStream(Protocol):
         ...
 
     def close(self) -> None:
-        """Send what is queued, then close. Nothing more is read."""
+        """Send the queued bytes, then close. Nothing more is read."""
         ...
 
     def abort(self) -> None:
-        """Drop what is queued, and close at once."""
+        """Drop the queued bytes, and close at once."""
         ...
 
     async def closed(self) -> None:
@@ -150,7 +150,7 @@ class Listener(Protocol):
     port: int
 
     def close(self) -> None:
-        """Accept nothing more. Connections that are open go on."""
+        """Stop accepting. Open connections continue."""
         ...
 
 
@@ -176,7 +176,7 @@ class Network(Protocol):
         ...
 
     async def resolves(self, host: str) -> bool:
-        """Whether there is an address of this name."""
+        """True if the name has an address."""
         ...
 
     def channel(self, target: str) -> grpc.aio.Channel:
@@ -198,7 +198,9 @@ class Exit(Protocol):
 
 class NewExecutor(Protocol):
     def __call__(self, name: str) -> Executor:
-        """One thread: functions run in the order in which they were submitted."""
+        """Make an executor of one thread: functions run in the order in which they were
+        submitted.
+        """
         ...
 
 
@@ -214,7 +216,7 @@ class Runtime:
     log: FilteringBoundLogger
     pid: int
     descriptors: int = 1 << 20
-    """How many files and connections the process may have open at a time."""
+    """Limit on the files and connections that the process may have open at a time."""
 
     def random_id(self) -> bytes:
         """16 random bytes: a topic, directory, store, cluster or incarnation id."""

@@ -32,15 +32,12 @@ LONG_DOCUMENTS = {
 SUBJECTLESS = {
     "bench",
     "broker/strandline_broker/hosts",
-    "broker/strandline_broker/offline",
     "chaos",
     "cli",
     "client/strandline",
     "proof/strandline_proof/model",
     "proof/strandline_proof/mutants",
     "proof/strandline_proof/sim",
-    "proto",
-    "runtime",
     "spark_jobs/strandline_spark",
 }
 

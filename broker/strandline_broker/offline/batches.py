@@ -1,8 +1,8 @@
-"""The batches of a `.log` file, by a reading of the format of its own: no line is shared with the
-broker, so that a mistake there is not repeated here.
+"""The batches of a `.log` file, by an independent reader of the format. It shares no line with the
+broker, so a mistake there is not repeated here.
 
-A walk never stops at bytes that are no batch: it goes on at the next sound one, so that what stands
-behind damage is seen too. Memory is bounded whatever the bytes claim.
+A walk does not stop at bytes that are no batch. It continues at the next sound one, so that data
+after the damage is read too. Memory is bounded, whatever sizes the bytes contain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = 61
 LEAST_LENGTH: Final = 49
-"""A batchLength counts from byte 12 on, so a batch without records has this one."""
+"""The smallest batchLength, of a batch without records: it counts from byte 12 on."""
 MAGIC: Final = 2
 MAGIC_AT: Final = 16
 CHECKED_FROM: Final = 21
@@ -31,7 +31,7 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch as its header describes it; `valid` says whether its bytes match their CRC-32C."""
+    """One batch as its header describes it; `valid` is True if its bytes match their CRC-32C."""
 
     position: int
     size: int
@@ -71,15 +71,15 @@ class Batch:
 
     @property
     def was_compacted(self) -> bool:
-        """Whether only a cleaning can have left it so: records were taken out, or a tombstone's
-        time is noted.
+        """True if only a cleaning can have left the batch so: records were removed, or it has a
+        delete horizon.
         """
         return self.has_delete_horizon or self.count < self.last_offset - self.base_offset + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Bytes that do not read as a batch."""
+    """Bytes that cannot be parsed as a batch."""
 
     position: int
     size: int
@@ -87,7 +87,7 @@ class Stretch:
 
 
 def scan(file: OpenFile) -> Iterator[Batch | Stretch]:
-    """Everything in the file, in order of position."""
+    """All batches and bad stretches of the file, in order of position."""
     position = 0
     while position < file.size:
         found = _at(file, position)
@@ -112,7 +112,7 @@ def _why_none(file: OpenFile, position: int) -> str:
 
 
 def headers(file: OpenFile) -> Iterator[Batch]:
-    """The batches up to the first that does not read, no CRC computed: `valid` is not known and
+    """The batches up to the first that does not parse. No CRC is computed: `valid` is unknown and
     False.
     """
     position = 0
@@ -125,7 +125,7 @@ def headers(file: OpenFile) -> Iterator[Batch]:
 
 
 def _at(file: OpenFile, position: int) -> Batch | str:
-    """The batch at `position` with its CRC checked, or why there is none."""
+    """The batch at `position` with its CRC checked, or the reason why there is none."""
     found = _header(file, position)
     if isinstance(found, Batch) and checksum(file, found) == found.crc:
         return replace(found, valid=True)
@@ -184,7 +184,7 @@ def _begins_plausibly(file: OpenFile, position: int, after: Batch) -> bool:
 
 
 def _next_sound(file: OpenFile, position: int) -> int:
-    """Where the next batch with a right CRC begins; the end of the file if there is none."""
+    """Position of the next batch with a right CRC; the end of the file if there is none."""
     marker = bytes([MAGIC])
     while position + HEADER_SIZE <= file.size:
         piece = file.read(position + MAGIC_AT, PIECE)

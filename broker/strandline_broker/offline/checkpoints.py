@@ -1,5 +1,5 @@
-"""Kafka's text checkpoints and the small files of a data directory, read strictly: a version line,
-the number of entries, one line for each.
+"""Kafka's text checkpoints and the small files of a data directory, parsed strictly: a version
+line, the number of entries, one line for each.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STATE: Final = "strandline-state"
 PARTITION_METADATA: Final = "partition.metadata"
 
 SEAL: Final = ".seal"
-"""Behind the name of a file in Kafka's form: which contents of it are ours."""
+"""Suffix of the file that lists the valid contents of a file in Kafka's form."""
 
 INT64_MAX: Final = 2**63 - 1
 
@@ -52,7 +52,9 @@ def number(text: str) -> int:
 
 
 def lines_of(disk: Disk, path: str) -> list[list[str]]:
-    """The entries of a file of ours, each split into words. ValueError if it does not read."""
+    """The entries of one of our files, each split into words. Raises ValueError if it does not
+    parse.
+    """
     data = read_small(disk, path)
     head, _, rest = data.partition(b"\n")
     if head == b"1 %08x" % crc32c(rest):
@@ -61,26 +63,26 @@ def lines_of(disk: Disk, path: str) -> list[list[str]]:
 
 
 def _sealed_lines(disk: Disk, path: str) -> list[list[str]]:
-    """The entries of a file in Kafka's form. ValueError if it does not read, or not match its
-    seal.
+    """The entries of a file in Kafka's form. Raises ValueError if it does not parse or does not
+    match its seal.
     """
     return _split(_sealed(disk, path))
 
 
 def _sealed(disk: Disk, path: str) -> bytes:
-    """ValueError if it does not match its seal."""
+    """The content of a sealed file. Raises ValueError if it does not match its seal."""
     data = read_small(disk, path)
     try:
         named = seal_of(disk, path + SEAL) if disk.exists(path + SEAL) else None
     except ValueError:
-        named = None  # `damage_of_seal` says so
+        named = None  # `damage_of_seal` reports this
     if named is not None and crc32c(data) not in named:
         raise ValueError(f"its checksum {crc32c(data):08x} is none of those in its seal")
     return data
 
 
 def seal_of(disk: Disk, path: str) -> list[int]:
-    """The CRC-32C of each content that a seal names. ValueError if it does not read."""
+    """The CRC-32C of each content that a seal lists. Raises ValueError if it does not parse."""
     head, _, body = read_small(disk, path).partition(b"\n")
     if head != b"seal 1 %08x" % crc32c(body):
         raise ValueError("its first line does not match the rest")
@@ -88,7 +90,7 @@ def seal_of(disk: Disk, path: str) -> list[int]:
 
 
 def damage_of_seal(disk: Disk, path: str) -> str | None:
-    """What is wrong with the seal of the file at `path`, if there is one."""
+    """The fault in the seal of the file at `path`, if there is a seal with a fault."""
     try:
         if disk.exists(path + SEAL):
             seal_of(disk, path + SEAL)
@@ -109,7 +111,7 @@ def _split(data: bytes) -> list[list[str]]:
 
 
 def offsets_of(disk: Disk, path: str) -> dict[tuple[str, int], int]:
-    """(topic, partition) -> offset, of one of the four offset checkpoints."""
+    """(topic, partition) -> offset, from one of the four offset checkpoints."""
     offsets: dict[tuple[str, int], int] = {}
     for words in _sealed_lines(disk, path):
         if len(words) != 3:
@@ -119,7 +121,7 @@ def offsets_of(disk: Disk, path: str) -> dict[tuple[str, int], int]:
 
 
 def epochs_of(disk: Disk, path: str) -> list[EpochStart]:
-    """The entries of a leader-epoch-checkpoint; ValueError if they do not rise."""
+    """The entries of a leader-epoch-checkpoint. Raises ValueError if they do not rise."""
     entries = []
     for words in _sealed_lines(disk, path):
         if len(words) != 2:
@@ -146,7 +148,7 @@ class KnownDamage:
 
 
 def damage_of(disk: Disk, path: str) -> list[KnownDamage]:
-    """ValueError if the file does not read."""
+    """The lines of `damaged-ranges`. Raises ValueError if the file does not parse."""
     found = []
     for words in lines_of(disk, path):
         if len(words) < 5:
@@ -157,8 +159,8 @@ def damage_of(disk: Disk, path: str) -> list[KnownDamage]:
 
 
 def limit_of(disk: Disk, path: str) -> tuple[int | None, frozenset[str]]:
-    """The offset of a checkpoint-limit file, and the checkpoints that it is for; None and all of
-    them if it does not read.
+    """The offset of a checkpoint-limit file, and the checkpoints to which it applies. If it does
+    not parse: None and all checkpoints.
     """
     every = frozenset(OFFSET_CHECKPOINTS)
     try:
@@ -169,8 +171,8 @@ def limit_of(disk: Disk, path: str) -> tuple[int | None, frozenset[str]]:
 
 
 def topic_id_of(disk: Disk, path: str) -> str:
-    """The topic id of a partition.metadata, as text. ValueError if it does not read, or not match
-    its seal.
+    """The topic id in a partition.metadata, as text. Raises ValueError if it does not parse or does
+    not match its seal.
     """
     fields = {}
     for line in _sealed(disk, path).decode("utf-8").splitlines():
@@ -197,7 +199,7 @@ def _json(data: bytes) -> Any:
 
 
 def was_clean(disk: Disk, path: str) -> bool:
-    """Whether the marker of a clean shutdown is there. ValueError if it does not read."""
+    """True if the marker of a clean shutdown is there. Raises ValueError if it does not parse."""
     if not disk.exists(path):
         return False
     marker = _json(read_small(disk, path))
@@ -209,8 +211,8 @@ def was_clean(disk: Disk, path: str) -> bool:
 
 
 def flushed_always(disk: Disk, path: str) -> tuple[bool, bool]:
-    """Whether strandline-state says that every append was flushed, and whether its last line is
-    unfinished. ValueError if it does not read.
+    """(True if strandline-state says that every append was flushed, True if its last line is
+    unfinished). Raises ValueError if it does not parse.
     """
     if not disk.exists(path):
         return False, False
@@ -238,7 +240,7 @@ def _policy(state: bytes) -> Any:
 
 
 def check_meta(disk: Disk, path: str) -> None:
-    """ValueError if meta.properties does not say whose directory this is."""
+    """Raise ValueError if meta.properties does not name the directory's owner."""
     found = {}
     for line in _sealed(disk, path).decode("utf-8").splitlines():
         key, separator, value = line.partition("=")

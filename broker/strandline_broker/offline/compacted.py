@@ -1,9 +1,13 @@
-"""How the tools know that a log has been compacted, so that gaps between its batches are lawful.
+"""Signs that a log was compacted, so that gaps between its batches are valid.
 
-The topic's configuration is the controller's and not on this disk. What is: the
-file `compacted` in the partition's directory, a cleaned segment that waits to be swapped in, the
-cleaner's checkpoint (of a directory that Kafka wrote there is nothing else), and batches that only
-a cleaning leaves. The user may say it, too.
+The topic's configuration belongs to the controller and is not on this disk. The tools use these
+signs instead:
+
+- The file `compacted` in the partition's directory.
+- A cleaned segment that waits to be swapped in.
+- The cleaner's checkpoint, which is the only sign in a directory that Kafka wrote.
+- Batches that only a cleaning leaves.
+- The user's option.
 """
 
 from __future__ import annotations
@@ -27,8 +31,8 @@ HEADERS_WINDOW: Final = 16 << 10
 
 
 def lawful_gaps(files: PartitionFiles, expected: Expected, *, told: bool) -> tuple[int, str | None]:
-    """(offset up to which offsets may be missing, what says so), without a look into the log; (0,
-    None) if nothing does.
+    """(offset up to which offsets may be missing, the sign of it), without reading the log; (0,
+    None) if there is no sign.
     """
     if told:
         return INT64_MAX, "--compacted"
@@ -42,7 +46,9 @@ def lawful_gaps(files: PartitionFiles, expected: Expected, *, told: bool) -> tup
 
 
 def cleaned_batch(disk: Disk, files: PartitionFiles) -> str | None:
-    """The first batch that shows it: a walk over every header. None if there is none."""
+    """The first batch that proves a cleaning, found by a walk over every header. None if there is
+    none.
+    """
     for segment in files.segments:
         with OpenFile(disk, segment.log, window=HEADERS_WINDOW) as file:
             for batch in headers(file):
@@ -52,8 +58,8 @@ def cleaned_batch(disk: Disk, files: PartitionFiles) -> str | None:
 
 
 def after_swaps(disk: Disk, files: PartitionFiles) -> PartitionFiles:
-    """The partition as the next start makes it of a cleaning that was cut off (I-73): a whole
-    `.swap` takes the place of the segments whose base offsets it covers.
+    """The partition after the next start, which finishes an interrupted cleaning (I-73): a whole
+    `.swap` replaces the segments whose base offsets it covers.
     """
     segments = {segment.base_offset: segment for segment in files.segments}
     for path in files.swaps:
@@ -76,7 +82,7 @@ def after_swaps(disk: Disk, files: PartitionFiles) -> PartitionFiles:
 
 
 def _ends(file: OpenFile) -> Iterator[int | None]:
-    """The last offset + 1 of the last sound batch; None before it if anything is not sound."""
+    """The last offset + 1 of the last sound batch; a None before it if any bytes are not sound."""
     end = None
     for found in scan(file):
         if isinstance(found, Batch) and found.valid:

@@ -1,9 +1,10 @@
-"""Two replicas of one partition, compared: the first offset at which they differ, and whether it
+"""A comparison of two replicas of one partition: the first offset at which they differ, and if it
 lies below the high watermark.
 
-Replicas hold the same batches byte for byte (I-4), so batches are compared as bytes. Compacted ones
-may have been cleaned at different times (I-77): there each record that both hold is compared, and
-one that only one holds is taken for superseded. Offsets below either log's start are not compared.
+Replicas hold the same batches byte for byte (I-4), so batches are compared as bytes. Compacted
+replicas may have been cleaned at different times (I-77). For these, each record that both hold is
+compared, and one that only one holds counts as superseded. Offsets below either log's start are not
+compared.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class Agreement(StrEnum):
     IDENTICAL = "identical"
     PREFIX = "prefix"
-    """One log ends where the other goes on: it lags, and nothing contradicts."""
+    """One log ends where the other continues: it lags, and no records contradict each other."""
     DIVERGED = "diverged"
 
 
@@ -40,7 +41,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`a` and `b` say what each side has there."""
+    """The first difference; `a` and `b` describe the content of each side there."""
 
     offset: int
     what: str
@@ -55,18 +56,20 @@ class DiffReport:
     a: Side
     b: Side
     high_watermark: int | None
-    """The larger of those that were found: what is below was committed. None: none was found."""
+    """The larger of the high watermarks found; records below were committed. None: none was
+    found.
+    """
     compared_from: int
     compared_to: int
     compacted: str | None
     only_a: int
-    """Of compacted replicas: records that only this side holds."""
+    """Number of records that only this side holds, for compacted replicas."""
     only_b: int
     difference: Difference | None
 
 
 class _Found(Exception):
-    """The walk ends here: the first difference."""
+    """The first difference, which ends the walk."""
 
     def __init__(self, offset: int, what: str, a: str, b: str) -> None:
         super().__init__(what)
@@ -81,8 +84,10 @@ def diff(
     *,
     compacted: bool = False,
 ) -> DiffReport:
-    """OSError where something cannot be read; ValueError for a directory without segments;
-    RecordTooLarge where records must be compared that unpack to more than the bound.
+    """Compare two partitions' directories.
+
+    Raises OSError if a file cannot be read, ValueError for a directory without segments, and
+    RecordTooLarge if records to compare unpack to more than the bound.
     """
     a, b = (Replica(disk, path, bound, compacted=compacted) for path in (path_a, path_b))
     for replica in (a, b):
@@ -133,7 +138,7 @@ class _Walk:
         self._next = start
 
     def batches(self) -> None:
-        """Until one side ends; raises _Found at the first batch that is not the same."""
+        """Compare batches until one side ends; raises _Found at the first batch that differs."""
         while True:
             a, b = next(self._a, None), next(self._b, None)
             self._check_readable(a, b)
@@ -165,7 +170,9 @@ class _Walk:
         return _Found(offset, what, _described(a), _described(b))
 
     def records(self) -> None:
-        """Merge both sides by offset; raises _Found at the first that both hold and differs."""
+        """Merge both sides by offset; raises _Found at the first record that both hold and that
+        differs.
+        """
         a: _Pending | None = None
         b: _Pending | None = None
         while True:

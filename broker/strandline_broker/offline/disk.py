@@ -1,5 +1,5 @@
-"""What the offline tools ask of a file system: the reading half of the Runtime's, so that they read
-a simulated disk as well as a real one. Nothing here can write.
+"""The file system functions of the offline tools: the reading half of the Runtime's. The tools
+therefore read a simulated disk as well as a real one. Nothing here can write.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 READ: Final = os.O_RDONLY | os.O_CLOEXEC
 WINDOW: Final = 1 << 20
-"""Bytes that one read brings into memory; no file is ever held whole but for small ones."""
+"""Bytes that one read brings into memory; only small files are held whole."""
 WHOLE_MAX: Final = 256 << 20
 
 
 class Disk(Protocol):
-    """Each raises OSError as `os` does."""
+    """The functions of a file system; each raises OSError as `os` does."""
 
     def open(self, path: str, flags: int, mode: int = 0o644) -> int: ...
     def close(self, fd: int) -> None: ...
@@ -32,7 +32,7 @@ class Disk(Protocol):
 
 
 class OpenFile:
-    """One file, read in pieces. What is appended after it was opened does not count."""
+    """One file, read in pieces. Data appended after it was opened is ignored."""
 
     def __init__(self, disk: Disk, path: str, *, window: int = WINDOW) -> None:
         self._disk = disk
@@ -57,7 +57,7 @@ class OpenFile:
             self._fd = -1
 
     def read(self, position: int, length: int) -> bytes:
-        """`length` bytes, or fewer where the file ends."""
+        """Read `length` bytes, or fewer if the file ends before."""
         start = position - self._at
         if start < 0 or start + length > len(self._window):
             length = min(length, max(self.size - position, 0))
@@ -88,7 +88,7 @@ class OpenFile:
 
 
 def read_small(disk: Disk, path: str) -> bytes:
-    """A file that is small by its nature; ValueError if it is not."""
+    """The content of a file that must be small; ValueError if it is not."""
     with OpenFile(disk, path) as file:
         if file.size > WHOLE_MAX:
             raise ValueError(f"{file.size} bytes are too many for a file of its kind")

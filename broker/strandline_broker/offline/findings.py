@@ -1,4 +1,4 @@
-"""What a verification says: one finding for each thing that is not as it must be."""
+"""The results of a verification: one finding for each fault."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from enum import StrEnum
 from typing import Final
 
 FINDINGS_MAX: Final = 1000
-"""Findings that are kept of one partition; what is beyond is counted."""
+"""Number of findings kept for one partition; further ones are counted."""
 
 
 class Severity(StrEnum):
     DAMAGE = "damage"
-    """Bytes that were durable are wrong or gone: a broker refuses the replica."""
+    """Durable bytes are wrong or gone: a broker refuses the replica."""
     SUSPECT = "suspect"
-    """It contradicts itself, and still may be lawful: the text says when."""
+    """A contradiction that may still be valid: the text says when."""
     CUT = "cut"
-    """A torn tail, above the recovery point: it will be cut at the next start."""
+    """A torn tail, above the recovery point: the next start will cut it."""
     REPAIR = "repair"
-    """Something derived from the batches is wrong: it is rebuilt from them."""
+    """Data derived from the batches is wrong: it is rebuilt from them."""
     NOTE = "note"
-    """Nothing is wrong; the reader may want to know."""
+    """Information for the reader, without a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +30,29 @@ class Finding:
     path: str
     what: str
     position: int | None = None
-    """Byte of the file."""
+    """Byte position in the file."""
     offset: int | None = None
-    """First offset of the log that it concerns."""
+    """First offset of the log that is concerned."""
     below_recovery_point: bool | None = None
-    """None: it has no offset, or the checkpoint does not say."""
+    """True if the offset is below the recovery point. None: it has no offset, or the checkpoint
+    gives none.
+    """
     below_high_watermark: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the shared files of the data directory say of one partition; None: nothing is known."""
+    """The values for one partition in the shared files of the data directory; None: unknown."""
 
     recovery_point: int | None = None
     high_watermark: int | None = None
     log_start: int | None = None
     cleaned_to: int | None = None
-    """The cleaner's checkpoint: below it a cleaning may have left gaps."""
+    """Offset in the cleaner's checkpoint: below it a cleaning may have left gaps."""
     always: bool = False
-    """flush.policy=always: what the high watermark covers was durable too."""
+    """True with flush.policy=always: data below the high watermark was durable too."""
     clean: bool = False
-    """The last shutdown was clean: nothing was written after the checkpoints."""
+    """True if the last shutdown was clean: nothing was written after the checkpoints."""
 
     @property
     def durable_to(self) -> int | None:
@@ -61,12 +63,12 @@ class Expected:
 
 @dataclass(slots=True)
 class PartitionReport:
-    """One partition: what was found, and how much was read."""
+    """The findings of one partition, and the amount of data read."""
 
     path: str
     expected: Expected
     compacted: str | None = None
-    """Why gaps are taken for lawful here; None where they are not."""
+    """The reason why gaps are valid here; None if they are not."""
     log_start: int = 0
     log_end: int = 0
     segments: int = 0
@@ -75,7 +77,7 @@ class PartitionReport:
     size_bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
     unlisted: int = 0
-    """Findings beyond those that are kept."""
+    """Number of findings beyond those that are kept."""
 
     def add(
         self,
@@ -111,7 +113,7 @@ class PartitionReport:
 
 @dataclass(slots=True)
 class RootReport:
-    """The files that all partitions of a data directory share."""
+    """The report on the files that all partitions of a data directory share."""
 
     path: str
     findings: list[Finding] = field(default_factory=list)

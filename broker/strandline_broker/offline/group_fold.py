@@ -1,9 +1,9 @@
-"""What the records of a partition of `__consumer_offsets` come to: the groups and the offsets that
-a coordinator has in memory once it has loaded them (I-102).
+"""The state in the records of a partition of `__consumer_offsets`: the groups and offsets that a
+coordinator has in memory after it has loaded them (I-102).
 
-The last record of a key counts, and a tombstone ends it. Only what a key says is used for that, so
-that any subset that compaction leaves comes to the same (I-103). Of transactions nothing is known
-here: offsets committed in one are taken as they stand.
+The last record of a key counts, and a tombstone removes it. This uses the keys only, so any subset
+that compaction leaves gives the same state (I-103). Transactions are not interpreted: offsets
+committed in one count as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Fields = dict[str, Any]
 
 @dataclass(slots=True)
 class FoldedGroup:
-    """A group as its records describe it; a classic one has `classic` and nothing else."""
+    """A group as its records describe it; a classic one has only `classic`."""
 
     classic: Fields | None = None
     epoch: Fields | None = None
@@ -36,9 +36,9 @@ class FoldedGroup:
 class Folded:
     groups: dict[str, FoldedGroup] = field(default_factory=dict)
     offsets: dict[str, dict[tuple[str, int], Fields]] = field(default_factory=dict)
-    """By group, then by topic's name and partition."""
+    """Committed offsets by group, then by topic name and partition."""
     unknown: int = 0
-    """Records of types and versions that are skipped."""
+    """Number of records with unknown types or versions, which are skipped."""
 
 
 _SINGLE = {"group_metadata": "classic", "group_epoch": "epoch", "target_epoch": "target_epoch"}
@@ -51,7 +51,7 @@ _KEYED = {
 
 
 def fold(records: Iterable[tuple[bytes | None, bytes | None]]) -> Folded:
-    """The (key, value) pairs in order of offset, control records left out.
+    """Fold the (key, value) pairs in order of offset, without control records.
 
     Raises BrokenRecord if a record does not parse.
     """

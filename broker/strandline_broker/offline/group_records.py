@@ -1,8 +1,8 @@
-"""The records of `__consumer_offsets`, read by a table of fields: no line is shared with the
-coordinator, so that a mistake there is not repeated here.
+"""The records of `__consumer_offsets`, parsed by a table of fields. This shares no line with the
+coordinator, so a mistake there is not repeated here.
 
-What comes out is plain: names, numbers, texts, lists and dictionaries, fit for JSON. A type or a
-version that the tables do not have is told by its number, and its bytes as hex.
+The results are plain: names, numbers, texts, lists and dictionaries, fit for JSON. A type or
+version that the tables lack is given as its number, with its bytes as hex.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from strandline_proto.ids import topic_id_text
 
 
 class BrokenRecord(ValueError):
-    """Bytes that are not what their type and version say."""
+    """The bytes do not match their type and version."""
 
 
 Kind = str | tuple["F", ...]
-"""A primitive, `[primitive]` for an array of them, or the fields of an array of structures."""
+"""A primitive, `[primitive]` for an array of it, or the fields of an array of structures."""
 
 
 @dataclass(frozen=True, slots=True)
 class F:
-    """A field, and the versions that have it; with a tag it stands behind the others."""
+    """A field, and the versions that have it; a tagged field follows the others."""
 
     name: str
     kind: Kind
@@ -131,14 +131,16 @@ LAYOUTS: Final[dict[int, Layout]] = {
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
     kind: str
-    """Its layout's name; `type N` of what no layout is known of."""
+    """Name of the layout; `type N` if the layout is unknown."""
     key: dict[str, Any]
     value: dict[str, Any] | None
-    """None is a tombstone."""
+    """The value; None is a tombstone."""
 
 
 def decode(key: bytes, value: bytes | None) -> GroupRecord:
-    """Raises BrokenRecord if the bytes are not of the layout that they name."""
+    """The record with this key and value. Raises BrokenRecord if the bytes do not have the layout
+    that they name.
+    """
     cursor = _Cursor(key)
     number = cursor.number("h")
     layout = LAYOUTS.get(number)
@@ -165,7 +167,7 @@ def _raw(data: bytes) -> dict[str, Any]:
 
 
 class _Cursor:
-    """A place in the bytes of one key or value."""
+    """A position in the bytes of one key or value."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

@@ -1,8 +1,8 @@
-"""Whether the sparse indexes of a segment lead where they say (I-78), entry by entry beside a walk
-over the segment's batches.
+"""A check of a segment's sparse indexes (I-78): each entry is compared with a walk over the
+segment's batches.
 
-One finding for each index is enough: after the first the rest is not looked at. Where the segment
-itself is damaged, nothing is said of its indexes.
+One finding for each index is enough: the rest of the index is not read. If the segment itself is
+damaged, its indexes are not judged.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 
 class IndexCheck:
-    """Both indexes of one segment. `problems` has (path, byte of the index, what) afterwards."""
+    """The check of both indexes of one segment. `problems` then has (path, byte of the index,
+    description).
+    """
 
     def __init__(self, disk: Disk, segment: SegmentFiles, *, sealed: bool) -> None:
         self.problems: list[tuple[str, int, str]] = []
         self.entries: dict[str, int] = {}
-        """How many entries of each file were looked at."""
+        """Number of entries of each file that were checked."""
         self._checks: list[_OffsetCheck | _TimeCheck] = []
         base = segment.base_offset
         path = segment.index
@@ -52,12 +54,12 @@ class IndexCheck:
             self._settle(check, check.batch(batch))
 
     def abandon(self) -> None:
-        """The segment is damaged itself: nothing certain can be said of its indexes."""
+        """Stop the check: the segment itself is damaged, so its indexes cannot be judged."""
         self._checks.clear()
         self.problems.clear()
 
     def end(self, size: int) -> None:
-        """The segment ended after `size` bytes."""
+        """Finish the check, at a segment's end after `size` bytes."""
         for check in list(self._checks):
             self._settle(check, check.end(size))
 
@@ -69,10 +71,11 @@ class IndexCheck:
 
 
 class _OffsetCheck:
-    """An entry names a byte at which a batch begins, and an offset that is that batch's last.
+    """The check of an offset index. An entry names the byte at which a batch begins, and that
+    batch's last offset.
 
-    Kafka notes one entry for what was appended together, with the last offset of its last batch: so
-    a later batch may have it, if it stands before the next entry's.
+    Kafka writes one entry for batches that were appended together, with the last offset of the last
+    one. A later batch may therefore have that offset, if it lies before the next entry's batch.
     """
 
     def __init__(self, path: str, entries: Iterator[OffsetEntry]) -> None:
@@ -120,7 +123,9 @@ class _OffsetCheck:
 
 
 class _TimeCheck:
-    """An entry names a timestamp, and the last offset of the first batch that reaches it."""
+    """The check of a time index. An entry names a timestamp, and the last offset of the first batch
+    that reaches it.
+    """
 
     def __init__(self, path: str, entries: Iterator[TimeEntry], *, sealed: bool) -> None:
         self.path = path
@@ -138,7 +143,7 @@ class _TimeCheck:
                 return entry.at, why
             self.seen += 1
             self._last, self._entry = entry, next(self._entries, None)
-        # Compaction leaves headers alone; Kafka lets them into an index that it rebuilds.
+        # Compaction may leave only a header, which Kafka includes in an index that it rebuilds.
         self._latest_header = max(self._latest_header, batch.max_timestamp)
         if batch.count > 0:
             self._latest = max(self._latest, batch.max_timestamp)

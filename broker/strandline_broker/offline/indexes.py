@@ -1,6 +1,6 @@
 """The index files and producer snapshots of a segment, entry by entry.
 
-Zeros behind the last entry are what a killed Kafka leaves of a preallocated file; they are no
+Zeros after the last entry are the rest of a preallocated file after Kafka was killed; they are no
 entries.
 """
 
@@ -29,7 +29,9 @@ SNAPSHOT_CHECKED_FROM: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class OffsetEntry:
-    """A batch whose last offset (of Kafka's, of the append it came with) this is begins there."""
+    """An entry of an offset index: the position at which a batch begins, and its last offset. In
+    Kafka's files it is the last offset of the whole append.
+    """
 
     at: int
     offset: int
@@ -38,7 +40,9 @@ class OffsetEntry:
 
 @dataclass(frozen=True, slots=True)
 class TimeEntry:
-    """No record before `offset` is later than `timestamp`, and one of its batch is at it."""
+    """An entry of a time index: no record before `offset` is later than `timestamp`, and one of its
+    batch has it.
+    """
 
     at: int
     timestamp: int
@@ -66,7 +70,7 @@ class AbortedTransaction:
 
 
 def _whole(data: bytes, size: int) -> bytes:
-    """The entries without the zeros behind them. ValueError if the bytes are no entries."""
+    """The entries without the zeros after them. Raises ValueError if the bytes are no entries."""
     if len(data) % size != 0:
         raise ValueError(f"{len(data)} bytes are no whole number of {size}-byte entries")
     used = len(data.rstrip(b"\0"))
@@ -90,7 +94,9 @@ def time_entries(disk: Disk, path: str, base_offset: int) -> Iterator[TimeEntry]
 
 
 def producer_entries(disk: Disk, path: str) -> list[ProducerEntry]:
-    """What a `.snapshot` says. ValueError if it does not read or its CRC does not match."""
+    """The entries of a `.snapshot`. Raises ValueError if it does not parse or its CRC does not
+    match.
+    """
     data = read_small(disk, path)
     if len(data) < SNAPSHOT_HEAD.size:
         raise ValueError(f"{len(data)} bytes are too few for a producer snapshot")
@@ -105,7 +111,7 @@ def producer_entries(disk: Disk, path: str) -> list[ProducerEntry]:
 
 
 def aborted_transactions(disk: Disk, path: str) -> list[AbortedTransaction]:
-    """What a `.txnindex` says. ValueError if it does not read."""
+    """The entries of a `.txnindex`. Raises ValueError if it does not parse."""
     data = read_small(disk, path)
     if len(data) % TRANSACTION_ENTRY.size != 0:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Which files a directory holds, by their names alone."""
+"""The files of a directory, classified by their names alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
 GIVEN_UP: Final = re.compile(r".+\.[0-9a-f]{32}-(?:delete|stray|future)")
 TEMPORARY: Final = ".tmp"
 GAPS_MARKER: Final = "compacted"
-"""Its presence says that offsets may be missing in this log."""
+"""Name of the marker file: offsets may be missing in this log."""
 DAMAGED_RANGES: Final = "damaged-ranges"
 ROOT_FILES: Final = frozenset(
     {
@@ -46,7 +46,7 @@ ROOT_FILES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """One segment; paths of files that are there, None of those that are not."""
+    """One segment: the paths of its existing files, None for the others."""
 
     base_offset: int
     log: str
@@ -59,14 +59,14 @@ class PartitionFiles:
     path: str
     segments: tuple[SegmentFiles, ...]
     orphans: tuple[str, ...]
-    """Indexes of no segment."""
+    """Indexes without a segment."""
     snapshots: tuple[str, ...]
     epochs: str | None
     metadata: str | None
     limits: tuple[str, ...]
     has_gaps_marker: bool
     damaged: str | None
-    """What the broker remembers of damage that it has met."""
+    """Path of the broker's file of known damage."""
     swaps: tuple[str, ...]
     """Segments that a cleaning was about to swap in."""
     states: tuple[str, ...]
@@ -75,7 +75,7 @@ class PartitionFiles:
 
 
 def partition_files(disk: Disk, path: str) -> PartitionFiles:
-    """What lies in a partition's directory. OSError if it cannot be listed."""
+    """The files in a partition's directory. Raises OSError if it cannot be listed."""
     names = sorted(disk.listdir(path))
     present = set(names)
     segments, orphans, snapshots, foreign = [], [], [], []
@@ -134,7 +134,7 @@ def _belongs(name: str) -> bool:
 
 
 def is_partition(disk: Disk, path: str) -> bool:
-    """Whether the directory is a partition's: a segment or its metadata lies in it."""
+    """True if the directory is a partition's: it has a segment or its metadata."""
     return any(
         name == PARTITION_METADATA or SEGMENT_FILE.fullmatch(name) for name in disk.listdir(path)
     )

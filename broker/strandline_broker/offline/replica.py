@@ -1,5 +1,5 @@
-"""One replica's log as a comparison reads it: its batches from an offset on, up to the first bytes
-that are not what was written.
+"""One replica's log as a comparison reads it: its batches from an offset on, up to the first bad
+bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Bytes that do not read, in the middle of a log: sound batches stand behind them."""
+    """Unreadable bytes in the middle of a log, with sound batches after them."""
 
     path: str
     position: int
@@ -39,7 +39,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A batch, and the open file that it stands in."""
+    """A batch, and its open file."""
 
     file: OpenFile
     batch: Batch
@@ -57,7 +57,7 @@ class Placed:
         return all(a == b for a, b in pairs)
 
     def records(self) -> list[Record] | None:
-        """None if they do not parse. Raises RecordTooLarge."""
+        """The records of the batch; None if they do not parse. Raises RecordTooLarge."""
         try:
             return records_of(self.file, self.batch, self.bound)
         except (CorruptMessage, UnsupportedVersion):
@@ -65,7 +65,7 @@ class Placed:
 
 
 class Replica:
-    """A partition's directory. OSError if it cannot be read."""
+    """The replica in a partition's directory. Raises OSError if it cannot be read."""
 
     def __init__(self, disk: Disk, path: str, bound: Bound, *, compacted: bool) -> None:
         self.path = path
@@ -76,7 +76,7 @@ class Replica:
         first = segments[0].base_offset if segments else 0
         self.log_start = max(first, self._expected.log_start or 0)
         self.torn_bytes = 0
-        """Bytes behind the last sound batch, known once all was read."""
+        """Bytes after the last sound batch, known once all was read."""
         self._told_compacted = compacted
         self._bound = bound
 
@@ -106,7 +106,7 @@ class Replica:
         return segments[-1].base_offset if segments else 0
 
     def batches(self, start: int) -> Iterator[Placed | Broken]:
-        """Each sound batch that ends at or after `start`; a torn tail is left out and counted."""
+        """Each sound batch that ends at or after `start`; a torn tail is omitted and counted."""
         segments = self._files.segments
         after = [s.base_offset for s in segments[1:]]
         first = sum(base <= start for base in after)

@@ -1,5 +1,5 @@
-"""The offline verification of a data directory: the files that its partitions share, then each
-partition; and what those files say of one partition.
+"""The offline verification of a data directory: first the files that its partitions share, then
+each partition.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROOT_EVIDENCE: Final = (META, STATE, *OFFSET_CHECKPOINTS)
 
 @dataclass(slots=True)
 class Root:
-    """What the shared files of a data directory say."""
+    """The content of a data directory's shared files."""
 
     path: str
     report: RootReport
@@ -49,15 +49,17 @@ class Root:
     always: bool = False
     clean: bool = False
     lost: bool = False
-    """The recovery points are there and not to be believed: any batch may have been durable."""
+    """True if the recovery points exist but cannot be trusted: any batch may have been durable."""
 
     def expected(self, disk: Disk, topic: str, partition: int, files: PartitionFiles) -> Expected:
-        """Of one partition. Without an entry nothing is durable and nothing below is guarded."""
+        """The values of one partition. Without an entry no data is durable, so none is
+        protected.
+        """
         key = topic, partition
-        # Cuts were made of which some of the shared files do not know yet.
+        # Some of the shared files do not include these cuts yet.
         limits = [limit_of(disk, path) for path in files.limits]
         lost = self.lost or any(offset is None for offset, _ in limits)
-        lost |= self._of(RECOVERY_POINTS, key) == INT64_MAX  # since it was written for others
+        lost |= self._of(RECOVERY_POINTS, key) == INT64_MAX  # as it was written for others since
         found = Expected(
             recovery_point=None if lost else self._of(RECOVERY_POINTS, key),
             high_watermark=self._of(HIGH_WATERMARKS, key),
@@ -133,7 +135,7 @@ def _check_others(disk: Disk, root: Root) -> None:
 
 
 def expected_of(disk: Disk, path: str) -> Expected:
-    """What the data directory around a partition's directory says of it, if there is one."""
+    """The values of a partition in the data directory around it, if there is one."""
     parent, _, name = path.rpartition("/")
     match = PARTITION.fullmatch(name)
     root = read_root(disk, parent) if parent and match is not None else None
@@ -147,7 +149,7 @@ def verify(
 ) -> Iterator[RootReport | PartitionReport]:
     """Verify a partition's directory, or a data directory with all of its partitions.
 
-    Nothing comes of a directory that is neither. OSError where something cannot be read.
+    A directory of neither kind gives no report. Raises OSError if a file cannot be read.
     """
     if is_partition(disk, path):
         yield verify_partition(disk, path, expected_of(disk, path), compacted=compacted)

@@ -1,4 +1,4 @@
-"""The controller's snapshots beside its log, read without the controller's code (I-8)."""
+"""The controller's snapshots beside its log, parsed without the controller's code (I-8)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATE_SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
 def check_state_snapshots(disk: Disk, paths: Sequence[str], report: PartitionReport) -> None:
-    """Each file, and that the log goes on from one of them; after the log has been read."""
+    """Check each file, and that the log continues from one of them; call after the log was read."""
     ends = []
     for path in paths:
         match = STATE_SNAPSHOT.fullmatch(path.rpartition("/")[2])

@@ -1,12 +1,12 @@
 """The offline verification of one partition: offsets, epochs, CRCs, indexes and checkpoints on
-disk, by a reading of their own.
+disk, by an independent reader.
 
-Offsets follow each other and epochs never fall (I-1, I-2); the epoch checkpoint says what the
-batches say (I-5); indexes find what they point to (I-78); and what a crash may leave is told from
-damage (I-7).
+It checks that offsets follow each other and epochs never fall (I-1, I-2), that the epoch checkpoint
+matches the batches (I-5), and that indexes find the batches that they name (I-78). It distinguishes
+the traces of a crash from damage (I-7).
 
-It says what a broker will do with what it finds, but decides that from the files and not from the
-broker's code. Memory is bounded: one window of a file, and at most so many findings.
+It reports how a broker will react to each finding, but derives that from the files, not from the
+broker's code. Memory is bounded: one window of a file, and a limited number of findings.
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ if TYPE_CHECKING:
     from strandline_broker.offline.layout import PartitionFiles, SegmentFiles
 
 RELATIVE_MAX: Final = 2**31 - 1
-"""Offsets of a segment lie no further above its base: an index has 32 bits for each."""
+"""Limit on the distance of a segment's offsets from its base: an index has 32 bits for each."""
 
 
 def verify_partition(
     disk: Disk, path: str, expected: Expected, *, compacted: bool = False
 ) -> PartitionReport:
-    """Everything that is wrong in a partition's directory. OSError if it cannot be read."""
+    """Verify a partition's directory; the report lists every fault. Raises OSError if it cannot be
+    read.
+    """
     files = after_swaps(disk, partition_files(disk, path))
     report = PartitionReport(path, expected)
     gaps_below, report.compacted = lawful_gaps(files, expected, told=compacted)
@@ -51,7 +53,7 @@ def verify_partition(
 
 
 class _Verification:
-    """One walk over one partition; `run` once."""
+    """One walk over one partition; call `run` once."""
 
     def __init__(
         self, disk: Disk, files: PartitionFiles, report: PartitionReport, gaps_below: int
@@ -66,19 +68,19 @@ class _Verification:
         self._next = 0
         """The offset that must follow."""
         self._bad: tuple[str, int, int, str, str] | None = None
-        """(invariant, byte, offset, path, why) of bytes that are not what must follow, until it is
-        known what stands behind them.
+        """(invariant, byte, offset, path, why) of bad bytes, until the content after them
+        is known.
         """
         self._cut: tuple[str, int, int, str, str] | None = None
-        """The same of bytes at which the log ends at the next start; what is behind is only
-        counted.
+        """(invariant, byte, offset, path, why) of the place where the next start ends the log; the
+        rest is only counted.
         """
         self._behind = 0
-        """Sound batches behind the cut."""
+        """Number of sound batches after the cut."""
         self._index_check: IndexCheck | None = None
         self._jumped: tuple[str, int, int, int] | None = None
-        """(path, byte, offset that had to follow, offset that did) of a batch before which offsets
-        are missing, while it is the last one that was met.
+        """(path, byte, expected offset, actual offset) of a batch after missing offsets, while it
+        is the last batch read.
         """
         self._epochs_told: set[tuple[int, int]] = set()
         self._gaps_below = gaps_below
@@ -201,7 +203,7 @@ class _Verification:
             self._behind += 1
             return
         if self._jumped is None or offset <= self._gaps_below:
-            # Of a batch at a doubtful offset the epoch checkpoint says nothing.
+            # The epoch checkpoint says nothing about a batch at a doubtful offset.
             self._check_epoch(path, batch)
         if self._cut is not None:
             self._behind += 1
@@ -213,7 +215,7 @@ class _Verification:
         self._report.records += batch.count
 
     def _jump(self, path: str, position: int, offset: int, what: str) -> None:
-        """`offset` follows where `_next` must: too low, or a gap."""
+        """Report that `offset` follows instead of `_next`: it is too low, or there is a gap."""
         if self._cut is not None or self._bad is not None:
             return
         if offset < self._next:
@@ -238,8 +240,8 @@ class _Verification:
         self._report.add(Severity.SUSPECT, "I-1", path, why, position=position, offset=self._next)
 
     def _unbelieve_jump(self, offset: int) -> None:
-        """A batch at `offset` follows one before which offsets were missing: if it is one of those,
-        the base offset of the other was changed.
+        """Handle a batch at `offset` after a batch with a gap before it. If `offset` lies in that
+        gap, the other batch's base offset was changed.
         """
         jumped, self._jumped = self._jumped, None
         if jumped is None or not jumped[2] < offset < self._next:
@@ -268,7 +270,7 @@ class _Verification:
         elif epoch < self._latest_epoch:
             invariant, why = "I-2", f"leader epoch {epoch} after {self._latest_epoch}"
         if why is not None and (epoch, named) not in self._epochs_told:
-            # One for all batches that are wrong in the same way.
+            # One finding covers all batches with the same fault.
             self._epochs_told.add((epoch, named))
             self._note_bad(invariant, path, batch.position, why, offset=offset)
             self._settle_bad(follows=offset)
@@ -276,8 +278,8 @@ class _Verification:
             self._latest_epoch = max(epoch, self._latest_epoch)
 
     def _is_before_epochs(self, batch: Batch, offset: int) -> bool:
-        """Whether the batch begins below the log's start, from which on the checkpoint says
-        something: all that is known there is that epochs do not fall (I-5, I-2).
+        """True if the batch begins below the log's start, where the checkpoint has no entries. Only
+        one rule applies there: epochs do not fall (I-5, I-2).
         """
         if not self._epochs or batch.leader_epoch < self._latest_epoch:
             return False
@@ -291,7 +293,7 @@ class _Verification:
     def _note_bad(
         self, invariant: str, path: str, position: int, why: str, *, offset: int | None = None
     ) -> None:
-        """These bytes are not what must follow. What becomes of it depends on what is behind."""
+        """Record bad bytes. The content after them decides how they are reported."""
         if self._index_check is not None:
             self._index_check.abandon()
         if self._cut is None and self._bad is None:
@@ -301,7 +303,7 @@ class _Verification:
             self._settle_bad(follows=None)
 
     def _settle_bad(self, *, follows: int | None) -> None:
-        """Report what was noted: a sound batch of offset `follows` stands behind it, or none."""
+        """Report the recorded bytes: a sound batch of offset `follows` is after them, or none."""
         if self._bad is None:
             return
         invariant, position, offset, path, why = self._bad
@@ -325,7 +327,7 @@ class _Verification:
         end = self._next if self._cut is None else self._cut[2]
         durable_to, cleaned_to = self._durable_to, expected.cleaned_to
         if self._cut is None and durable_to is not None and cleaned_to is not None:
-            # All that is missing was cleaned: the log was cut in a gap, and goes on there.
+            # All missing offsets were cleaned: the log was cut in a gap, and continues there.
             end = max(end, durable_to) if durable_to <= cleaned_to else end
         report.log_end = end
         if self._cut is not None:
