@@ -1,0 +1,1 @@
+"""The documents of docs/reference/, made from the code: one module for each document."""
