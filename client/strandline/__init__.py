@@ -42,7 +42,7 @@ _HOMES = {
     "ConfigSource": "types",
     "Consumer": "consumer",
     "ConsumerGroupMetadata": "group_types",
-    "ConsumerRebalanceListener": "_listeners",
+    "ConsumerRebalanceListener": "_groups.rebalance_listener",
     "ConsumerRecord": "types",
     "DeliveryError": "errors",
     "ElectionType": "types",
