@@ -6,8 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from strandline._admin.configs import alteration, describe_configs, resources_of
-from strandline._admin.created_topics import CreatedTopics
-from strandline._admin.deletions import delete_below
 from strandline._admin.descriptions import (
     add_topic,
     broker_info,
@@ -17,11 +15,18 @@ from strandline._admin.descriptions import (
     loss_info,
     replica,
 )
-from strandline._admin.elections import election, moves, results
 from strandline._admin.groups import GroupAdministration
-from strandline._admin.partitions import more_partitions, partitions_before
 from strandline._admin.reassignments import Reassignments
-from strandline._admin.truncations import allow_truncation
+from strandline._admin.topic_calls import (
+    CreatedTopics,
+    allow_truncation,
+    delete_below,
+    election,
+    more_partitions,
+    moves,
+    partitions_before,
+    results,
+)
 from strandline._net.arguments import INT64_MAX, mapping, milliseconds, several, whole
 from strandline._net.cluster import LOOK_TIMEOUT_S
 from strandline._net.connections import parse_bootstrap

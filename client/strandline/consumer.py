@@ -9,30 +9,31 @@ to it; without one, the consumer reads all of its topics, or what `assign` names
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, overload
 
+from strandline._blocking.read_ahead import Lending
+from strandline._consumer.assigned import Assigned
+from strandline._consumer.delivery import Delivery
 from strandline._consumer.fetcher import Fetcher
-from strandline._consumer.offset_queries import OffsetQueries
 from strandline._consumer.options import ConsumerOptions, refuse_classic
-from strandline._consumer.position_calls import PositionCalls
+from strandline._core.commit_state import CommitOffset
 from strandline._core.membership import Subscription
-from strandline._core.position import LATEST, Position
+from strandline._core.position import EARLIEST, LATEST, Phase, Position
 from strandline._core.whole_topics import WholeTopics
-from strandline._groups.calls import GroupCalls
 from strandline._groups.coordinator import OFFSETS_TOPIC
-from strandline._groups.group import Group
+from strandline._groups.group import Group, at_of
+from strandline._groups.rebalance_listener import check_listener
 from strandline._net import arguments as given
 from strandline._net.connections import parse_bootstrap
 from strandline._net.session import Session
-from strandline.errors import (
-    ClientClosed,
-    ConfigurationError,
-)
+from strandline.errors import ClientClosed, ConfigurationError, OperationTimedOut, describe
+from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata
+from strandline.types import OffsetAndTimestamp, TopicPartition
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from types import TracebackType
     from typing import Any, Self
 
@@ -42,8 +43,13 @@ if TYPE_CHECKING:
 
     Collect = Callable[[list[Position]], dict[TopicPartition, list[ConsumerRecord]]]
 
+Partition: TypeAlias = "TopicPartition | tuple[str, int]"
+ToCommit: TypeAlias = "Mapping[Partition, int | tuple[int, str] | OffsetAndMetadata]"
+PATTERN_BYTES_MAX: Final = 4096
+NO_GROUP: Final = -1
 
-class Consumer(GroupCalls, PositionCalls, OffsetQueries):
+
+class Consumer:
     """Reads records. Use it as an asynchronous context manager, and iterate or call `getmany`.
 
     With `group_id`, topics given here are subscribed to. Without, they are read whole, until
@@ -103,7 +109,19 @@ class Consumer(GroupCalls, PositionCalls, OffsetQueries):
             metadata_max_age_ms=metadata_max_age_ms,
             check_crcs=check_crcs,
         )
-        super().__init__(options, max_decompressed_bytes)
+        self._options = options
+        self._request_timeout_s = options.request_timeout_s
+        self._session: Session | None = None
+        self._group: Group | None = None
+        """While the consumer runs, if it has a group_id."""
+        self._is_stopping = False
+        self._delivery = Delivery(
+            check_crcs=options.check_crcs, max_decompressed_bytes=max_decompressed_bytes
+        )
+        self._lending = Lending(self._delivery, self._on_step)
+        self._assigned = Assigned(self._delivery, self._lending, options.policy)
+        self._wanted: tuple[Subscription, object] | None = None
+        """What was subscribed to before the start."""
         self._bootstrap = parse_bootstrap(bootstrap_servers)
         self._topics = tuple(given.several("topics", topics, str))
         if self._topics and group_id is not None:
@@ -356,6 +374,337 @@ class Consumer(GroupCalls, PositionCalls, OffsetQueries):
 
     async def __anext__(self) -> ConsumerRecord:
         return await self.getone()
+
+    # The group: subscriptions and committed offsets.
+
+    def _grouped(self, what: str) -> Group:
+        if self._options.group_id is None:
+            raise ConfigurationError(f"{what} needs a group: give the consumer a group_id")
+        self._started()
+        assert self._group is not None
+        return self._group
+
+    # Subscription.
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | None = None,
+        listener: object = None,
+    ) -> None:
+        """Share these topics with the other members of the group, instead of those of before.
+
+        `pattern` is a regular expression in RE2's syntax; brokers take every topic whose whole name
+        matches it, of those to come too. `listener` (a ConsumerRebalanceListener) hears which
+        partitions come and go. Topics that do not exist are taken up when they are created.
+        """
+        if self._options.group_id is None:
+            raise ConfigurationError(
+                "subscribe needs a group: give the consumer a group_id, or use assign([...])"
+            )
+        names = given.several("topics", topics, str)
+        if (not names) == (pattern is None):
+            raise ConfigurationError(
+                "subscribe takes topics or a pattern, one of them; unsubscribe() leaves the group"
+            )
+        if "" in names:
+            raise ConfigurationError("topics: '' is not the name of a topic")
+        if pattern is not None:
+            size = len(given.text("pattern", pattern).encode(errors="replace"))
+            given.within("pattern's size in bytes", size, 1, PATTERN_BYTES_MAX)
+        check_listener(listener)
+        subscription = Subscription(tuple(sorted(set(names))), pattern)
+        if self._session is None:
+            self._wanted = subscription, listener
+            return
+        group = self._grouped("subscribe")
+        if self._is_stopping:
+            raise ClientClosed("the consumer is being closed")
+        if self._assigned.keys and not group.is_subscribed:
+            raise ConfigurationError(
+                "partitions are assigned by assign([...]); call unsubscribe() before subscribe"
+            )
+        cluster = self._started().cluster
+        cluster.follow(*subscription.topics)
+        cluster.request_refresh()
+        group.subscribe(subscription, listener)
+
+    async def unsubscribe(self) -> None:
+        """Commit what was handed over before the last poll (with auto-commit), give up all
+        partitions, and leave the group.
+        """
+        self._wanted = None
+        if self._session is None:
+            return
+        self._started()
+        group = self._group
+        if group is not None:
+            await group.unsubscribe(self._request_timeout_s)
+        if group is None or not group.is_subscribed:  # again, while the group heard of the leave
+            self._assigned.replace({})
+
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to; of a pattern, those of which something is assigned."""
+        if self._group is None:
+            wanted = None if self._wanted is None else self._wanted[0]
+        else:
+            wanted = self._group.membership.subscription
+        if wanted is not None and wanted.pattern is not None:
+            return frozenset(tp.topic for tp in self._assigned.keys)
+        return frozenset(() if wanted is None else wanted.topics)
+
+    async def wait_assigned(self, timeout_ms: float | None = None) -> frozenset[TopicPartition]:
+        """Wait until the group has given this member something, and return that. A poll: listeners
+        run in it. Raises OperationTimedOut, which says what stands in the way.
+        """
+        group = self._grouped("wait_assigned")
+        if timeout_ms is not None:
+            given.milliseconds("timeout_ms", timeout_ms, least=0)
+        group.begin_poll()
+        try:
+            await group.wait_assigned(None if timeout_ms is None else timeout_ms / 1000)
+        finally:
+            group.end_poll()
+        return frozenset(self._assigned.keys)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who this consumer is in its group."""
+        group = self._grouped("group_metadata")
+        known = group.membership.is_member and group.membership.epoch > 0
+        return ConsumerGroupMetadata(
+            group.member.group_id,
+            group.membership.epoch if known else NO_GROUP,
+            group.member.member_id if known else "",
+            group.member.instance_id,
+        )
+
+    # Offsets.
+
+    async def commit(self, offsets: ToCommit | None = None) -> None:
+        """Commit these offsets (of the records to read next), or the positions of all assigned
+        partitions: everything that was handed over.
+
+        Once it returns, the offsets survive what acknowledged records survive. Raises CommitFailed
+        if the partitions have gone to others, and OperationTimedOut if nobody has said so within
+        `request_timeout_ms`: they may be committed or not. A cancelled commit goes on.
+        """
+        await self.commit_async(offsets)
+
+    def commit_async(self, offsets: ToCommit | None = None) -> asyncio.Future[None]:
+        """Hand a commit over; the future that comes back is its end. Commits of a consumer are
+        carried out one after the other.
+        """
+        group = self._grouped("commit")
+        if offsets is None:
+            chosen = {p.key: at_of(p) for p in self._assigned.of(()) if p.offset >= 0}
+        else:
+            chosen = dict(
+                self._to_commit(tp, at) for tp, at in given.mapping("offsets", offsets).items()
+            )
+        return group.commits.submit(chosen, self._request_timeout_s)
+
+    def _to_commit(
+        self, partition: Partition, at: int | tuple[int, str] | OffsetAndMetadata
+    ) -> tuple[PartitionKey, CommitOffset]:
+        position = self._assigned.position(partition)
+        match at:
+            case int(offset) if not isinstance(at, bool):
+                found = OffsetAndMetadata(offset)
+            case (offset, str(metadata)):
+                found = OffsetAndMetadata(offset, metadata)
+            case OffsetAndMetadata():
+                found = at
+            case _:
+                raise ConfigurationError(
+                    f"offsets: {at!r} is neither an offset nor an OffsetAndMetadata"
+                )
+        name = f"offsets: that of {partition[0]}/{partition[1]}"
+        given.whole(name, found.offset, 0, given.INT64_MAX)
+        given.whole(f"{name}, leader_epoch", found.leader_epoch, -1)
+        given.text(f"{name}, metadata", found.metadata)
+        epoch = found.leader_epoch
+        if epoch < 0:
+            # Without one whoever goes on there would believe a deposed leader (P-82).
+            epoch = position.epoch_before(found.offset)
+        return position.key, CommitOffset(found.offset, epoch, found.metadata)
+
+    @overload
+    async def committed(self, partition: Partition) -> int | None: ...
+    @overload
+    async def committed(
+        self, partition: Partition, *, metadata: Literal[True]
+    ) -> OffsetAndMetadata | None: ...
+    @overload
+    async def committed(
+        self, partition: Partition, *, metadata: bool
+    ) -> int | OffsetAndMetadata | None: ...
+
+    async def committed(
+        self, partition: Partition, *, metadata: bool = False
+    ) -> int | OffsetAndMetadata | None:
+        """What the group has committed of a partition, whoever did; None if nothing."""
+        group = self._grouped("committed")
+        tp = given.one_partition("partition", partition)
+        cluster = self._started().cluster
+        view = await cluster.topic(tp.topic, self._request_timeout_s, tp.partition)
+        key = (view.topic_id, tp.partition)
+        found = (await group.commits.fetched([key], self._request_timeout_s))[key]
+        if found.offset < 0:
+            return None
+        if not metadata:
+            return found.offset
+        return OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch)
+
+    # Positions in what is assigned.
+
+    def seek(
+        self, partition: TopicPartition | tuple[str, int], offset: int, leader_epoch: int = -1
+    ) -> None:
+        """Read from `offset` on.
+
+        With the leader epoch of the record before it (a record's `leader_epoch`, or what was kept
+        beside a saved offset), a log that has lost that record is detected.
+        """
+        given.whole("offset", offset, 0, given.INT64_MAX, hint="or use seek_to_beginning, _end")
+        given.whole("leader_epoch", leader_epoch, -1)
+        position = self._assigned.position(partition)
+        fetcher = self._started()
+        if leader_epoch >= 0:
+            fetcher.cluster.view.require_epoch(*position.key, leader_epoch)
+        position.seek(offset, leader_epoch)
+        self._moved(position)
+
+    def _moved(self, position: Position) -> None:
+        self._delivery.forget(position.key)
+        self._started().moved(position)
+        if self._group is not None:
+            self._group.on_sought(position)
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Read from the first record that is there; of all assigned partitions if none is named."""
+        await self._reset(partitions, EARLIEST)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Read only what is committed from now on."""
+        await self._reset(partitions, LATEST)
+
+    async def _reset(self, partitions: tuple[TopicPartition, ...], to: int) -> None:
+        self._started()
+        positions = self._assigned.of(partitions)
+        for position in positions:
+            position.reset(to)
+            self._moved(position)
+        for position in positions:
+            await self._resolved(position.partition)
+
+    async def position(self, partition: TopicPartition | tuple[str, int]) -> int:
+        """The offset of the next record that the caller gets."""
+        return await self._resolved(partition)
+
+    async def _resolved(self, partition: TopicPartition | tuple[str, int]) -> int:
+        """Wait until an offset that is being looked up is known, while the partition is assigned:
+        nobody looks for another's.
+        """
+        fetcher = self._started()
+        deadline = asyncio.get_running_loop().time() + self._request_timeout_s
+        while (position := self._assigned.position(partition)).phase is Phase.RESETTING:
+            if asyncio.get_running_loop().time() >= deadline:
+                cause = fetcher.obstacle
+                why = "" if cause is None else f": {describe(cause)}"
+                raise OperationTimedOut(
+                    f"the offset of {position.partition.topic}/{position.partition.partition} "
+                    f"was not found within {self._request_timeout_s * 1000:.0f} ms{why}",
+                    cause,
+                )
+            await asyncio.sleep(0.002)
+            self._started()
+        if position.error is not None:
+            raise position.error
+        return position.offset
+
+    def position_epoch(self, partition: TopicPartition | tuple[str, int]) -> int:
+        """Leader epoch of the last record delivered, to be saved with the offset; -1 if none."""
+        return self._assigned.position(partition).epoch
+
+    def highwater(self, partition: TopicPartition | tuple[str, int]) -> int | None:
+        """The high watermark that came with the last answer; None before the first."""
+        mark = self._assigned.position(partition).high_watermark
+        return None if mark < 0 else mark
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Deliver nothing of these until `resume`."""
+        for position in self._assigned.of(partitions):
+            position.paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        fetcher = self._started()
+        for position in self._assigned.of(partitions):
+            position.paused = False
+        fetcher.arrived.set()
+        fetcher.plan()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        return frozenset(p.partition for p in self._assigned.of(()) if p.paused)
+
+    # Offsets of any partitions.
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition | tuple[str, int]]
+    ) -> dict[TopicPartition, int]:
+        """The first offset that is there, of each partition."""
+        return await self._ends(partitions, EARLIEST)
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition | tuple[str, int]]
+    ) -> dict[TopicPartition, int]:
+        """One past the last committed record, of each partition."""
+        return await self._ends(partitions, LATEST)
+
+    async def _ends(
+        self, partitions: Iterable[TopicPartition | tuple[str, int]], end: int
+    ) -> dict[TopicPartition, int]:
+        several = given.several_partitions("partitions", partitions)
+        found = await self._list(dict.fromkeys(several, end))
+        return {tp: listed.offset for tp, listed in found.items()}
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each timestamp (ms); None where there is none."""
+        for time_ms in timestamps.values():
+            given.whole("timestamps", time_ms, 0, given.INT64_MAX)
+        found = await self._list(dict(timestamps))
+        return {tp: None if at.offset < 0 else at for tp, at in found.items()}
+
+    async def _list(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        fetcher = self._started()
+        keys: dict[PartitionKey, TopicPartition] = {}
+        for tp in wanted:
+            timeout_s = self._request_timeout_s
+            view = await fetcher.cluster.topic(tp.topic, timeout_s, tp.partition)
+            keys[view.topic_id, tp.partition] = tp
+        found = await fetcher.offsets.listed(
+            {key: wanted[tp] for key, tp in keys.items()}, self._request_timeout_s
+        )
+        return {
+            tp: OffsetAndTimestamp(found[key].offset, found[key].timestamp, found[key].leader_epoch)
+            for key, tp in keys.items()
+        }
+
+    # Helpers.
+
+    def _on_step(self, position: Position, at: CommitOffset) -> None:
+        if self._group is not None:
+            self._group.on_step(position, at)
+
+    def _started(self) -> Fetcher:
+        fetcher = self._assigned.fetcher
+        if self._session is None or fetcher is None:
+            raise ClientClosed("the consumer is not started, or closed; use `async with`")
+        self._session.require()
+        return fetcher
 
 
 class Ahead(NamedTuple):

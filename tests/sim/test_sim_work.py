@@ -9,10 +9,9 @@ import pytest
 
 from strandline import Producer
 from strandline._consumer.fetcher import Fetcher
-from strandline._consumer.offset_queries import OffsetQueries
-from strandline._consumer.position_calls import PositionCalls
 from strandline._core.partition_queue import PartitionQueue
 from strandline._producer.sender import Sender
+from strandline.consumer import Consumer
 from strandline_broker.core.replication.producer_state import ProducerStates
 from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan
@@ -116,24 +115,24 @@ SEEKING = plan_of(chaos_s=8.0, seeker=True, spread_ms=300, **BURSTS)
 
 
 def test_a_seek_that_goes_elsewhere_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = PositionCalls.seek
+    real = Consumer.seek
 
     def seek(self: Any, partition: Any, offset: int, leader_epoch: int = -1) -> None:
         real(self, partition, offset + (offset > 5), leader_epoch)
 
-    monkeypatch.setattr(PositionCalls, "seek", seek)
+    monkeypatch.setattr(Consumer, "seek", seek)
     result = run_plan(SEEKING)
     assert result.invariant == "seeker"
     assert "must follow" in result.what or "was truncated" in result.what
 
 
 def test_a_wrong_answer_for_a_time_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = OffsetQueries.offsets_for_times
+    real = Consumer.offsets_for_times
 
     async def offsets_for_times(self: Any, timestamps: Any) -> Any:
         return await real(self, {tp: time_ms + 100 for tp, time_ms in timestamps.items()})
 
-    monkeypatch.setattr(OffsetQueries, "offsets_for_times", offsets_for_times)
+    monkeypatch.setattr(Consumer, "offsets_for_times", offsets_for_times)
     result = run_plan(SEEKING)
     assert result.invariant == "seeker"
     assert "the first record at or after" in result.what

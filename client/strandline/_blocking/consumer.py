@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from typing import Self
 
-    from strandline._groups.calls import Partition, ToCommit
+    from strandline.consumer import Partition, ToCommit
     from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata
     from strandline.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 

@@ -6,12 +6,12 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
-_CALLS: Final = "strandline._consumer.position_calls"
+_CALLS: Final = "strandline.consumer"
 _DELIVERY: Final = "strandline._consumer.delivery"
 _FETCHER: Final = "strandline._consumer.fetcher"
 _GROUP: Final = "strandline._groups.group"
 _POSITION: Final = "strandline._core.position"
-_QUERIES: Final = "strandline._consumer.offset_queries"
+_QUERIES: Final = "strandline.consumer"
 _RECORDS: Final = "strandline._consumer.records"
 _STREAM: Final = "strandline._consumer.stream"
 

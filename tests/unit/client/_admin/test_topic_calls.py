@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline import Admin, NewTopic
-from strandline._admin import created_topics as _created_topics
+from strandline._admin import topic_calls
 from strandline.errors import UnknownTopicOrPartition
 from strandline_proto.v1 import metadata_pb2
 
@@ -74,7 +74,7 @@ async def test_a_topic_that_was_deleted_again_is_unknown_at_once() -> None:
 async def test_a_topic_that_another_client_deleted_is_asked_for_within_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_created_topics, "UNHEARD_OF_S", 0.01)
+    monkeypatch.setattr(topic_calls, "UNHEARD_OF_S", 0.01)
     admin = AdminOfLateBrokers(unheard=1 << 30)
     await admin.create_topics([NewTopic("t", 1, 1)])
     async with asyncio.timeout(10):
