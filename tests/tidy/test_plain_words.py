@@ -35,8 +35,6 @@ SUBJECTLESS = {
     "chaos",
     "cli",
     "client/strandline",
-    "proof/strandline_proof/model",
-    "proof/strandline_proof/mutants",
     "proof/strandline_proof/sim",
     "spark_jobs/strandline_spark",
 }

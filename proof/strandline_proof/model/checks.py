@@ -1,4 +1,6 @@
-"""What must hold in every state of the model, by the numbers of docs/internals/invariants.md."""
+"""The invariants that hold in every state of the model, by their numbers in
+docs/internals/invariants.md.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def check_decided(decided: Decided) -> bool:
 
 
 def check_matching(a: Node, b: Node) -> bool:
-    """I-3 and I-4: the same epoch at the same offset means the same record, and all before it."""
+    """I-3 and I-4: equal epochs at one offset mean equal records there and before it."""
     same_so_far = True
     for at, (mine, theirs) in enumerate(zip(a.log.entries, b.log.entries, strict=False)):
         if mine[0] == theirs[0] and mine != theirs:
@@ -66,7 +68,7 @@ def _holds(node: Node, ghost: Ghost) -> bool:
 
 
 def check_member(decided: Decided, node: Node, ghost: Ghost) -> bool:
-    """What a leader and a candidate must hold, and count."""
+    """Checks what a leader and a candidate must hold, and what a leader counts."""
     if not node.is_up:
         return True
     registered = decided.brokers[node.broker_id - 1]

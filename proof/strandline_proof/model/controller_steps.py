@@ -1,4 +1,4 @@
-"""What the controller decides, by the decisions of the core, on values."""
+"""The controller's steps: each applies a decision of the core to values."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def unfence(decided: Decided, broker_id: int) -> Decided:
 
 
 def forget(decided: Decided, broker_id: int) -> Decided:
-    """The leader has answered for all that was decided."""
+    """The leader has confirmed that it applied every decision."""
     state, applied = machines.wake_controller(decided), Applied()
     broker = state.brokers[BrokerId(broker_id)]
     applied.on_registered(broker.broker_id, broker.epoch)
@@ -148,7 +148,7 @@ def register(decided: Decided, broker_id: int, *, stopped_cleanly: bool) -> Deci
 
 
 def recover(decided: Decided, *nodes: Node) -> Decided:
-    """Each broker that runs, and has heard that nobody leads, has said where its log ends."""
+    """Every running broker that has learned of the lost leader has reported where its log ends."""
     state = machines.wake_controller(decided)
     partition = state.topics[machines.TOPIC_ID].partitions[0]
     ends = LogEnds()

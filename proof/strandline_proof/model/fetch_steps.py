@@ -1,4 +1,4 @@
-"""Fetches: how a leader's broker serves them, and what a follower makes of the answer."""
+"""Fetches: how a leader's broker serves them, and what a follower does with the answer."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 def serve(node: Node, sender: Node) -> Done:
-    """A fetch of `sender` reaches `node` at once. The answer waits at the sender, unless it is gone
-    or the answer would change nothing there.
+    """Serves a fetch of `sender` at once. The answer waits at the sender, unless the sender's
+    process is dead or the answer would change nothing there.
     """
     return _served(node, sender, next_fetch(sender))
 
 
 def serve_sent(node: Node, sender: Node) -> Done:
-    """The same for a fetch that was sent a while ago, perhaps by an incarnation that is no more."""
+    """Serves a fetch that was sent earlier; the incarnation that sent it may be dead."""
     assert isinstance(sender.fetch, FetchRequest)
     return _served(node, sender, sender.fetch)
 
@@ -53,7 +53,7 @@ def _served(node: Node, sender: Node, request: FetchRequest) -> Done:
 
 
 def _answer(node: Node, sender: int, request: FetchRequest) -> tuple[Done, FetchResponse]:
-    """What a leader's broker does, in the order of `rpc` and `hosts` (I-33, I-39, P-35)."""
+    """Serves a fetch in the order of `rpc` and `hosts` (I-33, I-39, P-35)."""
     position, log = request.position, node.log
     try:
         if not isinstance(node.role, LeaderView):
@@ -148,14 +148,16 @@ def on_fetch_response(node: Node) -> Done:
 
 
 def on_late_response(node: Node) -> Done:
-    """The answer of an earlier leader arrives, while a fetch of the new one may be under way."""
+    """The answer of an earlier leader arrives; a fetch of the new leader may be under way."""
     now = node.fetch
     done = on_fetch_response(node._replace(fetch=node.late, late=None))
     return done._replace(node=done.node._replace(fetch=now))
 
 
 def overtaken(node: Node) -> Node:
-    """A new leader is followed: what the old one answered is late, unless it would say nothing."""
+    """The broker follows a new leader. An answer of the old leader is late from then on, and is
+    dropped if it says nothing.
+    """
     if not isinstance(node.fetch, FetchResponse):
         return node
     silent = node._replace(fetch=None)

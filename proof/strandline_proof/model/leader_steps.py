@@ -1,7 +1,7 @@
-"""What a leader does: its machine carries it out, on values.
+"""A leader's steps: its machine from the core carries each one out, on values.
 
-Each function of this kind takes a broker at rest and gives it afterwards. None looks at another
-one, except that a leader is given the fetch of a follower; so their results can be kept.
+Each function takes a broker at rest and returns it after the step. No function looks at another
+broker, except that a leader receives a follower's fetch; so the results can be kept.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Done(NamedTuple):
     committed: int | None = None
     """The high watermark, if this step raised it on a leader."""
     sender: Node | None = None
-    """Of the fetch that was served, as the answer finds it."""
+    """The sender of the fetch that was served, as the answer finds it."""
     cut: tuple[tuple[int, Entry], ...] = ()
-    """What a follower has truncated: offsets and records."""
+    """The records that a follower has truncated, with their offsets."""
 
 
 def append(node: Node) -> Done:
@@ -50,7 +50,7 @@ def append(node: Node) -> Done:
 
 
 def time_passes(node: Node) -> Done:
-    """Nobody has fetched for longer than the lag allowance, and the leader looks."""
+    """The leader checks its lag allowance after no follower has fetched for longer than that."""
     assert isinstance(node.role, LeaderView)
     leader = machines.wake_leader(node.role)
     leader.followers = {
@@ -106,7 +106,7 @@ def _leads_in(node: Node, leader_epoch: int) -> bool:
 
 
 def led(node: Node, leader: Leader, effects: Sequence[Effect]) -> Done:
-    """Carry out what a leader wishes, and put it to rest."""
+    """Carries out a leader's effects, and puts the leader to rest."""
     committed = None
     for effect in effects:
         match effect:
@@ -119,7 +119,7 @@ def led(node: Node, leader: Leader, effects: Sequence[Effect]) -> Done:
                 committed = int(to)
             case ProposeIsr() as asked:
                 if isinstance(node.role, LeaderView) and node.role.proposal is not None:
-                    pass  # asked again: the controller judges it anew
+                    pass  # a repeated request: the controller judges it once more
                 else:
                     _check_proposal(node, leader, asked)
                 request = IsrRequest(
@@ -134,7 +134,7 @@ def led(node: Node, leader: Leader, effects: Sequence[Effect]) -> Done:
 
 
 def _check_proposal(node: Node, leader: Leader, asked: ProposeIsr) -> None:
-    """I-24 and I-26, by this broker's own knowledge."""
+    """I-24 and I-26, by what this broker knows."""
     me = node.broker_id
     if all(member.broker_id != me for member in asked.isr):
         raise Violation(f"I-26: broker {me} proposes an ISR without itself: {asked.isr}")

@@ -1,4 +1,4 @@
-"""What happens to a log of the model, and what must hold in it (I-2, I-5, I-6)."""
+"""Changes to a log of the model, and the invariants of a log (I-2, I-5, I-6)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class History:
 
 
 def assign_epoch(log: Log, epoch: int) -> Log:
-    """I-46. Starts increase strictly, so an epoch without records goes (I-5)."""
+    """I-46. Epochs' starts increase strictly, so an epoch without records is dropped (I-5)."""
     if log.epochs and epoch <= log.epochs[-1][0]:
         return log
     end = len(log.entries)
@@ -59,7 +59,7 @@ def truncate(log: Log, offset: int) -> Log:
 
 
 def problem(log: Log) -> str | None:
-    """Why no log may look so; None if it may."""
+    """The reason why a log must not look like this; None if it may."""
     end = len(log.entries)
     if not 0 <= log.high_watermark <= end:
         return f"I-6: high watermark {log.high_watermark} of a log that ends at {end}"

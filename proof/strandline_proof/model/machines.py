@@ -1,8 +1,8 @@
 """The core's machines, put to rest as values and woken up again.
 
-The model reaches into them here and nowhere else; a field that this module does not know stops it
-at once. What a machine remembers of time is reduced to "just now" and "too long ago", and its
-request ids to one, as only its newest request can be answered here.
+The model touches the machines' fields in this module only; a field that this module does not list
+stops the model at once. A machine's times are reduced to "just now" and "too long ago". Its request
+ids are reduced to one, as only its newest request can be answered here.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def wake_leader(view: LeaderView) -> Leader:
 
 def rest_follower(follower: Follower, state: PartitionState) -> FollowerView:
     assert vars(follower).keys() == _FOLLOWER_FIELDS, "the model does not know this Follower"
-    # Whether it is answered matters to who heals, and no log of the model is damaged.
+    # Only a leader that heals uses the answer, and no log of the model is damaged.
     return FollowerView(
         told=state,
         is_over=follower._over,
@@ -187,7 +187,9 @@ def thawed_eligible(eligible: tuple[tuple[int, int], ...]) -> dict[BrokerId, Bro
 
 
 def for_follower(state: PartitionState) -> PartitionState:
-    """What of it a follower goes by: states that differ in the rest only are one for it."""
+    """The part of the state that a follower reads. States that differ only elsewhere are one state
+    to a follower.
+    """
     return replace(state, isr=(), elr=(), recovering=False, partition_epoch=PartitionEpoch(0))
 
 
@@ -244,7 +246,7 @@ def _broker(broker_id: BrokerId, broker: RegisteredBroker) -> Broker:
 
 
 def rest_controller(state: ControllerState, *, before: Decided) -> Decided:
-    """A new incarnation, whose epoch is an offset, becomes the next number of its broker."""
+    """The new epoch, an offset, becomes the next incarnation number of its broker."""
     partition = state.topics[TOPIC_ID].partitions[0]
     brokers = []
     for broker, old in zip(state.brokers.values(), before.brokers, strict=True):
@@ -264,7 +266,7 @@ def rest_controller(state: ControllerState, *, before: Decided) -> Decided:
 
 
 def pushed(decided: Decided) -> PartitionState:
-    """The partition as the controller's push tells it to a broker."""
+    """The partition as the controller's push describes it to a broker."""
     state = wake_controller(decided)
     topic = state.topics[TOPIC_ID]
     partition = topic.partitions[0]

@@ -1,5 +1,6 @@
-"""Which faults are explored together, and from where. Each profile is finite; the small ones are
-visited whole.
+"""Profiles: the faults that are explored together, and the start of their histories.
+
+Each profile is finite; the small ones are visited whole.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 class Profile(NamedTuple):
     bounds: Bounds
     start: tuple[Action, ...] = ()
-    """How a history begins that is to be explored from its end: the first steps of any are dull."""
+    """The first steps of every history of this profile. The search begins after them, as the first
+    steps of any history are dull.
+    """
 
 
 COMMITTED: Final[tuple[Action, ...]] = (
@@ -27,7 +30,7 @@ COMMITTED: Final[tuple[Action, ...]] = (
     ("fetch", 2),
     ("fetch", 3),
 )
-"""All three hold one record, and their leader knows it."""
+"""All three brokers hold one record, and their leader has committed it."""
 
 ONE_OUT: Final[tuple[Action, ...]] = (
     ("fetch", 2),
@@ -67,6 +70,6 @@ DEEP: Final = {
     "failover-power": Profile(_LONG._replace(kills=1, losses=1, delays=1, answers=1), COMMITTED),
     "join": Profile(_LONG._replace(kills=1, lags=1, timeouts=1, late_pushes=1), ONE_OUT),
 }
-"""Several at once: up to a bound of states each."""
+"""Several kinds of faults at once: up to a bound of states each."""
 
 PROFILES: Final = {**QUICK, **DEEP}

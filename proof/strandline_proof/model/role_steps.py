@@ -1,4 +1,4 @@
-"""How a broker comes to its role, and loses it: pushes of the controller, deaths and starts."""
+"""Steps by which a broker gains and loses its role: pushes, deaths, stops and starts."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def hold_push(node: Node, decided: Decided) -> Node:
 
 
 def on_push(node: Node) -> Done:
-    """A decision arrives late."""
+    """A push of an earlier decision arrives late."""
     assert node.push is not None
     return learn(node, node.push)
 
 
 def learn(node: Node, decided: Decided) -> Done:
-    """A decision of the controller arrives (I-34). Pushes keep their order, so none that is older
-    comes after it.
+    """A decision of the controller arrives (I-34). Pushes keep their order, so no older decision
+    follows.
     """
     node = node._replace(push=None)
     known, state = node.known, machines.pushed(decided)
@@ -100,15 +100,15 @@ def _follow(node: Node, state: PartitionState) -> Done:
 
 
 def kill_process(node: Node, keeps: int | None) -> Node:
-    """The process is gone; of its log `keeps` records are left, all if None. Its checkpoint of the
-    high watermark may be as old as can be.
+    """The process dies; its log keeps `keeps` records, or all if None. Its checkpoint of the high
+    watermark may be as old as possible.
     """
     log = node.log if keeps is None else logs.truncate(node.log, keeps)
     return _ended(node, log._replace(high_watermark=0))
 
 
 def stop_process(node: Node) -> Node:
-    """A stop that was asked for: everything is on disk, and a marker says so."""
+    """The process stops in order: everything is on disk, and a marker says so."""
     return _ended(node, node.log)._replace(stopped_cleanly=True)
 
 
@@ -122,7 +122,7 @@ def _ended(node: Node, log: Log) -> Node:
         role=None,
         late=None,
         push=None,
-        # What has been sent may still arrive.
+        # Messages already sent may still arrive.
         fetch=node.fetch if isinstance(node.fetch, FetchRequest) else None,
         alter=orphan(node.alter),
     )

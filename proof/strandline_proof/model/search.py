@@ -19,7 +19,7 @@ PROGRESS_EVERY = 100_000
 
 
 def _of_the_core(error: AssertionError) -> str:
-    """A broken assertion of production code, with its place."""
+    """A failed assertion of production code, with its place."""
     at = traceback.extract_tb(error.__traceback__)[-1]
     return f"the core's own assertion, {at.filename}:{at.lineno}: {at.line}: {error}"
 
@@ -38,7 +38,7 @@ class Report:
 
 
 class Search:
-    """One run. `progress` hears of it now and then."""
+    """One search. `progress` is called now and then."""
 
     def __init__(self, world: World, progress: Callable[[Report], None] | None = None) -> None:
         self.report = Report()
@@ -54,8 +54,8 @@ class Search:
         states_max: int,
         depth_max: int | None = None,
     ) -> Report:
-        """From the state that `prefix` leads to. Stops at the first violation, at a bound, or when
-        no step leads anywhere new.
+        """Searches from the state that `prefix` leads to. Stops at the first violation, at a bound,
+        or when no step leads to a new state.
         """
         frontier = [self._begin(prefix)]
         report = self.report
@@ -95,7 +95,7 @@ class Search:
                     reached = None
                     following.append(after)
             except AssertionError as error:
-                # Of ours, or of the core about itself.
+                # An assertion of the model, or of the core.
                 self._found(error, state, reached)
                 return []
             if len(came_from) >= states_max:

@@ -1,7 +1,7 @@
 """One partition on three brokers and its controller, as values that can be hashed and compared.
 
-Nothing here decides anything. Offsets are places in a tuple, times are two ("just now" and "too
-long ago"), and the incarnations of a broker are numbered from 1.
+This module decides nothing. Offsets are places in a tuple, times are two ("just now" and "too long
+ago"), and the incarnations of a broker are numbered from 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOSSES_TOLERATED: Final = MIN_ISR - 1
 """How many replicas may lose unflushed data without a committed record being lost (I-54)."""
 
 Entry = tuple[int, int, int]
-"""A record: the leader epoch, and who appended it in which incarnation."""
+"""A record: its leader epoch, the broker that appended it, and that broker's incarnation."""
 
 
 class Violation(AssertionError):
@@ -63,7 +63,7 @@ class ProposalView(NamedTuple):
 
 
 class FollowerView(NamedTuple):
-    """A `Follower` machine at rest. Nothing it does depends on the partition's epoch."""
+    """A `Follower` machine at rest. Its steps do not depend on the partition epoch."""
 
     told: PartitionState
     is_over: bool
@@ -71,7 +71,7 @@ class FollowerView(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """On its way to `leader`; its sender may have died meanwhile."""
+    """A fetch on its way to `leader`; its sender may be dead."""
 
     leader: int
     position: FetchPosition
@@ -85,14 +85,15 @@ class FetchResponse(NamedTuple):
 
 
 class IsrRequest(NamedTuple):
-    """On its way to the controller."""
+    """An AlterPartition request on its way to the controller."""
 
     isr: tuple[IsrMember, ...]
     leader_epoch: int
     partition_epoch: int
     broker_epoch: int
     is_awaited: bool
-    """False: its sender has given up waiting, or no longer leads; it may yet be applied."""
+    """False if its sender has given up waiting, or no longer leads; the request may yet be applied.
+    """
 
 
 class IsrResponse(NamedTuple):
@@ -107,7 +108,7 @@ class RegisteredBroker(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """What the controller has committed."""
+    """The state that the controller has committed."""
 
     leader: int
     leader_epoch: int
@@ -133,17 +134,17 @@ class Node(NamedTuple):
     role: LeaderView | FollowerView | None = None
     fetch: FetchRequest | FetchResponse | None = None
     late: FetchResponse | None = None
-    """An answer of the last leader that is still under way."""
+    """An answer of the previous leader that is still under way."""
     alter: IsrRequest | IsrResponse | None = None
     push: Decided | None = None
-    """A decision on its way here, that the controller may have gone beyond."""
+    """A decision on its way to this broker; the controller may have made newer ones."""
 
 
 class Ghost(NamedTuple):
-    """What only the model knows: the truth, and how much of each bound is used up."""
+    """Facts that only the model has: every committed record, and the used part of each bound."""
 
     committed: tuple[Entry, ...] = ()
-    """Every record that any leader has ever called committed."""
+    """Every record that any leader has ever committed."""
     appends: int = 0
     kills: int = 0
     losses: int = 0
@@ -157,7 +158,7 @@ class Ghost(NamedTuple):
 
 
 class State(NamedTuple):
-    """Places of its parts in the model's tables: equal parts have equal numbers."""
+    """Places of the state's parts in the model's tables: equal parts have equal numbers."""
 
     decided: int
     node1: int
@@ -167,26 +168,28 @@ class State(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What keeps the model finite."""
+    """Bounds that keep the model finite: how often each kind of event may happen."""
 
     appends: int = 2
     leader_epochs: int = 3
     partition_epochs: int = 6
     kills: int = 0
-    """Of processes, whose logs stay as they are."""
+    """Deaths of processes, whose logs stay as they are."""
     losses: int = 0
-    """Of power, with any part of the log that was written last."""
+    """Losses of power, with any part of the log that was written last."""
     suspicions: int = 0
     """Brokers that are fenced while they run."""
     shutdowns: int = 0
-    """Controlled ones."""
+    """Controlled shutdowns."""
     late_pushes: int = 0
-    """Decisions that reach a broker when there are newer ones."""
+    """Decisions that reach a broker when newer ones exist."""
     delays: int = 0
-    """Fetches that are sent now and served any time later."""
+    """Fetches that are sent now and served at any later time."""
     lags: int = 0
-    """Times that a leader hears of nobody for longer than it allows."""
+    """Times that a leader receives no fetch for longer than its lag allowance."""
     timeouts: int = 0
-    """ISR changes whose leader gives up waiting, while they may yet be applied."""
+    """ISR changes whose leader gives up waiting, though they may yet be applied."""
     answers: int = 0
-    """Times that the controller hears what a leader has applied, and forgets who left the ISR."""
+    """Times that a leader reports to the controller what it has applied, and the controller forgets
+    the brokers that left the ISR.
+    """

@@ -1,8 +1,8 @@
-"""The whole: every step that any state allows, and what must hold in every state.
+"""The whole model: every step that a state allows, and the checks of every state.
 
-Parts of a state are kept once, in a table, and a state is their places there. What a broker or the
-controller does depends on its own part alone (and on the one message that it is given), so each
-such step is computed once, by the real code, and found again by those places afterwards.
+Parts of a state are kept once, in a table, and a state is their places there. A step of a broker or
+of the controller depends on its own part alone, and on the one message that it receives. So the
+real code computes each such step once, and the table has it afterwards.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
 Action = tuple[Any, ...]
-"""The name of a step, the broker whose step it is, and at times a number."""
+"""The name of a step, the broker that takes it, and for some steps a number."""
 Step = tuple[Action, State]
 
 
 class Successor(NamedTuple):
-    """What a broker's step leads to. Places, and what the truth has to know of it."""
+    """The result of a broker's step: places of parts, and what the truth must record of it."""
 
     node: int
     broker_id: int
     sender: int | None = None
-    """The broker whose fetch was served, if it waits for the answer's arrival now."""
+    """The broker whose fetch was served, if the answer is on its way to it."""
     committed: tuple[Entry, ...] | None = None
     cut: tuple[tuple[int, Entry], ...] = ()
 
@@ -62,7 +62,7 @@ class World:
         self._places: dict[Any, int] = {}
         self._known: dict[Hashable, Any] = {}
         self.trying: tuple[Callable[..., Any], tuple[int, ...]] | None = None
-        """What is being computed: where a step breaks off, the last word of its trace."""
+        """The computation under way: if a step raises, the last line of its trace names it."""
 
     # Parts
 
@@ -83,7 +83,7 @@ class World:
         return self._parts[state[4]]  # type: ignore[no-any-return]
 
     def _once(self, compute: Callable[..., Any], *places: int) -> Any:
-        """`compute` of the parts at `places`: the first time by the real code."""
+        """`compute` of the parts at `places`: the real code runs the first time only."""
         key = (compute, *places)
         found = self._known.get(key)
         if found is None:
@@ -92,7 +92,7 @@ class World:
         return found
 
     def _node_after(self, change: Callable[..., Node], place: int, *rest: Any) -> int:
-        """The place of the broker after a change that concerns nobody else."""
+        """The place of the broker after a change that leaves all other parts alone."""
         key = (change, place, rest)
         found = self._known.get(key)
         if found is None:
@@ -100,7 +100,7 @@ class World:
         return found
 
     def _step(self, compute: Callable[..., leader_steps.Done], *places: int) -> Successor:
-        """A broker's step, with its result in the table."""
+        """Returns a broker's step, with its result in the table."""
         key = (compute, *places)
         found = self._known.get(key)
         if found is None:
@@ -115,7 +115,7 @@ class World:
         return found
 
     def last_words(self) -> str:
-        """The step that broke off."""
+        """The step that raised, in words."""
         assert self.trying is not None
         compute, places = self.trying
         names = [
@@ -127,7 +127,7 @@ class World:
         return f"{' for '.join(names) or 'the controller'}: {what}"
 
     def initial(self) -> State:
-        """All three in sync, broker 1 leads, every log is empty."""
+        """All three brokers are in sync, broker 1 leads, every log is empty."""
         decided = Decided(1, 0, 0, BROKERS, (RegisteredBroker(),) * 3)
         one, two, three = (self.place(Node(b, 1)) for b in BROKERS)
         state = State(self.place(decided), one, two, three, self.place(Ghost()))
@@ -138,7 +138,9 @@ class World:
     # Steps
 
     def steps(self, state: State) -> Iterator[Step]:
-        """Every step from here, with where it leads. Raises Violation where one must not be."""
+        """Every step from here, with the state that it leads to. Raises Violation for a step that
+        breaks an invariant.
+        """
         if self.decided(state).leader == NO_LEADER:
             yield from self._recovers(state)
         for broker_id in BROKERS:
@@ -150,7 +152,7 @@ class World:
             yield from self._of_messages(state, node)
 
     def _recovers(self, state: State) -> Iterator[Step]:
-        """Nobody in sync is left, and those who were last are back."""
+        """No broker of the ISR is left, and the last members of the ISR are back."""
         decided = self._once(self._recover, *state[:4])
         if decided != state[0] and self._within(decided):
             leader = self._parts[decided].leader
@@ -221,7 +223,7 @@ class World:
             yield ("sends-fetch", b), _put(used, b, self._node_after(fetch_steps.send, place))
 
     def _of_messages(self, state: State, node: Node) -> Iterator[Step]:
-        """What is under way arrives, whether or not its sender still lives."""
+        """Messages under way arrive, whether or not their senders still live."""
         b, place, sent = node.broker_id, state[node.broker_id], node.fetch
         if isinstance(sent, FetchRequest):
             if self.node(state, sent.leader).is_up:
@@ -245,7 +247,7 @@ class World:
         return self.place(after), self.place(node._replace(alter=response))
 
     def _can_still_matter(self, state: State, node: Node, request: FetchRequest) -> bool:
-        """A fetch that could be sent anew is not worth losing."""
+        """Returns whether losing this fetch matters: one that could be sent again does not."""
         if not self.node(state, request.leader).is_up or not node.is_up:
             return False
         same = node.broker_epoch == request.broker_epoch
@@ -253,7 +255,7 @@ class World:
         return same and known is not None and known.leader_epoch == request.position.leader_epoch
 
     def _of_control(self, state: State, node: Node) -> Iterator[Step]:
-        """Deaths, shutdowns, and what the controller thinks of a broker that runs."""
+        """Deaths, shutdowns, and the controller's suspicion of a running broker."""
         b, decided = node.broker_id, self.decided(state)
         registered = decided.brokers[b - 1]
         if self._once(_has_news, state[0], state[b]):
@@ -326,7 +328,7 @@ class World:
         )
 
     def _spend(self, state: State, what: str) -> State | None:
-        """The state with one less of it to come; None if all is used up."""
+        """The state with one event of that kind less to come; None if none is left."""
         key = (what, state[4])
         found = self._known.get(key)
         if found is None:
@@ -339,7 +341,7 @@ class World:
     def _learn(self, state: State, b: int) -> State:
         return self._after(state, self._step(role_steps.learn, state[b], state[0]))
 
-    # What a broker's step means for the truth
+    # Changes of the truth by a broker's step
 
     def _after(self, state: State, successor: Successor) -> State:
         if successor.sender is not None:
@@ -360,8 +362,9 @@ class World:
         return _put(state, 4, self.place(ghost._replace(committed=committed)))
 
     def _check_cut(self, state: State, successor: Successor, truth: tuple[Entry, ...]) -> None:
-        """I-41. A follower that has missed an election may still cut what its old leader lacks and
-        a newer one has committed since: it is in no ISR, and fetches that again.
+        """I-41. A follower that has missed an election may still truncate records that its old
+        leader lacks and a newer leader has committed since. That follower is in no ISR, and fetches
+        the records again.
         """
         known = self.node(state, successor.broker_id).known
         if known is None or known.leader_epoch != self.decided(state).leader_epoch:
@@ -372,10 +375,10 @@ class World:
                     f"I-41: broker {successor.broker_id} cuts away the committed record {offset}"
                 )
 
-    # What must hold
+    # Checks
 
     def check(self, state: State) -> None:
-        """Raise Violation if this state must not be."""
+        """Raises Violation if this state breaks an invariant."""
         decided, one, two, three, ghost = state
         self._once(checks.check_decided, decided)
         for node in (one, two, three):
@@ -394,7 +397,7 @@ def _put(state: State, at: int, place: int) -> State:
 
 
 def _has_news(decided: Decided, node: Node) -> bool:
-    """Whether a push would change anything here."""
+    """True if a push would change anything at this broker."""
     known = node.known
     if known is None or known.leader_epoch != decided.leader_epoch:
         return True

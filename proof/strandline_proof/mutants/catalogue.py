@@ -1,4 +1,4 @@
-"""All mutants."""
+"""The catalogue of all mutants."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ READ_BUGS: Final = tuple(
         *READ_IN_CLIENTS,
     )
 )
-"""Chosen by a reader of the code who did not know the oracles, before any run; none was dropped for
-what a run has found.
+"""Bugs that a reader of the code chose before any run, without knowledge of the oracles. None was
+dropped because of what a run has found.
 """
 
 MUTANTS: Final = (
@@ -90,7 +90,7 @@ MUTANTS: Final = (
 
 
 class UnknownMutant(ValueError):
-    """No mutant has that name; the message names those there are."""
+    """No mutant has that name; the message lists the names."""
 
 
 def mutant_named(name: str) -> Mutant:

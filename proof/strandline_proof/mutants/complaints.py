@@ -1,6 +1,6 @@
-"""A plugin of pytest that says in lines of its own what its tests complain of.
+"""A pytest plugin that prints each failing test's complaint in lines of its own.
 
-What pytest says itself looks different where a task group has wrapped it.
+The output of pytest looks different where a task group has wrapped an exception.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def found_in(output: str) -> str:
-    """What a run with this plugin has complained of; `output` is all that it has written."""
+    """The complaint of a run with this plugin; `output` is everything that the run has written."""
     lines = output.splitlines()
     return " ".join(line.removeprefix(_MARK) for line in lines if line.startswith(_MARK))
 

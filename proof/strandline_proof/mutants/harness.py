@@ -1,13 +1,15 @@
-"""Looks for each mutant with the simulator, and counts what it takes to find it.
+"""Looks for each mutant with the simulator, and counts the runs until it is found.
 
-A mutant counts as found only if an oracle, or an assertion of the mutated code, contradicts a run
-whose very plan is sound on the original sources. A crash, a run without an end or an error of the
-simulator has a verdict of its own, and does not count. Of some bugs a written history tells that no
-simulated cluster lives through, such as a log that was compacted while it was loaded: an assertion
-of its test must fail with the mutant, and the test pass without.
+A mutant counts as found only if a check contradicts a run: an oracle, or an assertion of the
+mutated code. The plan of that run must be sound on the original sources. A crash, a run without an
+end or an error of the simulator has a verdict of its own, and does not count.
 
-Whatever a mutant's own plans are, ordinary ones can be asked for: what these find is what a sweep
-would.
+Some bugs need a written history that no simulated cluster lives through, such as a log that was
+compacted while it was loaded. An assertion of its test must fail with the mutant, and the test must
+pass without.
+
+Ordinary plans can be requested for every mutant, whatever its own plans are. They find what a sweep
+would find.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from strandline_proof.mutants.mutant import Mutant
 
 START_S: Final = 60.0
-"""A worker has so long beyond its own bound to start, and to end its last run."""
+"""Time beyond a worker's own bound, to start and to end its last run."""
 
 EQUIVALENT: Final = "equivalent"
 HANGS: Final = "hangs"
@@ -43,19 +45,19 @@ TESTS_PASSED: Final = 0
 TESTS_FAILED: Final = 1
 DOES_NOT_END: Final = -1
 ASSERTED: Final = ("AssertionError", "Failed: DID NOT RAISE")
-"""How it begins that what a test asserts is not so."""
+"""Openings of a complaint that show that an assertion of a test has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of the search for one mutant; whichever is reached first."""
+    """Bounds of the search for one mutant; the first one reached ends it."""
 
     seeds: int
     seconds: float
     first: int = 1
     """The first plan's number."""
     ordinary: bool = False
-    """Whether the plans are those of any seed, whatever the mutant needs."""
+    """True if the plans are those of any seed, whatever the mutant needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Result:
 
 
 def look_for(mutant: Mutant, bounds: Bounds) -> Result:
-    """Raises DoesNotApply."""
+    """Looks for one mutant. Raises DoesNotApply if it does not fit the sources."""
     if mutant.equivalent:
         return Result(mutant, EQUIVALENT, why=mutant.equivalent)
     with tempfile.TemporaryDirectory(prefix="mutant-") as scratch:
@@ -112,7 +114,7 @@ def look_for(mutant: Mutant, bounds: Bounds) -> Result:
 def look_for_all(
     mutants: Sequence[Mutant], bounds: Bounds, *, jobs: int, on_result: Callable[[Result], None]
 ) -> list[Result]:
-    """In the order of `mutants`; `on_result` is told of each in that order."""
+    """Looks for all mutants and calls `on_result` with each result, in the order of `mutants`."""
     results = []
     with ThreadPoolExecutor(jobs) as pool:
         found: Iterator[Result] = pool.map(lambda mutant: look_for(mutant, bounds), mutants)
@@ -123,7 +125,7 @@ def look_for_all(
 
 
 def _look_by_history(mutant: Mutant, seconds: float, root: Path) -> Result:
-    """Its test must fail with it and pass without it."""
+    """The mutant's test must fail with it and pass without it."""
     _, _, name = mutant.history.partition("::")
     start = time.monotonic()
     status, said = _play(mutant.history, seconds, search_path(root))
@@ -143,7 +145,7 @@ def _look_by_history(mutant: Mutant, seconds: float, root: Path) -> Result:
 
 
 def _play(history: str, seconds: float, path: str) -> tuple[int, str]:
-    """The exit status of pytest, and what it complained of."""
+    """The exit status of pytest, and its tests' complaints."""
     checkout = source_root("strandline_proof").parent
     plugins = ("-p", "no:cacheprovider", "-p", complaints.__name__)
     options = ("-q", "-x", *plugins, "--no-header", "--tb=short")
@@ -163,7 +165,7 @@ def _play(history: str, seconds: float, path: str) -> tuple[int, str]:
 
 
 def _work(mutant: Mutant, bounds: Bounds, root: Path | None) -> dict[str, Any]:
-    """What the worker says; its process ends in any case."""
+    """The worker's answer; its process ends in any case."""
     which = ORDINARY if bounds.ordinary else OWN
     arguments = [mutant.name, which, bounds.first, bounds.seeds, bounds.seconds]
     if root is not None:

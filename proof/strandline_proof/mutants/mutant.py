@@ -15,7 +15,7 @@ READ: Final = "read"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """In the source of `module`, `old` stands exactly once and becomes `new`."""
+    """A replacement: `old` stands exactly once in the source of `module`, and becomes `new`."""
 
     module: str
     """The module's dotted name: `strandline_broker.core.replication.leader`."""
@@ -25,27 +25,27 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the plans of a mutant have in common."""
+    """The features that all plans of a mutant share."""
 
     topology: Mapping[str, object] = field(default_factory=dict)
     """Fields of the simulated cluster that are not drawn."""
     kinds: tuple[str, ...] = ()
-    """The only kinds of faults; empty: as each seed draws them."""
+    """The only kinds of faults; if empty, each seed draws its kinds."""
     aimed: tuple[Fault, ...] = ()
     """Faults of every plan, beside those that are drawn."""
     moments: tuple[str, ...] = ()
     """Three of these in every plan, and without `kinds` nothing else."""
     alone: bool = False
-    """Whether `aimed` is all that happens."""
+    """True if nothing happens except `aimed`."""
     corpus: str = ""
-    """The plan of this name in tests/sim/corpus, under its seed and those after it: the faults that
-    have found the bug once. There is nothing else then.
+    """The name of a plan in tests/sim/corpus, run under its seed and the seeds after it: its faults
+    have found the bug once. The plan has no other faults.
     """
 
     @property
     def plans(self) -> str:
-        """Whose plans they are: those of `any` seed; `narrowed` to what the bug needs to matter at
-        all; or with faults `aimed` by hand, or kept from when the bug was found.
+        """The origin of the plans: `any` seed, `narrowed` to what the bug needs to matter, or
+        `aimed`. Faults of aimed plans were written by hand or kept from when the bug was found.
         """
         if self.aimed or self.corpus:
             return "aimed"
@@ -58,7 +58,7 @@ class Needs:
 
     @property
     def short(self) -> str:
-        """The same in a few words: of faults that are aimed, their kinds."""
+        """The needs in a few words; of aimed faults, their kinds only."""
         if self.corpus:
             return f"corpus {self.corpus}"
         given = self.topology.items()
@@ -77,18 +77,23 @@ class Mutant:
     edits: tuple[Edit, ...]
     needs: Needs = field(default_factory=Needs)
     equivalent: str = ""
-    """Why no run can tell it from the original; it is then neither run nor counted."""
+    """The reason why no run can tell it from the original; such a mutant is neither run nor
+    counted.
+    """
     history: str = ""
-    """The test that finds it where simulated clusters do not: file and name, as pytest has them,
-    from the root of a checkout.
+    """The test that finds the bug where simulated clusters do not: file and name, as pytest writes
+    them, from the root of a checkout.
     """
     is_read: bool = False
-    """A reader of the code chose it before any run. Plans of any seed look for it, and may miss it.
+    """True if a reader of the code chose the bug before any run. Plans of any seed look for it, and
+    may miss it.
     """
 
     @property
     def plans(self) -> str:
-        """Whose plans find it, or that a written `history` does; `read`: nobody knows before."""
+        """The origin of the plans that find it; `history` for a written test; `read` if a reader
+        chose the bug, so its finder is unknown.
+        """
         if self.is_read:
             return READ
         return "history" if self.history else self.needs.plans

@@ -1,4 +1,4 @@
-"""The plans that a mutant is looked for with."""
+"""The plans for the search of a mutant."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BEGINS_S: Final = (0.7, 3.3, 5.9)
 
 
 def plans(needs: Needs, *, first: int, number: int) -> Iterator[Plan]:
-    """Plan `first` and those after it; each follows from its number and from `needs` alone."""
+    """Yields plan `first` and those after it; each depends on its number and on `needs` alone."""
     if needs.corpus:
         yield from _kept(needs.corpus, first, number)
         return
@@ -51,7 +51,9 @@ def plans(needs: Needs, *, first: int, number: int) -> Iterator[Plan]:
 
 
 def _with_one_away_that_may_be(plan: Plan) -> Plan:
-    """Nobody is away who is not a broker there, nor while faults are still to strike."""
+    """Removes an absence of a node that is no broker there, or that would last while faults still
+    strike.
+    """
     there = plan.away in plan.topology.broker_names
     if there and all(fault.at_s <= plan.chaos_s for fault in plan.faults):
         return plan
@@ -59,7 +61,7 @@ def _with_one_away_that_may_be(plan: Plan) -> Plan:
 
 
 def _kept(name: str, first: int, number: int) -> Iterator[Plan]:
-    """A plan of the corpus, the first of them under its own seed."""
+    """Yields a plan of the corpus, the first one under its own seed."""
     kept = read_plan(corpus_text(name), commit="")
     for n in range(first - 1, first - 1 + number):
         yield dataclasses.replace(kept, seed=kept.seed + n, note="")

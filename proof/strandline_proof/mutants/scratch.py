@@ -1,5 +1,5 @@
-"""A mutant's sources: a copy of the packages it changes, in a directory of its own; and what it
-needs of the checkout.
+"""A mutant's sources, copied to a directory of their own, and the files that it needs of the
+checkout.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class DoesNotApply(Exception):
 
 
 def source_root(package: str) -> Path:
-    """The directory in which the imported package lies."""
+    """The directory that contains the imported package."""
     found = import_module(package).__file__
     assert found is not None, package
     return Path(found).parent.parent
 
 
 def corpus_text(name: str) -> str:
-    """A plan of tests/sim/corpus in the checkout that this package lies in."""
+    """The text of a plan in tests/sim/corpus of the checkout that contains this package."""
     checkout = source_root("strandline_proof").parent
     return (checkout / "tests" / "sim" / "corpus" / f"{name}.json").read_text("utf-8")
 
 
 def source_of(module: str) -> Path:
-    """The file in which the module's source lies, whether the file exists or not."""
+    """The file of the module's source, whether or not it exists."""
     folder = source_root(module.partition(".")[0]).joinpath(*module.split("."))
     return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
 
@@ -58,10 +58,11 @@ def patched(mutant: Mutant) -> dict[str, str]:
 
 
 def plant(mutant: Mutant, into: Path) -> None:
-    """Copy the packages that the mutant changes to `into`, with its changes."""
+    """Copies the packages that the mutant changes to `into`, with its changes."""
     texts = patched(mutant)
     for package in dict.fromkeys(module.partition(".")[0] for module in texts):
-        # With the bytecode of what stays: to compile a package takes longer than a run.
+        # The bytecode of unchanged modules is copied too: compiling a package takes longer than a
+        # run.
         shutil.copytree(source_root(package) / package, into / package)
     for module, text in texts.items():
         source = source_of(module)
@@ -72,5 +73,5 @@ def plant(mutant: Mutant, into: Path) -> None:
 
 
 def search_path(first: Path) -> str:
-    """PYTHONPATH under which modules are looked for in `first`, then where this process does."""
+    """The PYTHONPATH that searches `first`, then this process's path."""
     return os.pathsep.join([str(first), *(entry for entry in sys.path if entry)])

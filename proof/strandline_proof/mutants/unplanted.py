@@ -1,4 +1,4 @@
-"""Pitfalls of docs/internals/invariants.md without a mutant, and what stands in for each."""
+"""Pitfalls of docs/internals/invariants.md without a mutant, and the checks that replace it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ UNPLANTED: Final[dict[str, str]] = {
     "P-16": "a replica without a checkpoint begins at its log's start, which is always safe"
     " (I-10): no run can tell it from one that is old;"
     " `storage/directory/test_checkpoint_limits.py`",
-    "P-36": "who cannot apply an election is elected around, under a new leader epoch, which is"
-    " applied anew; `hosts/member/test_replica_logs.py`, `rpc/cluster/test_push_late.py`",
+    "P-36": "the controller elects around a broker that cannot apply its election, and the broker"
+    " applies the new leader epoch; `hosts/member/test_replica_logs.py`,"
+    " `rpc/cluster/test_push_late.py`",
     "P-37": "batches out of order are refused by their sequence, so an order broken at one end"
-    " costs time and no record; `test_client_partition_queue_property.py`",
+    " costs time but no record; `test_client_partition_queue_property.py`",
     "P-38": "an append and its bookkeeping are one synchronous step; what a cancelled follower"
     " leaves is planted as append-cut-off-before-its-producers",
     "P-43": "it is deletion-compared-by-epoch; `test_04_unload_overtakes_load`",

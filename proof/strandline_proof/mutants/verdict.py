@@ -1,8 +1,8 @@
-"""What a run with a planted bug shows.
+"""Verdicts on runs with a planted bug.
 
-Found is what an oracle contradicts, or an assertion of the code that has the bug. Whatever else
-ends a run has a verdict of its own and is no find: it shows that something is broken, and not that
-anybody would have known what.
+A bug is found if an oracle, or an assertion of the code that has the bug, contradicts the run.
+Every other failure has a verdict of its own and is no find: it shows that something is broken, but
+no check has said what.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SURVIVED: Final = "survived"
 CRASHES: Final = "crashes"
 """A process or a task ended by another error than an assertion."""
 STUCK: Final = "gets stuck"
-"""Nothing was left to do, or there was no end to it."""
+"""Nothing was left to do, or the run did not end."""
 SIMULATOR: Final = "breaks the simulator"
 BAD_PATCH: Final = "bad patch"
 
@@ -31,10 +31,10 @@ MISTAKES: Final = (ImportError, TypeError, NameError, AttributeError, SyntaxErro
 """Errors of a bad patch. One of them is never a detection."""
 
 _ENDS: Final = ("exit", "uncaught")
-"""What the simulator calls the end of a process, or of a task, that nothing explains."""
+"""The simulator's names for the unexplained end of a process, or of a task."""
 _VERDICTS: Final = (Violation, Deadlock, Livelock)
 _PROOF: Final = ("strandline_proof", "strandline_chaos")
-"""Packages that judge: an assertion of theirs says that they are wrong."""
+"""Packages that judge: a failed assertion of theirs is their own fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Verdict:
 
 
 def leaves(error: BaseException | None) -> Iterator[BaseException]:
-    """The errors inside groups, with what caused them."""
+    """The errors inside groups, with their causes."""
     while error is not None:
         if isinstance(error, BaseExceptionGroup):
             for inner in error.exceptions:
@@ -57,7 +57,7 @@ def leaves(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def of_run(result: RunResult, in_calls: list[BaseException]) -> Verdict:
-    """`in_calls`: what handlers of calls have raised."""
+    """The verdict on a run; `in_calls`: the errors that handlers of calls have raised."""
     raised = [*in_calls, *_told(result)]
     if mistake := next((error for error in raised if isinstance(error, MISTAKES)), None):
         return _bad_patch(mistake)
@@ -76,7 +76,7 @@ def of_run(result: RunResult, in_calls: list[BaseException]) -> Verdict:
 
 
 def of_error(error: BaseException) -> Verdict:
-    """Of a run that the simulator itself could not go on with."""
+    """The verdict on a run that the simulator could not continue."""
     if isinstance(error, MISTAKES):
         return _bad_patch(error)
     return Verdict(SIMULATOR, why=f"{type(error).__name__}: {error}")
@@ -87,7 +87,7 @@ def _bad_patch(error: BaseException) -> Verdict:
 
 
 def _told(result: RunResult) -> Iterator[BaseException]:
-    """What the run and its nodes have died of."""
+    """The errors that ended the run and its nodes."""
     yield from leaves(result.failure)
     if result.timeline is not None:
         for line in result.timeline.lines:
@@ -97,7 +97,7 @@ def _told(result: RunResult) -> Iterator[BaseException]:
 
 
 def _is_assertion(error: BaseException) -> bool:
-    """Whether the servers' or clients' own code has contradicted it."""
+    """True if an assertion of the servers' or clients' own code has failed."""
     at = error.__traceback__
     if not isinstance(error, AssertionError) or isinstance(error, _VERDICTS) or at is None:
         return False

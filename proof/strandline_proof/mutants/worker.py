@@ -2,8 +2,8 @@
 
     python -m strandline_proof.mutants.worker NAME PLANS FIRST NUMBER SECONDS [ROOT]
 
-PLANS are the mutant's `own`, or `ordinary` ones. It prints one JSON object: what came of it. With
-ROOT every changed module must come from there.
+PLANS are the mutant's `own`, or `ordinary` ones. The worker prints its result as one JSON object.
+With ROOT every changed module must come from there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ORDINARY: Final = "ordinary"
 
 
 class _Mistakes(logging.Handler):
-    """Keeps what handlers of calls have raised: a caller sees only that it failed."""
+    """Keeps the errors that handlers of calls raise: a caller sees only that the call failed."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -63,16 +63,16 @@ def _run(plan: Plan, in_calls: list[BaseException]) -> Verdict:
         return of_error(error)
     finally:
         gc.collect()
-        gc.freeze()  # what is left is there for good: the next one need not look through it
+        gc.freeze()  # what is left is permanent: the next collection need not look through it
 
 
 def search(
     name: str, which: str, first: int, number: int, seconds: float, root: str
 ) -> dict[str, Any]:
-    """Run plans until one is found to be broken, the number is reached, or the time is over.
+    """Runs plans until one is broken, the number is reached, or the time is over.
 
-    A run that ends in another way is no find, and the search goes on; if nothing is found, the
-    first of these says what came of it.
+    A run that ends in another way is no find, and the search goes on. If nothing is found, the
+    result names the first of these.
     """
     from strandline_proof.mutants.catalogue import mutant_named
     from strandline_proof.mutants.plans import plans

@@ -1,4 +1,4 @@
-"""Bugs of the clients: what they send again, under which number, and where they read on."""
+"""Bugs of the clients' retries, sequences and positions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ASKING: Final = (
     Mutant(
         "late-answer-moves-the-position",
         "P-54, I-42",
-        "a consumer takes an answer for another offset than the one it reads from now",
+        "a consumer applies an answer to a fetch of another offset than its position",
         (
             Edit(
                 _POSITION,
@@ -46,8 +46,8 @@ ASKING: Final = (
     Mutant(
         "client-goes-back-to-an-older-leader",
         "P-72, P-82",
-        "a client believes whoever it asked last, and reads on there without asking whether the"
-        " leader has what it has read",
+        "a client takes any broker's metadata for the newest, and reads on from an older leader"
+        " without validating its position there",
         (
             Edit(
                 _VIEW,

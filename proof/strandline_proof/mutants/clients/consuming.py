@@ -1,4 +1,4 @@
-"""Bugs of the consumer: where it reads on, what it says of offsets, what it commits by itself."""
+"""Bugs of the consumer: its positions, its lookups by time, its commits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONSUMING: Final = (
     Mutant(
         "seek-delivers-what-was-opened",
         "I-42",
-        "after a seek the rest of the batch that was being delivered comes first",
+        "a consumer delivers the rest of the open batch after a seek",
         (
             Edit(
                 _CALLS,
@@ -31,7 +31,7 @@ CONSUMING: Final = (
     Mutant(
         "seek-keeps-what-was-read-ahead",
         "I-42",
-        "after a seek what was read ahead of the old position is delivered",
+        "a consumer delivers records after a seek that it had read ahead from the old position",
         (
             Edit(
                 _CALLS,
@@ -43,7 +43,7 @@ CONSUMING: Final = (
     Mutant(
         "seek-into-a-batch-begins-at-the-batch",
         "I-42",
-        "records of a batch before the one that was sought are delivered too",
+        "a consumer that seeks into a batch also delivers the batch's earlier records",
         (
             Edit(
                 _RECORDS,
@@ -55,7 +55,7 @@ CONSUMING: Final = (
     Mutant(
         "position-behind-the-whole-batch",
         "P-82, P-113",
-        "of a batch that was delivered in part, the position is said to be behind all of it",
+        "a consumer reports its position behind a whole batch though it has delivered a part of it",
         (
             Edit(
                 _DELIVERY,
@@ -67,7 +67,7 @@ CONSUMING: Final = (
     Mutant(
         "saved-place-is-not-validated",
         "P-82",
-        "a consumer that is sent to an offset with its epoch reads there without asking",
+        "a consumer that seeks to an offset with its epoch reads there without validating them",
         (
             Edit(
                 _POSITION,
@@ -79,7 +79,7 @@ CONSUMING: Final = (
     Mutant(
         "epoch-of-the-batch-behind",
         "P-82",
-        "a position is said to have the epoch of an older record than the one before it",
+        "a position carries the leader epoch of a record older than the one before it",
         (
             Edit(
                 _POSITION,
@@ -94,7 +94,7 @@ CONSUMING: Final = (
     Mutant(
         "time-after-instead-of-at",
         "I-11",
-        "a record at the very time that was asked for is passed over",
+        "a lookup by time passes over a record at that very time",
         (
             Edit(
                 _QUERIES,
@@ -106,7 +106,7 @@ CONSUMING: Final = (
     Mutant(
         "offset-zero-is-none",
         "I-11",
-        "a time whose record is the first of the log is said to have none",
+        "a lookup by time reports no record if the first record of the log is the answer",
         (
             Edit(
                 _QUERIES,
@@ -118,7 +118,8 @@ CONSUMING: Final = (
     Mutant(
         "resumed-behind-what-was-read-ahead",
         "I-42",
-        "what was read ahead of a paused partition is thrown away, and not read again",
+        "a consumer drops the records read ahead of a paused partition, and does not fetch them"
+        " again",
         (
             Edit(
                 _CALLS,
@@ -134,7 +135,7 @@ CONSUMING: Final = (
     Mutant(
         "resume-wakes-nobody",
         "I-88",
-        "a partition is resumed, and nobody asks its leader for more",
+        "a resumed partition is not fetched from its leader",
         (
             Edit(
                 _CALLS,
@@ -149,7 +150,8 @@ CONSUMING: Final = (
     Mutant(
         "paused-is-delivered",
         "I-42",
-        "what was read ahead of a partition is delivered though it is paused",
+        "a consumer delivers records that it read ahead of a partition though the partition is"
+        " paused",
         (
             Edit(
                 "strandline.consumer",
@@ -161,7 +163,7 @@ CONSUMING: Final = (
     Mutant(
         "commits-what-is-being-handed-over",
         "P-113",
-        "auto-commit takes what the last poll has returned for processed",
+        "auto-commit counts the records of the last poll as processed",
         (
             Edit(
                 _GROUP,
@@ -177,7 +179,7 @@ CONSUMING: Final = (
     Mutant(
         "new-leader-wakes-no-reader",
         "I-88",
-        "a consumer that hears of a new leader goes on waiting for the old one",
+        "a consumer that learns of a new leader goes on waiting for the old one",
         (
             Edit(
                 _FETCHER,
@@ -191,7 +193,8 @@ CONSUMING: Final = (
     Mutant(
         "failed-fetch-is-not-tried-again",
         "I-88",
-        "a partition that a leader has refused once is asked for only when something else happens",
+        "a partition that a leader has refused once is fetched again only when something else"
+        " happens",
         (
             Edit(
                 _FETCHER,

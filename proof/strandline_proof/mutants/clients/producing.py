@@ -1,4 +1,4 @@
-"""Bugs of the producer: what it gathers, how it numbers it, when it goes on."""
+"""Bugs of the producer: its batches, their sequences, its retries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PRODUCING: Final = (
     Mutant(
         "order-of-numbers-without-the-wrap",
         "P-42, I-59",
-        "a batch before the wrap is taken to stand behind one that comes after it",
+        "a batch before the wrap of sequences is ordered behind a batch after it",
         (
             Edit(
                 _BATCH,
@@ -54,7 +54,7 @@ PRODUCING: Final = (
     Mutant(
         "open-batch-lost-on-a-retry",
         "I-18",
-        "what is gathered while something is sent again is dropped",
+        "a producer drops the open batch while it retries another one",
         (
             Edit(
                 _QUEUE,
@@ -68,7 +68,7 @@ PRODUCING: Final = (
     Mutant(
         "lingering-batch-wakes-nobody",
         "I-88",
-        "a batch that waits for more is offered again only when another record begins a batch",
+        "a lingering batch is sent only when another record opens a batch",
         (
             Edit(
                 _QUEUE,
@@ -90,7 +90,7 @@ PRODUCING: Final = (
     Mutant(
         "full-batch-wakes-nobody",
         "I-88",
-        "after an acknowledgement the batches that wait for their turn go on waiting",
+        "batches that wait for their turn go on waiting after an acknowledgement",
         (
             Edit(
                 _SENDER,
@@ -109,7 +109,7 @@ PRODUCING: Final = (
     Mutant(
         "retry-in-the-order-of-failures",
         "P-80, I-59",
-        "a batch that failed is sent again at once, whatever is under way behind it",
+        "a failed batch is retried at once, whatever batches of its partition are under way",
         (
             Edit(
                 _QUEUE,
@@ -130,7 +130,7 @@ PRODUCING: Final = (
     Mutant(
         "sent-twice-without-numbers",
         "I-55",
-        "a producer that is not idempotent sends again what may have been written",
+        "a producer that is not idempotent retries a batch that may have been written",
         (
             Edit(
                 _QUEUE,
@@ -146,7 +146,7 @@ PRODUCING: Final = (
     Mutant(
         "parts-under-one-number",
         "I-55, I-59",
-        "all parts of a batch that was too large have the first number of the whole",
+        "all parts of a split batch carry the first sequence of the whole",
         (
             Edit(
                 _SPLITTING,
@@ -160,7 +160,7 @@ PRODUCING: Final = (
     Mutant(
         "parts-are-surely-not-written",
         "I-21, P-42",
-        "the parts of a batch that may be written count as certainly not written",
+        "the parts of a split batch count as certainly not written though the batch may be",
         (
             Edit(
                 _SPLITTING,
@@ -174,7 +174,8 @@ PRODUCING: Final = (
     Mutant(
         "new-topic-gets-what-the-old-one-may-have",
         "I-21",
-        "what may be in the log of a deleted topic is sent to the one that was created again",
+        "a producer sends batches to a re-created topic though the deleted one may have them in"
+        " its log",
         (
             Edit(
                 _QUEUE,
@@ -191,7 +192,7 @@ PRODUCING: Final = (
     Mutant(
         "forgotten-producer-gives-up",
         "I-60, I-88",
-        "a producer that its leader has forgotten asks for no new identity",
+        "a producer that its leader has forgotten requests no new identity",
         (
             Edit(
                 _QUEUE,
@@ -204,7 +205,8 @@ PRODUCING: Final = (
     Mutant(
         "known-producer-is-not-written",
         "I-21",
-        "a producer that is out of sequence says of what may be written that it surely was not",
+        "a producer that is out of sequence reports a batch as certainly not written though it"
+        " may be",
         (
             Edit(
                 _QUEUE,
@@ -222,7 +224,7 @@ PRODUCING: Final = (
     Mutant(
         "key-goes-where-leaders-are",
         "I-98",
-        "a key's partition is chosen among those that have a leader just now",
+        "a key's partition is chosen among those that have a leader at the moment",
         (
             Edit(
                 _HAND_OVER,
@@ -235,7 +237,7 @@ PRODUCING: Final = (
     Mutant(
         "offset-of-the-batch",
         "I-19",
-        "every record of a batch is said to be where its first one is",
+        "every record of a batch is acknowledged with the offset of the first",
         (
             Edit(
                 _SENDER,
@@ -247,7 +249,7 @@ PRODUCING: Final = (
     Mutant(
         "moved-batch-with-its-old-checksum",
         "I-88, P-42",
-        "a batch that moves up in the sequence keeps the checksum of its old number",
+        "a batch that moves up in the sequence keeps the checksum of its old sequence",
         (
             Edit(
                 _BATCH,
@@ -259,7 +261,7 @@ PRODUCING: Final = (
     Mutant(
         "broken-stream-loses-its-queues",
         "I-88",
-        "what is offered to a broker that cannot be reached is not offered again",
+        "batches queued for an unreachable broker are not queued again",
         (
             Edit(
                 _STREAM,
@@ -273,7 +275,8 @@ PRODUCING: Final = (
     Mutant(
         "new-leader-gets-only-what-is-new",
         "I-88",
-        "what is under way to a deposed leader waits for its answer, or until that has been silent",
+        "batches under way to a deposed leader wait for its answer, or until its silence is"
+        " noticed",
         (
             Edit(
                 _QUEUE,
@@ -289,7 +292,7 @@ PRODUCING: Final = (
     Mutant(
         "refusal-that-nobody-hears",
         "I-88",
-        "a batch that wants no answer is refused without a word, and its client writes to a former"
+        "a batch with acks=0 is refused without an error, and its client writes to a former"
         " leader for minutes",
         (
             Edit(

@@ -1,5 +1,5 @@
-"""Bugs of what the controller announces and brokers make of it: topics that go and come back,
-replicas that nobody claims, refusals that pass.
+"""Bugs of the controller's pushes and of brokers that apply them: re-created topics, replicas
+without an assignment, errors that pass.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ ANNOUNCING: Final = (
     Mutant(
         "deleted-topic-keeps-its-files",
         "P-19, P-51, I-36",
-        "a deleted replica is dropped and its directory stays, and a topic made anew under that"
-        " name takes it for its own",
+        "a deleted replica is dropped but its directory stays, and a topic re-created under that"
+        " name takes it over",
         (
             Edit(
                 _ENVELOPES,
@@ -39,7 +39,7 @@ ANNOUNCING: Final = (
     Mutant(
         "strays-kept-in-service",
         "P-19, I-87",
-        "after a snapshot a broker keeps replicas that nobody assigns to it",
+        "a broker keeps replicas after a snapshot that assigns them to no broker",
         (
             Edit(
                 _ENVELOPES,
@@ -72,7 +72,7 @@ ANNOUNCING: Final = (
     Mutant(
         "offline-replicas-only-in-snapshots",
         "P-72, I-81",
-        "clients hear of a replica that went offline or came back only with the next snapshot",
+        "clients learn of a replica that went offline or came back only with the next snapshot",
         (
             Edit(
                 _PUSH,
@@ -85,7 +85,7 @@ ANNOUNCING: Final = (
     Mutant(
         "kept-out-for-good",
         "I-88",
-        "a log that a full disk kept from being opened is not opened when there is room",
+        "a log that could not be opened on a full disk stays closed after room is free",
         (
             Edit(
                 _LOGS,

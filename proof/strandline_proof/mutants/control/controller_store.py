@@ -1,6 +1,4 @@
-"""Bugs of the controller's store, its snapshots and what leaves the log for them; and of what a
-broker remembers of it.
-"""
+"""Bugs of the controller's store, of its snapshots and of a broker's recorded state."""
 
 from __future__ import annotations
 
@@ -50,13 +48,14 @@ REMEMBERING: Final = (
     Mutant(
         "state-appended-without-fsync",
         "P-20, P-76",
-        "a change at the end of what a broker remembers is answered before it is durable",
+        "a broker confirms the last change of its recorded state before it is durable",
         (Edit(_STATE, "            file.sync()\n", ""),),
     ),
     Mutant(
         "restored-leader-epochs-go-on-from-the-copy",
         "P-76, I-3, I-92",
-        "a restored store goes on from the leader epochs of the copy, not above those of the logs",
+        "a restored store continues from the leader epochs of the copy, not above those of the"
+        " logs",
         (
             Edit(
                 _RESTORATION,
@@ -71,7 +70,7 @@ REMEMBERING: Final = (
     Mutant(
         "old-store-answers-who-knows-more",
         "P-76, I-92",
-        "a controller on an old copy of its store answers brokers that have applied later records",
+        "a controller on an old copy of its store serves brokers that have applied later records",
         (
             Edit(
                 "strandline_broker.core.controller.brokers.registration",
@@ -84,7 +83,7 @@ REMEMBERING: Final = (
     Mutant(
         "restored-offsets-go-on-from-the-copy",
         "P-76, I-92",
-        "a restored store names offsets again that brokers have applied",
+        "a restored store writes new records at offsets that brokers have already applied",
         (
             Edit(
                 _RESTORATION,
@@ -102,7 +101,7 @@ REMEMBERING: Final = (
     Mutant(
         "restored-producer-ids-go-on-from-the-copy",
         "P-76, I-59",
-        "a restored store hands out producer ids again that are in the logs",
+        "a restored store allocates producer ids that are already in the logs",
         (
             Edit(
                 _RESTORATION,
@@ -128,7 +127,7 @@ REMEMBERING: Final = (
     Mutant(
         "snapshot-one-record-off",
         "I-30, P-84",
-        "a snapshot says that it covers one record more than it does",
+        "a snapshot claims one record more than it covers",
         (
             Edit(
                 _SNAPSHOT,
@@ -155,7 +154,7 @@ REMEMBERING: Final = (
     Mutant(
         "snapshot-of-a-state-that-goes-on",
         "P-78, P-84",
-        "a snapshot is encoded from the live topics, which later decisions have changed by then",
+        "a snapshot is encoded from the live topics, which later decisions have changed",
         (
             Edit(
                 _SNAPSHOT,
@@ -184,7 +183,7 @@ REMEMBERING: Final = (
     Mutant(
         "segments-dropped-before-the-snapshot-is-durable",
         "I-8, P-84",
-        "the log loses what a snapshot is to cover before that is written",
+        "the log drops segments before the snapshot that covers them is written",
         (
             Edit(
                 _TAKING,
@@ -207,8 +206,8 @@ REMEMBERING: Final = (
     Mutant(
         "start-from-a-snapshot-alone",
         "I-30, P-29, P-84",
-        "a start from a snapshot does not replay the decisions behind it, and takes the state for"
-        " that of the log's end",
+        "a start from a snapshot does not replay the decisions behind it, and takes the snapshot"
+        " for the state at the log's end",
         (
             Edit(
                 _LOG,
@@ -227,7 +226,7 @@ REMEMBERING: Final = (
     Mutant(
         "both-snapshots-go",
         "I-8, P-84",
-        "old snapshots are removed with the one that the log goes on from",
+        "old snapshots are removed together with the one that the log continues from",
         (
             Edit(
                 _LOG,

@@ -1,4 +1,4 @@
-"""Bugs of the controller: whom it elects, what it commits, what it forgets."""
+"""Bugs of the controller: its elections, its commits, its fencings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ CONTROLLING: Final = (
     Mutant(
         "only-answers-are-progress",
         "I-94",
-        "a broker that applies a large push is fenced after a session, as it has not answered yet",
+        "a broker that applies a large push is fenced after a session, because only its answer"
+        " counts as progress",
         (
             Edit(
                 _APPLIED,
@@ -78,7 +79,7 @@ CONTROLLING: Final = (
     Mutant(
         "one-replica-holds-up-a-push",
         "P-79, I-94",
-        "a push is answered when its last replica has come to its role, however long that takes",
+        "a push is answered only when its last replica has taken its role, however long that takes",
         (
             Edit(
                 _LATE_ROLES,
@@ -98,7 +99,7 @@ CONTROLLING: Final = (
     Mutant(
         "unclean-election",
         "P-27, I-48",
-        "if no member of the ISR can lead, any replica that is alive does",
+        "any live replica is elected if no member of the ISR can lead",
         (
             Edit(
                 _ELECTION,
@@ -119,8 +120,7 @@ CONTROLLING: Final = (
     Mutant(
         "fenced-broker-elected",
         "P-27, I-23, I-48",
-        "any broker that is unfenced has every leaderless partition elect an eligible replica,"
-        " fenced or not",
+        "an unfencing makes every leaderless partition elect an eligible replica, fenced or not",
         (
             Edit(
                 _ELECTION,
@@ -178,7 +178,7 @@ CONTROLLING: Final = (
     Mutant(
         "reborn-broker-stays-in-the-isr",
         "P-7, I-51",
-        "a new incarnation inherits the places in the ISRs of the one before",
+        "a new incarnation inherits the ISR memberships of the one before",
         (
             Edit(
                 _REGISTRATION,
@@ -204,7 +204,8 @@ CONTROLLING: Final = (
     Mutant(
         "copied-disk-proves-that-nothing-is-lost",
         "P-71, I-51",
-        "under flush.policy=always a copy of a directory on another machine is taken for the disk",
+        "a copied directory on another machine counts as the original disk under"
+        " flush.policy=always",
         (
             Edit(
                 _REGISTRATION,
@@ -269,7 +270,7 @@ CONTROLLING: Final = (
     Mutant(
         "leader-epoch-not-compared",
         "P-6, I-27",
-        "an AlterPartition of an earlier leader epoch is not refused for that",
+        "an AlterPartition of an earlier leader epoch is accepted",
         (
             Edit(
                 _ALTER,
@@ -296,7 +297,7 @@ CONTROLLING: Final = (
     Mutant(
         "silent-brokers-not-inherited",
         "P-61",
-        "a restarted controller watches only the brokers that it has heard itself",
+        "a restarted controller watches only the brokers that have sent it a heartbeat",
         (
             Edit(
                 _CONTROLLER,
@@ -322,7 +323,7 @@ CONTROLLING: Final = (
     Mutant(
         "controller-epoch-not-raised",
         "P-30, I-31",
-        "a restarted controller goes on in the epoch of the one before",
+        "a restarted controller continues in the epoch of the one before",
         (
             Edit(
                 _STARTUP,
@@ -335,7 +336,7 @@ CONTROLLING: Final = (
     Mutant(
         "decision-published-before-it-is-durable",
         "P-29, I-30",
-        "the controller answers and pushes a decision that its disk may yet forget",
+        "the controller answers and pushes a decision that is not yet durable",
         (
             Edit(
                 _METADATA_LOG,

@@ -1,4 +1,4 @@
-"""Bugs of whoever goes: what it leaves behind."""
+"""Bugs of streams and files that end: what they leave behind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LEAVING: Final = (
     Mutant(
         "ended-fetch-session-is-kept",
         "I-182",
-        "a fetch session whose stream has ended goes on listening for news of its partitions",
+        "a fetch session whose stream has ended stays subscribed to its partitions",
         (
             Edit(
                 "strandline_broker.hosts.fetching.session_partitions",
@@ -34,7 +34,7 @@ LEAVING: Final = (
     Mutant(
         "replaced-push-stream-goes-on",
         "I-182",
-        "the stream of pushes to an incarnation goes on when the next one has its own",
+        "the push stream of an incarnation continues when the next incarnation has its own",
         (
             Edit(
                 "strandline_broker.hosts.controller.pusher",
@@ -47,7 +47,7 @@ LEAVING: Final = (
     Mutant(
         "index-file-stays-open",
         "I-182",
-        "the descriptor of an index file is not closed when nobody reads it any more",
+        "the descriptor of an index file stays open after its last reader",
         (
             Edit(
                 "strandline_broker.storage.files.file",

@@ -1,4 +1,4 @@
-"""Bugs of whoever moves leaders that live: by command, and by the automatic balance."""
+"""Bugs of moves of live leaders: by command, and by the automatic balance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOVING: Final = (
     Mutant(
         "preferred-leader-before-it-is-in-sync",
         "I-48, I-14, I-97",
-        "a broker that is back gets its partitions at once, and is taken for in sync",
+        "a broker that comes back leads its partitions at once, and is put into their ISRs",
         (
             Edit(
                 _LEADERSHIP,
@@ -46,7 +46,7 @@ MOVING: Final = (
     Mutant(
         "leader-moved-within-its-epoch",
         "I-3, I-30, I-97",
-        "a leader that is moved while the ISR stays leads in the epoch of the one before it",
+        "a leader that is moved within an unchanged ISR leads in the epoch of its predecessor",
         (
             Edit(
                 _STATE,
@@ -79,7 +79,7 @@ MOVING: Final = (
     Mutant(
         "balance-that-unrest-ends",
         "I-88, I-97",
-        "once a broker has come or gone, leaders do not come back by themselves for an hour",
+        "leaders do not return by themselves for an hour after a broker has come or gone",
         (
             Edit(
                 _BALANCE,

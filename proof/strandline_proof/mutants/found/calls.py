@@ -1,4 +1,4 @@
-"""Bugs of what a call is answered, each under the test that found it."""
+"""Bugs of answers to calls, each under the test that found it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FOUND_IN_CALLS: Final = (
     Mutant(
         "length-in-six-bytes-taken",
         "I-98",
-        "a message that protobuf refuses is taken where it is small, and refused where it is not",
+        "a message that protobuf refuses is accepted if small, and refused only if large",
         (
             Edit(
                 "strandline_proto.hot_decode",
@@ -24,8 +24,7 @@ FOUND_IN_CALLS: Final = (
     Mutant(
         "service-that-is-not-here-called-serving",
         "I-88",
-        "who watches the health of a service that the process does not have waits for one that"
-        " never comes, and is told that it serves",
+        "a health watch of a service that the process lacks reports it as serving",
         (
             Edit(
                 "strandline_broker.rpc.lazy_service",

@@ -1,4 +1,4 @@
-"""Bugs that the client library once had, under the plans that have found them."""
+"""Bugs that the client library once had, under the plans that found them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOUND_IN_CLIENTS: Final = (
     Mutant(
         "commit-without-an-epoch",
         "P-82, I-106",
-        "what an application commits goes without the leader epoch of the record before it",
+        "an application's commit lacks the leader epoch of the record before it",
         (
             Edit(
                 _CALLS,
@@ -29,7 +29,7 @@ FOUND_IN_CLIENTS: Final = (
     Mutant(
         "commit-outlives-its-ownership",
         "I-106",
-        "a commit is tried again under a later ownership of the same partition",
+        "a commit is retried under a later ownership of the same partition",
         (
             Edit(
                 _STATE,
@@ -48,7 +48,7 @@ FOUND_IN_CLIENTS: Final = (
     Mutant(
         "retry-outlives-its-consumer",
         "I-182",
-        "a consumer that has closed keeps a timer for a fetch that had failed",
+        "a closed consumer keeps a timer for a failed fetch",
         (
             Edit(
                 _FETCHER,
@@ -63,7 +63,7 @@ FOUND_IN_CLIENTS: Final = (
     Mutant(
         "late-answer-voids-what-came-since",
         "P-82",
-        "an answer about where a position was before a seek drops what was read ahead since",
+        "an answer about the position before a seek drops records that were read ahead since",
         (
             Edit(
                 _FETCHER,
@@ -78,8 +78,8 @@ FOUND_IN_CLIENTS: Final = (
     Mutant(
         "heartbeat-while-joining",
         "P-124, I-88",
-        "a heartbeat that comes due while the answer to a join is late joins too, without what only"
-        " the first one says",
+        "a heartbeat that comes due while the join's answer is late joins too, but lacks the"
+        " join's fields",
         (
             Edit(
                 "strandline._core.membership",
@@ -93,7 +93,7 @@ FOUND_IN_CLIENTS: Final = (
     Mutant(
         "retry-timer-is-never-early",
         "I-88",
-        "a fetch that failed is left out when its timer is early, and no other is started",
+        "a failed fetch is left out when its timer fires early, and no other timer is started",
         (
             Edit(
                 "strandline._consumer.fetcher",
@@ -108,7 +108,7 @@ FOUND_IN_CLIENTS: Final = (
     Mutant(
         "not-there-by-an-answer-that-was-not-asked",
         "I-183",
-        "a topic that an answer does not speak of is not there",
+        "a topic counts as missing by a metadata answer that was not asked about it",
         (
             Edit(
                 "strandline._net.cluster",
@@ -122,7 +122,7 @@ FOUND_IN_CLIENTS: Final = (
     Mutant(
         "moved-only-by-metadata",
         "I-88, I-183",
-        "what is under way stays with a leader that a refusal has called deposed",
+        "batches under way stay with a leader after its refusal has said that it is deposed",
         (
             Edit(
                 "strandline._producer.sender",
@@ -137,7 +137,7 @@ FOUND_IN_CLIENTS: Final = (
     Mutant(
         "room-that-nobody-offers",
         "P-66, I-88",
-        "who gives up waiting for room in the buffer keeps it from whoever is next",
+        "a send that gives up waiting for buffer room does not pass the room to the next waiter",
         (
             Edit(
                 "strandline._producer.sender",
@@ -151,7 +151,7 @@ FOUND_IN_CLIENTS: Final = (
     Mutant(
         "look-waits-for-one-broker",
         "I-183",
-        "whoever asks for topics waits for a silent broker as long as the call may take",
+        "a request for topics waits for one silent broker as long as the call may take",
         (
             Edit(
                 "strandline.admin",
@@ -165,7 +165,8 @@ FOUND_IN_CLIENTS: Final = (
     Mutant(
         "read-before-it-was-told",
         "P-82",
-        "what was read of a partition that no answer has told of does not rule out an older leader",
+        "records read of a partition that no metadata has described do not rule out an older"
+        " leader",
         (
             Edit(
                 "strandline._core.cluster_view",
@@ -181,7 +182,7 @@ FOUND_IN_CLIENTS: Final = (
     Mutant(
         "subscribed-beside-an-unsubscribe",
         "I-88",
-        "a subscription that is made while its consumer leaves goes with the membership",
+        "a subscription that is made while its consumer leaves is dropped with the old membership",
         (
             Edit(
                 "strandline._groups.rebalancing",
@@ -195,8 +196,8 @@ FOUND_IN_CLIENTS: Final = (
     Mutant(
         "refusal-of-the-next-membership-taken-back",
         "I-88",
-        "an unsubscribe that ends forgets what the group has refused its consumer since, which had"
-        " joined again, and waits for ever",
+        "an unsubscribe that ends clears the refusal of the membership after it, whose consumer"
+        " then waits for ever",
         (
             Edit(
                 "strandline._groups.group",

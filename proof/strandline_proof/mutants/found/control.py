@@ -1,4 +1,4 @@
-"""Bugs that the controller once had, under the plans that have found them."""
+"""Bugs that the controller once had, under the plans that found them."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "late-word-of-a-dead-process",
         "P-71",
-        "a registration that arrives after its process has died and another has begun takes the id"
-        " away from that one",
+        "a registration of a dead process arrives late and takes the broker id away from the"
+        " process that began since",
         (
             Edit(
                 "strandline_broker.core.controller.brokers.registration",
@@ -62,8 +62,8 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "loss-report-begins-at-the-log-end",
         "I-53",
-        "the report of an unclean election begins at the end of the elected log, though later"
-        " leaders may have committed other records below",
+        "the loss report of an unclean election begins at the end of the elected log, though"
+        " later leaders may have committed other records below",
         (
             Edit(
                 "strandline_broker.core.controller.partitions.recovery",
@@ -81,8 +81,8 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "loss-report-believes-an-older-copy",
         "I-53",
-        "the report of an unclean election begins at the end of the elected log, though all disks"
-        " are older than a leader that has answered",
+        "the loss report of an unclean election begins at the end of the elected log, though all"
+        " disks are older than a leader that has answered",
         (
             Edit(
                 "strandline_broker.core.push_answer",
@@ -96,8 +96,8 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "minimum-of-a-move-not-looked-at",
         "I-50, I-91",
-        "another min.insync.replicas, which counts for nothing while a replica is added, takes the"
-        " eligible replicas for none",
+        "a change of min.insync.replicas that has no effect while a replica is added still clears"
+        " the eligible replicas",
         (
             Edit(
                 "strandline_broker.core.controller.topics.configs",
@@ -111,8 +111,8 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "failure-overtaken-by-any-change",
         "P-79, I-94",
-        "the news that a leader cannot come to its role is dropped if anything of its partition has"
-        " changed since",
+        "the report that a leader cannot take its role is dropped after any later change of its"
+        " partition",
         (
             Edit(
                 "strandline_broker.core.controller.brokers.fencing",
@@ -126,8 +126,7 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "fencing-leaves-old-requests-valid",
         "I-15, I-16",
-        "a replica outside of the ISR that is fenced and unfenced is let in by a request from"
-        " before",
+        "a request from before a replica's fencing and unfencing adds that replica to the ISR",
         (
             Edit(
                 "strandline_broker.core.controller.brokers.fencing",
@@ -140,8 +139,8 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "members-stay-where-nobody-can-lead",
         "I-22",
-        "a leader that cannot apply its election leaves others in the ISR of a partition without a"
-        " leader",
+        "a leader that cannot apply its election leaves other members in the ISR of a leaderless"
+        " partition",
         (
             Edit(
                 "strandline_broker.core.controller.partitions.election",
@@ -155,7 +154,7 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "missing-log-stays-eligible",
         "P-20, I-15",
-        "a broker whose log is gone is eligible though another comes to lead",
+        "a broker whose log is missing stays eligible after another broker is elected",
         (
             Edit(
                 "strandline_broker.core.controller.partitions.offline_replicas",
@@ -184,7 +183,8 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "stall-given-back-to-who-lost-none",
         "P-62, I-88",
-        "a broker heard after a stall of the controller has a session longer by the stall",
+        "a broker that was heard after a stall of the controller gets a session longer by the"
+        " stall",
         (
             Edit(
                 "strandline_broker.core.controller.brokers.sessions",
@@ -197,8 +197,8 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "answered-when-it-is-recorded",
         "I-94, P-79",
-        "the answer that names a replica which does not come to its role waits for the disk to"
-        " record the push",
+        "the answer that names a replica without its role waits until the disk has recorded the"
+        " push",
         (
             Edit(
                 "strandline_broker.hosts.member.push",
@@ -211,8 +211,8 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "refused-offsets-topic-ends-the-controller",
         "I-88",
-        "the topic of groups, which the controller makes by itself, has no room on its brokers: the"
-        " refusal ends the controller, at each start again",
+        "the groups' topic, which the controller creates by itself, has no room on its brokers,"
+        " and the refusal ends the controller at each start",
         (
             Edit(
                 "strandline_broker.hosts.controller.administration",
@@ -226,8 +226,8 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "come-to-a-role-it-is-elected-around-for",
         "P-79, I-88",
-        "a broker that comes to its late role, and is elected around meanwhile, is not elected"
-        " again: nobody leads, though it lives and asks for nothing more",
+        "a broker that takes its late role while another election passes it over is not elected"
+        " again: the partition has no leader though the broker lives",
         (
             Edit(
                 "strandline_broker.hosts.controller.push_answers",
@@ -241,8 +241,8 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "eligible-replica-not-asked",
         "I-48, I-88",
-        "where nobody who is left in the ISR can apply an election, nobody leads, though an"
-        " eligible replica lives: nothing elects it later",
+        "a partition has no leader if no member of its ISR can apply an election, though an"
+        " eligible replica lives",
         (
             Edit(
                 "strandline_broker.core.controller.partitions.election",
@@ -257,8 +257,8 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "unfenced-without-a-session",
         "I-88",
-        "a broker whose session ends while its wish to serve waits for the controller's disk is"
-        " unfenced without one: if it is silent from then on, nobody fences it",
+        "a broker whose session ends while its request to serve waits for the controller's disk"
+        " is unfenced without a session: no timeout fences it later",
         (
             Edit(
                 "strandline_broker.core.controller.brokers.sessions",
@@ -272,8 +272,8 @@ FOUND_IN_CONTROL: Final = (
     Mutant(
         "deposed-on-the-way-to-its-role",
         "I-83",
-        "a replica that comes late to a role leads by it, though its broker knows of another,"
-        " has said so, and is unfenced",
+        "a replica that takes a role late leads by it, though its broker has reported a newer"
+        " leader and is unfenced",
         (
             Edit(
                 "strandline_broker.hosts.member.envelopes",

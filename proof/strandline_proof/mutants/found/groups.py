@@ -1,4 +1,4 @@
-"""Bugs that coordinators of groups once had, under the plans that have found them."""
+"""Bugs that group coordinators once had, under the plans that found them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "commit-before-a-push",
         "I-106",
-        "a commit is taken on a stream that its member has heard nothing on yet: it may have been"
-        " stuck on its way",
+        "a commit is accepted on a stream that has delivered nothing to its member yet, though"
+        " the commit may be old",
         (
             Edit(
                 _SESSION_RPC,
@@ -43,8 +43,8 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "offsets-of-a-coordinator-cut-off",
         "P-101, I-106",
-        "a coordinator that has not heard from the controller tells what is committed, though"
-        " another may coordinate by now",
+        "a coordinator without news from the controller answers with committed offsets, though"
+        " another may coordinate",
         (
             Edit(_HOST, " and self.context.is_sure()):\n", "):\n"),
             Edit(
@@ -58,8 +58,8 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "proved-by-an-earlier-write",
         "P-101, I-106",
-        "a write that a coordinator appended before a question proves that it led when the question"
-        " came, though the next leader may have read it before",
+        "a coordinator takes a write appended before a question as proof that it led at the"
+        " question, though the next leader may have read that write before",
         (
             Edit(
                 _PROOF,
@@ -74,15 +74,16 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "out-of-range-whoever-leads",
         "I-106",
-        "a leader that has not heard from the controller calls a position out of range, though"
-        " another may lead by now",
+        "a leader without news from the controller reports a position as out of range, though"
+        " another may lead",
         (Edit(_READS, "        if is_sure():\n", "        if is_sure() or partition.log:\n"),),
         Needs(corpus="out-of-range-of-a-deposed-leader"),
     ),
     Mutant(
         "repetition-is-news",
         "I-134",
-        "what a member is told again counts as news, which its acknowledgement has crossed",
+        "an assignment that is sent again counts as new, so the member's acknowledgement of the"
+        " first does not cover it",
         (
             Edit(
                 _SESSIONS,
@@ -100,7 +101,7 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "given-up-counts-as-told",
         "I-133",
-        "a member that has given a partition up, and has it again, is not asked for it once more",
+        "a member that gave up a partition and owns it again is not asked to revoke it again",
         (
             Edit(
                 _GROUPS,
@@ -114,7 +115,8 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "waits-at-the-end-of-a-segment",
         "I-88",
-        "a fetch at a segment's end waits for its least number of bytes, though more follows",
+        "a fetch at a segment's end waits for its minimum of bytes, though the next segment has"
+        " records",
         (
             Edit(
                 _FETCH,
@@ -128,15 +130,16 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "failed-load-is-final",
         "I-88",
-        "a coordinator that could not read its log stays out of service when it reads right again",
+        "a coordinator that could not read its log stays out of service after the log is readable"
+        " again",
         (Edit(_HOST, "            if error.may_pass:\n", "            if not str(error):\n"),),
         Needs(corpus="a-coordinators-log-misread"),
     ),
     Mutant(
         "coordinates-from-a-replica-that-is-gone",
         "I-88",
-        "a replica of the groups' log that is set aside and assigned again keeps the coordinator of"
-        " the one before",
+        "a replica of the groups' log that is set aside and assigned again keeps the coordinator"
+        " of its predecessor",
         (
             Edit(
                 _REGISTRY,
@@ -155,7 +158,7 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "commit-is-heard-in-its-turn",
         "I-179",
-        "a commit counts as a word of its member when the one before it is answered",
+        "a commit renews its member's session only when the commit before it is answered",
         (
             Edit(
                 _SESSION_RPC,
@@ -173,7 +176,7 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "waiters-outlive-their-stream",
         "I-182",
-        "who waits for a commit goes on waiting when the produce stream that asked has ended",
+        "a commit's waiter goes on waiting after its produce stream has ended",
         (
             Edit(
                 _PRODUCE,
@@ -186,7 +189,7 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "second-stall-not-given-back",
         "P-146, I-179",
-        "while the sockets are read after a stall, another one counts as the members' silence",
+        "a second stall, while sockets are read after a first one, counts as the members' silence",
         (
             Edit(
                 _TIMERS,
@@ -219,7 +222,7 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "stall-with-the-first-timer",
         "P-146, I-179",
-        "a broker that stands still as its first timer is started takes the member for dead",
+        "a broker that stalls as it starts its first timer takes the member for dead",
         (
             Edit(
                 _TIMERS,
@@ -233,7 +236,8 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "late-coordinator-waits-for-news",
         "I-88",
-        "a coordinator that comes to its role after the metadata of it waits for the next",
+        "a coordinator that takes its role after its metadata has arrived waits for the next"
+        " metadata",
         (
             Edit(
                 _REGISTRY,
@@ -247,7 +251,7 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "fenced-before-it-was-told",
         "I-135",
-        "a member that has not been told of a newer epoch is fenced for the one that it has",
+        "a member without the push of a newer epoch is fenced for its own epoch",
         (
             Edit(
                 "strandline_broker.core.groups.consumer.heartbeat",
@@ -259,8 +263,8 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "taken-back-before-it-was-told",
         "I-133, I-134",
-        "of a grant that is taken back before it is told a member hears nothing, and does not"
-        " acknowledge that",
+        "a grant that is taken back before its push is never announced, so the member does not"
+        " acknowledge the change",
         (
             Edit(
                 _GROUPS,
@@ -274,7 +278,8 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "stall-given-back-in-part",
         "P-146, I-179",
-        "of a stall that began between two looks only what came after the second is given back",
+        "a stall that began between two checks extends sessions only by the part after the second"
+        " check",
         (
             Edit(
                 _TIMERS,
@@ -288,7 +293,7 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "heartbeat-takes-the-news-along",
         "I-88",
-        "a member's news is rendered as the answer to a heartbeat, which no stream sends",
+        "a member's news is rendered into an answer to a heartbeat, which no stream sends",
         (
             Edit(
                 _SESSION_RPC,
@@ -303,8 +308,8 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "told-by-a-stream-that-has-ended",
         "P-147, I-88",
-        "what a commit brings about is told by the tasks of a stream that has ended, whose error"
-        " ends the broker's process",
+        "tasks of an ended stream deliver a commit's effects, and their error ends the broker's"
+        " process",
         (
             Edit(
                 _SESSION_RPC,
@@ -318,8 +323,8 @@ FOUND_IN_GROUPS: Final = (
     Mutant(
         "told-by-a-stream-that-has-failed",
         "I-88",
-        "news is told by the tasks of a stream that has failed at a write, whose error ends what"
-        " brought the news",
+        "tasks of a stream that failed at a write deliver news, and their error ends the task"
+        " that brought the news",
         (
             Edit(
                 _SESSION_RPC,

@@ -1,4 +1,4 @@
-"""Bugs that logs and disks once brought about, under the plans that have found them."""
+"""Bugs that logs and disks once had, under the plans that found them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "log-start-goes-with-its-checkpoint",
         "I-75, I-76",
-        "a log whose checkpoint of log starts is lost begins with its first segment, wherever its"
+        "a log whose log-start checkpoint is lost begins with its first segment, wherever its"
         " epochs begin",
         (
             Edit(
@@ -57,7 +57,7 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "epochs-believed-against-the-batches",
         "I-5, I-7",
-        "an epoch checkpoint is right wherever it contradicts durable batches",
+        "an epoch checkpoint is trusted where it contradicts durable batches",
         (
             Edit(
                 _RECOVERY,
@@ -73,8 +73,8 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "times-believed-against-the-batches",
         "I-78",
-        "the last entry of a time index is right whatever its batch says: a flipped bit makes the"
-        " largest timestamp of a segment too early, and lookups by time pass over its records",
+        "the last entry of a time index is trusted against its batch: a flipped bit makes a"
+        " segment's largest timestamp too early, and lookups by time pass over its records",
         (
             Edit(
                 "strandline_broker.storage.log.sealed_end",
@@ -87,8 +87,8 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "cut-by-headers-alone",
         "I-1, I-15",
-        "what stays of a segment is not read before it is cut: a length that a disk has changed"
-        " says where",
+        "a truncation does not read the kept part of the segment: a length that the disk has"
+        " changed decides the position of the cut",
         (
             Edit(
                 _SEGMENT,
@@ -109,7 +109,7 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "cut-at-a-misread-place",
         "I-7, I-15",
-        "where the disk does not give back what leads to the place of a cut, the log is cut there",
+        "a truncation cuts at a wrong position if the disk misreads the batches on the way there",
         (
             Edit(
                 _CUT,
@@ -123,7 +123,7 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "scrub-of-a-segment-that-was-cut",
         "P-34, I-41",
-        "a segment that was cut before its turn in the scrub is held against what it was",
+        "the scrub compares a segment that was cut before its turn with its old length",
         (
             Edit(
                 "strandline_broker.storage.segment.check",
@@ -136,7 +136,7 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "epochs-cut-before-the-log-start-lasts",
         "I-5, I-74",
-        "a log start that rose while retention waited for the one before it cuts the epochs too",
+        "a log start that rose while retention waited for an earlier one truncates the epochs too",
         (
             Edit(
                 "strandline_broker.hosts.upkeep.log_retention",
@@ -149,7 +149,8 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "sound-as-soon-as-it-is-cut",
         "I-24, I-39",
-        "a replica that has given up records to heal calls itself sound before it has them again",
+        "a replica that has cut records to heal reports itself sound before it has copied them"
+        " again",
         (
             Edit(
                 "strandline_broker.hosts.upkeep.damage_watch",
@@ -162,7 +163,7 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "who-failed-once-never-leads",
         "P-79, I-88",
-        "a broker that could not come to its role is not elected when it has applied a snapshot",
+        "a broker that once could not take its role is not elected after it has applied a snapshot",
         (
             Edit(
                 "strandline_broker.hosts.controller.push_answers",
@@ -177,8 +178,8 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "push-not-recorded-and-not-asked-again",
         "I-53, I-88",
-        "a broker that could not record a push does not ask for it again, and its log ends stay"
-        " untold",
+        "a broker that could not record a push does not request it again, and its log ends stay"
+        " unreported",
         (
             Edit(
                 _PUSH,
@@ -193,7 +194,7 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "no-room-and-not-asked-again",
         "I-88",
-        "a broker that had no room for a replica or a role does not ask for it again",
+        "a broker that had no room for a replica or a role does not request the push again",
         (
             Edit(
                 _PUSH,
@@ -208,7 +209,8 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "limit-outlives-the-log-start",
         "I-75",
-        "the limit of an earlier cut holds for a log start that was written and told since",
+        "the checkpoint limit of an earlier cut lowers a log start that was written and reported"
+        " since",
         (
             Edit(
                 "strandline_broker.storage.directory.checkpoint_limits",
@@ -222,16 +224,16 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "empty-log-moves-without-a-limit",
         "I-75",
-        "an empty log begins anew while the checkpoint of log starts still says 0: after a restart"
-        " its first segment seems to be missing",
+        "an empty log restarts at a later offset while the log-start checkpoint still says 0:"
+        " after a restart its first segment seems to be missing",
         (Edit(_CUT, "max(log.log_end_offset, offset)", "log.log_end_offset"),),
         Needs(corpus="an-empty-log-that-began-anew"),
     ),
     Mutant(
         "log-start-counts-for-a-later-limit",
         "I-75",
-        "a log start that was taken before the log began anew behind it is written after that, and"
-        " counts: after a restart what lies between the two seems to be missing",
+        "a log start taken before the log restarted behind it is written afterwards and counts:"
+        " after a restart the records between the two seem to be missing",
         (
             Edit(
                 _DIRECTORY,
@@ -244,7 +246,7 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "old-promises-outlive-a-creation",
         "I-7, P-51",
-        "a replica is made before what was promised of the one before is taken back",
+        "a replica is created before the checkpoints of its predecessor are revoked",
         (
             Edit(
                 _DIRECTORY,
@@ -264,7 +266,7 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "no-room-for-a-cut-is-half-a-cut",
         "I-88",
-        "a truncation that had no room to begin counts as one that failed half-way",
+        "a truncation that had no room to begin counts as failed half-way",
         (
             Edit(
                 _CUT,
@@ -281,7 +283,7 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "misread-is-served",
         "P-34, I-1",
-        "batches of another place, which a disk gives back under right CRCs, are served",
+        "a misread returns batches of another offset with right CRCs, and they are served",
         (
             Edit(
                 "strandline_broker.storage.log.reader",
@@ -297,8 +299,8 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "lost-recovery-point-is-zero",
         "I-7",
-        "a recovery point whose checkpoint is lost is 0, so what does not read above it is a torn"
-        " tail",
+        "a recovery point whose checkpoint is lost counts as 0, so unreadable batches above it"
+        " count as a torn tail",
         (
             Edit(
                 _DIRECTORY,
@@ -312,7 +314,7 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "failed-flush-forgotten-by-the-next-process",
         "P-24, I-93",
-        "a process does not know that a flush of the one before it has failed",
+        "a failed flush is not noted for the next process",
         (
             Edit(
                 _DIRECTORY,
@@ -326,7 +328,8 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "active-segment-never-looked-at-again",
         "I-88",
-        "the scrub reads sealed segments alone, so a misread of the active one stays marked",
+        "the scrub reads sealed segments alone, so a misread batch of the active segment stays"
+        " marked",
         (
             Edit(
                 "strandline_broker.hosts.upkeep.scrubber",
@@ -339,8 +342,8 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "what-waits-for-its-flush-is-not-asked-for",
         "I-88",
-        "under flush.policy=always a partition that a request has left out until its flush is asked"
-        " for when another one is",
+        "a partition that a fetch leaves out until its flush, under flush.policy=always, is"
+        " fetched only together with another one",
         (
             Edit(
                 "strandline_broker.hosts.fetching.fetchers",
@@ -355,7 +358,8 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "told-though-it-was-dropped",
         "I-88",
-        "a fetch session goes by what it has told a replica, also where that has dropped it",
+        "a fetch session counts news as sent to a replica though the replica has dropped the"
+        " answer",
         (
             Edit(
                 "strandline_broker.hosts.fetching.session_partitions",
@@ -370,7 +374,7 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "broken-off-creation-bars-its-name",
         "P-51, I-88",
-        "a creation that broke off on a full disk is in the way of the next topic of that name",
+        "a creation that broke off on a full disk blocks the next topic of that name",
         (
             Edit(
                 "strandline_broker.storage.directory.partition_identity",
@@ -383,8 +387,8 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "cut-away-and-still-open",
         "I-182",
-        "what waits for a flush at a segment that is cut away stays open while somebody refers to"
-        " the segment",
+        "a descriptor that waits for a flush of a truncated segment stays open while the segment"
+        " is referenced",
         (
             Edit(
                 "strandline_broker.storage.segment.open_segments",
@@ -397,7 +401,7 @@ FOUND_IN_STORAGE: Final = (
     Mutant(
         "log-that-did-not-open-counts-as-flushed",
         "P-24, I-93",
-        "the note of a failed flush goes with any clean stop, also where a log did not open",
+        "a clean stop removes the note of a failed flush though a log did not open",
         (Edit(_DIRECTORY, " and self.partition_dirs.are_among(self._logs):\n", ":\n"),),
         Needs(corpus="stopped-with-a-log-that-did-not-open"),
     ),

@@ -1,7 +1,8 @@
-"""Bugs of what is used after a wait as it was before it, each under the test that found it.
+"""Bugs of state that is used after a wait as it was before the wait, each under the test that found
+it.
 
-A reader of the code has found them: the wait in which they matter is a thread's, or one turn of the
-event loop's, and no fault of a plan comes within it but by chance.
+A reader of the code found them. The wait is one of a thread, or one turn of the event loop: a
+plan's fault falls into it only by chance.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "healed-though-its-gate-was-promised",
         "I-15, I-41, I-88",
-        "a gate that is free is taken for one that nobody else has waited for, and a log is cut"
-        " before damage that may be gone",
+        "a free gate counts as one that no other task waits for, and a log is cut before damage"
+        " that may be gone",
         (
             Edit(
                 _DAMAGE_WATCH,
@@ -31,7 +32,8 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "producers-read-again-while-it-appends",
         "I-58",
-        "the same of producers' state that is read again: the replica leads by then, and appends",
+        "producers' state is read again under a free gate that another task waits for: the"
+        " replica leads by then, and appends",
         (
             Edit(
                 _DAMAGE_WATCH,
@@ -46,7 +48,7 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "damage-noted-that-was-not-written",
         "I-7",
-        "damage that is found while other damage is written down counts as written down",
+        "damage found while other damage is written down counts as written down",
         (
             Edit(
                 _DAMAGE_WATCH,
@@ -62,8 +64,8 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "deletion-answered-before-it-is-durable",
         "I-75",
-        "a deletion is answered with the log start of then, which another one has raised and whose"
-        " checkpoint is not written",
+        "a deletion is answered at once if a later one has raised the log start since, though no"
+        " checkpoint holds it yet",
         (
             Edit(
                 "strandline_broker.hosts.replica.deletions",
@@ -78,7 +80,7 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "opened-while-its-removal-waits",
         "P-19, I-36, I-87",
-        "whether a replica is held is asked before its removal waits until it has been opened",
+        "a removal checks for its replica before it waits for the replica's opening, not after",
         (
             Edit(
                 "strandline_broker.hosts.member.envelopes",
@@ -100,7 +102,8 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "opened-while-its-directory-fails",
         "P-24, I-93",
-        "whether a data directory is in service is asked before a log in it is opened, not after",
+        "a broker checks that a data directory is in service before it opens a log there, not"
+        " after",
         (
             Edit(
                 "strandline_broker.hosts.member.replica_manager",
@@ -114,8 +117,8 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "logs-that-come-while-they-are-counted",
         "I-99",
-        "whoever goes through the logs of a data directory goes through the dict that another"
-        " thread adds them to",
+        "a pass over a data directory's logs iterates over the dict to which another thread adds"
+        " logs",
         (
             Edit(
                 "strandline_broker.storage.directory.directory",
@@ -129,7 +132,7 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "opened-again-behind-a-deletion",
         "I-182",
-        "a reader opens a segment again that has left the log meanwhile, and nobody closes it",
+        "a reader reopens a segment that has left the log, and the descriptor stays open",
         (
             Edit(
                 "strandline_broker.storage.log.reader",
@@ -143,8 +146,8 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "commit-of-a-stream-that-ended-meanwhile",
         "I-177, I-106",
-        "a commit that has waited for the one before it is handed in, whatever became of its"
-        " stream",
+        "a commit that has waited for the one before it is carried out although its stream has"
+        " ended",
         (
             Edit(
                 "strandline_broker.rpc.groups.session",
@@ -160,7 +163,7 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "cleaned-by-producers-of-before-a-cut",
         "I-79",
-        "a log is cleaned though its producers have not been read again since it was cut",
+        "a log is cleaned after a truncation though its producers have not been read again",
         (
             Edit(
                 "strandline_broker.hosts.upkeep.log_cleaner",
@@ -175,7 +178,7 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "generation-of-after-the-cut",
         "P-34, I-7",
-        "a look for damage takes the log's segments first and its generation after them",
+        "a look for damage reads the log's generation after its segments, not before",
         (
             Edit(
                 "strandline_broker.storage.segment.check",
@@ -191,8 +194,8 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "record-holds-up-the-next-push",
         "I-88, I-89",
-        "a push that is applied whole waits for its record however long the disk hangs, and the"
-        " next one behind it",
+        "an applied push waits for its record however long the disk hangs, and so does the push"
+        " behind it",
         (
             Edit(
                 "strandline_broker.hosts.member.push",
@@ -216,7 +219,7 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "directory-let-go-while-a-push-is-recorded",
         "P-71, P-20",
-        "a broker that ends lets its directories go while what it was told is still to be written",
+        "a broker that ends releases its directories while a push is still to be recorded",
         (
             Edit(
                 "strandline_broker.hosts.member.replica_manager",
@@ -231,7 +234,7 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "directory-let-go-while-a-log-is-opened",
         "P-71, I-7",
-        "a broker that ends as it starts leaves threads behind, which recover its logs",
+        "a broker that ends while it starts leaves threads behind, which recover its logs",
         (
             Edit(
                 "strandline_broker.hosts.disks.log_loading",
@@ -245,8 +248,7 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "log-start-taken-back",
         "I-74, I-75",
-        "log starts that are written with all others take back one that was taken after them, and"
-        " has overtaken them",
+        "a write of all log starts overwrites a later one that has overtaken it",
         (
             Edit(
                 "strandline_broker.storage.directory.shared_checkpoints",
@@ -261,8 +263,8 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "limit-of-a-creation-forgotten",
         "I-75, I-7",
-        "what a creation that broke off has left to limit checkpoints is not known to the log that"
-        " is made there, and counts again at every later start",
+        "a log does not know the checkpoint limit that a broken-off creation left in its"
+        " directory, and every later start applies it again",
         (
             Edit(
                 "strandline_broker.storage.directory.directory",
@@ -276,8 +278,8 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "limit-of-a-cut-that-did-not-begin",
         "I-7, I-75",
-        "a cut that is refused as its directory cannot be synced leaves a limit behind, which the"
-        " next start takes for one that counts",
+        "a truncation refused because its directory cannot be synced leaves a checkpoint limit"
+        " behind, and the next start applies it",
         (
             Edit(
                 "strandline_broker.storage.directory.checkpoint_limits",
@@ -293,8 +295,8 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "epoch-file-may-be-new",
         "I-47, I-7",
-        "an epoch checkpoint whose directory could not be synced counts as the old one, and batches"
-        " follow that it contradicts",
+        "an epoch checkpoint counts as the old one when its directory could not be synced, and"
+        " batches follow that contradict it",
         (
             Edit(
                 "strandline_broker.storage.log.leader_epochs",
@@ -308,8 +310,8 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "snapshot-of-a-killed-process-not-synced",
         "I-60, I-58, P-23",
-        "what a killed process had noted of producers is not made durable with the batches that a"
-        " start makes so, and the recovery point passes it",
+        "a start makes a killed process's batches durable without its producer snapshot, and the"
+        " recovery point passes the snapshot",
         (
             Edit(
                 "strandline_broker.storage.log.recovery",
@@ -324,7 +326,8 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "blamed-for-a-directory-beside-it",
         "P-51, P-19",
-        "a replica's directory goes out of service where another one does not forget the replica",
+        "a replica's directory goes out of service because another directory cannot drop the"
+        " replica",
         (
             Edit(
                 "strandline_broker.hosts.member.replica_logs",
@@ -340,8 +343,8 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "renamed-before-all-have-forgotten-it",
         "P-51, P-19",
-        "a replica's directory is renamed, another one does not forget the replica, and what is"
-        " tried again finds nothing to rename: no replica takes the name",
+        "a replica's directory is renamed before another directory has dropped the replica: the"
+        " retry finds nothing to rename, and the name stays blocked",
         (
             Edit(
                 "strandline_broker.storage.directory.broker_directories",
@@ -357,8 +360,8 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "renamed-before-and-not-found",
         "P-51, P-19",
-        "a replica's directory is renamed, that cannot be made durable just then, and what is tried"
-        " again finds nothing to rename: no replica takes the name",
+        "a replica's directory is renamed but the rename cannot be made durable: the retry finds"
+        " nothing to rename, and the name stays blocked",
         (
             Edit(
                 "strandline_broker.storage.directory.directory",
@@ -372,7 +375,7 @@ FOUND_IN_WAITS: Final = (
     Mutant(
         "missing-replica-not-forgotten-ends-the-broker",
         "P-20, I-87",
-        "a broker ends where one of its directories does not forget a replica that is missing",
+        "a broker ends if one of its directories cannot drop a missing replica",
         (
             Edit(
                 "strandline_broker.hosts.member.replica_logs",

@@ -1,4 +1,4 @@
-"""Bugs of a coordinator's shard: what it loads, when it speaks, what it leaves behind."""
+"""Bugs of a coordinator's shard: its load, its answers, its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COORDINATING: Final = (
     Mutant(
         "waiters-outlive-the-coordinator",
         "P-101, I-105, I-110",
-        "who waits for a commit is told of it when any high watermark passes, of whichever"
+        "a commit's waiter is answered when any later high watermark passes, of whichever"
         " leadership",
         (
             Edit(
@@ -37,7 +37,7 @@ COORDINATING: Final = (
     Mutant(
         "served-at-the-log-end",
         "P-82, I-101, I-106",
-        "a new coordinator serves as soon as it has loaded, whatever of that is committed",
+        "a new coordinator serves as soon as it has loaded its log, committed or not",
         (
             Edit(
                 _SHARD,
@@ -49,7 +49,7 @@ COORDINATING: Final = (
     Mutant(
         "commit-answered-when-appended",
         "I-104, I-142",
-        "a decision is told when it is in the coordinator's own log",
+        "a decision is answered when it is in the coordinator's own log",
         (
             Edit(
                 _SHARD,
@@ -62,7 +62,7 @@ COORDINATING: Final = (
     Mutant(
         "uncommitted-offsets-told",
         "I-104, I-106",
-        "what is only asked for is answered with what is written, and not yet committed",
+        "a query of offsets returns written offsets that are not yet committed",
         (
             Edit(
                 _SHARD,
@@ -80,7 +80,7 @@ COORDINATING: Final = (
     Mutant(
         "load-keeps-the-old-state",
         "P-109, I-102, I-110",
-        "a coordinator that leads again replays its log over what it had before",
+        "a coordinator that leads again replays its log over its earlier state",
         (
             Edit(
                 _HOST,
@@ -106,7 +106,7 @@ COORDINATING: Final = (
     Mutant(
         "appended-before-it-is-replayed",
         "P-150, I-108",
-        "a decision is in the log before it is known whether it can be replayed",
+        "a decision is appended before the coordinator has checked that it can be replayed",
         (
             Edit(
                 _HOST,
@@ -168,7 +168,7 @@ COORDINATING: Final = (
     Mutant(
         "hash-over-code-points",
         "P-153, I-101",
-        "a group whose name has characters beyond 16 bits is coordinated elsewhere",
+        "a group whose name has characters beyond 16 bits is mapped to another coordinator",
         (
             Edit(
                 _HASH,
@@ -182,7 +182,7 @@ COORDINATING: Final = (
     Mutant(
         "least-hash-has-an-absolute-value",
         "P-153, I-101",
-        "the hash -2^31 counts as 2^31, and not as 0",
+        "the hash -2^31 maps to 2^31 instead of 0",
         (
             Edit(
                 _HASH,
@@ -194,7 +194,7 @@ COORDINATING: Final = (
     Mutant(
         "no-rebalance-timer-after-a-load",
         "I-137",
-        "after a change of the coordinator nobody looks any more whether members give up in time",
+        "a new coordinator starts no rebalance timers, so members may revoke as late as they like",
         (
             Edit(
                 _HOST,
@@ -208,7 +208,7 @@ COORDINATING: Final = (
     Mutant(
         "own-stall-expires-all",
         "P-146, I-96",
-        "a coordinator that has stood still takes the silence of that time for its members'",
+        "a coordinator that has stalled counts its own stall as its members' silence",
         (
             Edit(
                 _TIMERS, "            while looks:\n", "            while looks and not late_ms:\n"

@@ -1,4 +1,4 @@
-"""Bugs of what is decided about a group: its members, their epochs, what each of them has."""
+"""Bugs of a group's decisions: its members, their epochs, their assignments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUPING: Final = (
     Mutant(
         "no-list-says-that-nothing-is-owned",
         "P-143, I-133, I-134",
-        "a member that does not say what it owns is taken to own nothing",
+        "a heartbeat without a list of owned partitions counts as an empty list",
         (
             Edit(
                 _RECONCILE,
@@ -34,7 +34,7 @@ GROUPING: Final = (
     Mutant(
         "rebalance-timer-fences-who-gave-up",
         "I-137",
-        "a member that has given up in time is fenced when that time is over all the same",
+        "a rebalance timer fences a member that has revoked in time",
         (
             Edit(
                 _REMOVAL,
@@ -51,7 +51,7 @@ GROUPING: Final = (
     Mutant(
         "previous-epoch-whatever-is-owned",
         "I-135",
-        "a member of the epoch before is taken for one, though it owns more than is its own",
+        "a member in the previous epoch is accepted though it owns more than its assignment",
         (
             Edit(
                 _BEAT,
@@ -65,7 +65,7 @@ GROUPING: Final = (
     Mutant(
         "lost-answer-fences",
         "I-135",
-        "a member that says its epoch of before, as an answer was lost, is fenced",
+        "a member that repeats its previous epoch after a lost answer is fenced",
         (
             Edit(
                 _BEAT,
@@ -78,7 +78,8 @@ GROUPING: Final = (
     Mutant(
         "holder-removed-whoever-it-is",
         "P-107, I-130",
-        "the replay of a member's older assignment frees what another has by then",
+        "the replay of a member's older assignment frees a partition that another member owns"
+        " since",
         (
             Edit(
                 _CONSUMER,
@@ -92,7 +93,7 @@ GROUPING: Final = (
     Mutant(
         "target-epoch-before-its-targets",
         "I-128",
-        "a target's epoch is written before what it gives to whom",
+        "a target's epoch is written before its assignments",
         (
             Edit(
                 _TARGET,
@@ -118,7 +119,7 @@ GROUPING: Final = (
     Mutant(
         "group-epoch-stays-when-somebody-leaves",
         "I-128",
-        "a member that goes changes nothing for the others",
+        "a member's leaving does not raise the group epoch",
         (
             Edit(
                 _MEMBERSHIP,
@@ -131,7 +132,7 @@ GROUPING: Final = (
     Mutant(
         "absent-member-keeps-nothing",
         "I-126",
-        "a static member that leaves for a while comes back to nothing",
+        "a static member that leaves for a while loses its assignment",
         (
             Edit(
                 _STATIC,
@@ -143,7 +144,8 @@ GROUPING: Final = (
     Mutant(
         "new-static-id-in-memory-only",
         "P-111, I-102, I-124",
-        "who takes a static member's place is known to this coordinator and to no later one",
+        "the replacement of a static member stays in this coordinator's memory, and is not"
+        " written to the log",
         (
             Edit(
                 _STATIC,
@@ -163,7 +165,7 @@ GROUPING: Final = (
     Mutant(
         "old-static-id-commits",
         "P-111, I-124, I-144",
-        "a commit counts for whoever has its instance now, whichever process has sent it",
+        "a commit counts for the current holder of the instance id, whichever process has sent it",
         (
             Edit(
                 _ADMISSION,
@@ -178,7 +180,7 @@ GROUPING: Final = (
     Mutant(
         "assignor-over-a-set",
         "P-145, I-113",
-        "who gets what depends on the order of a set, which is another in every process",
+        "assignments depend on the order of a set, which differs from process to process",
         (
             Edit(
                 _ASSIGNOR,
@@ -207,7 +209,7 @@ GROUPING: Final = (
     Mutant(
         "offsets-expire-from-their-commit",
         "P-110, I-148",
-        "the offsets of a group that was emptied just now expire by the age of their commits",
+        "the offsets of a group that has just become empty expire by the age of their commits",
         (
             Edit(
                 _EXPIRY,
@@ -220,7 +222,7 @@ GROUPING: Final = (
     Mutant(
         "offsets-without-the-topics-id",
         "P-83, I-145",
-        "a committed offset does not say which topic of that name it is of",
+        "a committed offset does not carry the id of its topic",
         (
             Edit(
                 _OFFSETS,

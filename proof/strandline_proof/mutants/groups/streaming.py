@@ -1,4 +1,4 @@
-"""Bugs between members and their coordinator: streams, and what a consumer makes of its group."""
+"""Bugs between members and their coordinator: streams, and the consumer's view of its group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ STREAMING: Final = (
     Mutant(
         "crossing-beat-believed",
         "P-143, I-134",
-        "what a member says it owns counts, though it had not seen what it was granted since",
+        "a heartbeat's list of owned partitions counts though it was sent before the latest grant"
+        " arrived",
         (
             Edit(
                 _VIEW,
@@ -35,7 +36,7 @@ STREAMING: Final = (
     Mutant(
         "parked-content-sent",
         "P-144, I-131",
-        "what a member is told is looked up when it is decided, and sent when that is committed",
+        "a push is rendered when its change is decided, and sent when that is committed",
         (
             Edit(
                 _SESSIONS,
@@ -70,7 +71,7 @@ STREAMING: Final = (
     Mutant(
         "end-of-a-stream-removes",
         "I-179",
-        "a member whose stream ends is a member no more",
+        "a member whose stream ends is removed from its group",
         (
             Edit(
                 _SESSION_RPC,
@@ -88,7 +89,7 @@ STREAMING: Final = (
     Mutant(
         "open-stream-keeps-the-session",
         "P-152, I-137",
-        "a member whose stream is open is alive, whether or not anything comes on it",
+        "an open stream keeps its member's session alive without any heartbeat",
         (
             Edit(
                 _HOST,
@@ -106,7 +107,7 @@ STREAMING: Final = (
     Mutant(
         "older-stream-sends",
         "P-142, I-177",
-        "what comes on a stream that has been replaced counts, and is answered",
+        "messages of a replaced stream count, and are answered",
         (
             Edit(
                 _SESSIONS,
@@ -120,7 +121,7 @@ STREAMING: Final = (
     Mutant(
         "auto-commit-of-the-prefetched",
         "P-113, I-106",
-        "the library commits how far it has read, and not how far the application has come",
+        "auto-commit commits the fetch position instead of the application's position",
         (
             Edit(
                 _GROUP,
@@ -135,7 +136,7 @@ STREAMING: Final = (
     Mutant(
         "refused-question-is-a-reset",
         "P-116, I-106",
-        "where a coordinator does not answer what is committed, nothing is",
+        "a refused query of offsets counts as an answer without offsets",
         (
             Edit(
                 _COMMITS,
@@ -150,8 +151,8 @@ STREAMING: Final = (
     Mutant(
         "first-answer-cancelled-by-its-reader",
         "I-88",
-        "a request that is no message ends a Fetch stream in its first write, and the call without"
-        " a status: its client waits for ever",
+        "an unparsable request ends a Fetch stream in its first write without a status: its"
+        " client waits for ever",
         (
             Edit(
                 "strandline_broker.rpc.records.fetch",

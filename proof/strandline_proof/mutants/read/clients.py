@@ -18,8 +18,8 @@ READ_IN_CLIENTS: Final = (
     Mutant(
         "late-batch-is-surely-not-written",
         "I-21, P-42",
-        "of a batch that is under way when its delivery deadline passes a producer says that it was"
-        " not written, and gives its numbers to the next",
+        "a producer reports a batch under way at its delivery deadline as not written, and gives"
+        " its sequences to the next",
         (
             Edit(
                 "strandline._core.partition_queue",
@@ -34,15 +34,15 @@ READ_IN_CLIENTS: Final = (
     Mutant(
         "flush-forgets-the-open-batch",
         "I-18",
-        "flush waits for the batches that are full or under way: it returns while the last records"
-        " are not acknowledged, and a process that then ends has lost them",
+        "flush waits for full batches and those under way only: it returns before the last"
+        " records are acknowledged, and a process that then ends has lost them",
         (Edit(_SENDER, "                waiting.append(queue.open)\n", ""),),
     ),
     Mutant(
         "spent-identity-is-given-again",
         "I-59, P-42",
-        "a partition that has used up its producer epoch is given the same again: its next batches"
-        " begin at sequence 0, and are acknowledged as repetitions though nobody writes them",
+        "a partition that has used up its producer epoch gets the same epoch again: its next"
+        " batches restart at sequence 0, and are acknowledged as repetitions without being written",
         (
             Edit(
                 _SENDER,
@@ -54,8 +54,8 @@ READ_IN_CLIENTS: Final = (
     Mutant(
         "request-is-noted-after-the-write",
         "P-80, I-88",
-        "a produce request is noted when its write has ended: one whose stream breaks in the write"
-        " is given up by nobody, and its partition stands still until the delivery deadline",
+        "a produce request is noted after its write: a request whose stream breaks in the write"
+        " is never retried, and its partition stands still until the delivery deadline",
         (
             Edit(
                 "strandline._producer.stream",
@@ -69,8 +69,8 @@ READ_IN_CLIENTS: Final = (
     Mutant(
         "room-is-looked-for-afterwards",
         "P-66, I-88",
-        "whether a buffer was full is looked at when a part of it is taken already: a consumer that"
-        " has read ahead to its bound once asks for no more",
+        "a consumer checks for a full buffer after it has taken a part of it: one that has read"
+        " ahead to its bound stops fetching",
         (
             Edit(
                 "strandline._consumer.fetcher",
@@ -82,8 +82,8 @@ READ_IN_CLIENTS: Final = (
     Mutant(
         "lagging-broker-makes-a-topic-go",
         "P-72, P-83",
-        "a broker that has not heard of a topic yet, or has just started, has the client take it"
-        " for deleted: what waits to be sent fails, and consumers end",
+        "a client takes a topic for deleted if a broker that lags or has just started does not"
+        " list it: queued sends fail, and consumers end",
         (
             Edit(
                 "strandline._core.cluster_view",
@@ -99,8 +99,8 @@ READ_IN_CLIENTS: Final = (
     Mutant(
         "grant-is-taken-for-a-later-one",
         "I-106",
-        "a member takes a partition up at the offset that it asked for under an earlier grant,"
-        " though another has read on in between: records come twice, and the offset goes back",
+        "a member begins a partition at the offset that it queried under an earlier grant, though"
+        " another member has read on in between: records come twice, and the offset goes back",
         (
             Edit(
                 _RECONCILING,
@@ -112,8 +112,8 @@ READ_IN_CLIENTS: Final = (
     Mutant(
         "what-is-being-revoked-is-not-owned",
         "I-134, I-132",
-        "a partition counts as given up from the coordinator's word on, while the application still"
-        " works on it: it cannot be committed, and on a new stream it goes to another at once",
+        "a partition counts as revoked from the coordinator's request on, while the application"
+        " still works on it: its commits fail, and on a new stream another member gets it at once",
         (
             Edit(
                 _RECONCILING,
@@ -125,8 +125,8 @@ READ_IN_CLIENTS: Final = (
     Mutant(
         "not-coordinator-asks-nobody",
         "I-88",
-        "who is told that a broker coordinates the group no more does not ask for metadata: the"
-        " member goes back there until its session is over",
+        "a member does not refresh metadata after NOT_COORDINATOR: it returns to the old broker"
+        " until its session is over",
         (
             Edit(
                 "strandline._groups.coordinator",
@@ -138,8 +138,8 @@ READ_IN_CLIENTS: Final = (
     Mutant(
         "added-partition-is-read-from-its-end",
         "I-18",
-        "a consumer of whole topics begins in a partition that was added where the policy says, not"
-        " at its first record: with `latest` it never sees what was written before it noticed",
+        "a consumer of whole topics begins an added partition by the reset policy, not at its"
+        " first record: with `latest` it misses the records written before it noticed",
         (
             Edit(
                 "strandline._core.whole_topics",
@@ -151,8 +151,8 @@ READ_IN_CLIENTS: Final = (
     Mutant(
         "leader-is-found-and-nobody-told",
         "P-66, I-88",
-        "batches of a partition that had no leader, or another one, are not offered when metadata"
-        " names one: they wait for a timer or their deadline",
+        "batches of a partition whose leader was unknown or has moved are not sent when metadata"
+        " names the leader: they wait for a timer or their deadline",
         (
             Edit(
                 _SENDER,
@@ -164,8 +164,8 @@ READ_IN_CLIENTS: Final = (
     Mutant(
         "own-commit-is-overtaken",
         "I-106, P-113",
-        "auto-commit goes on with what was handed over before the last poll though the application"
-        " has committed a later offset itself: that goes back, and records come twice",
+        "auto-commit commits older positions after the application has committed later ones: the"
+        " offset goes back, and records come twice",
         (
             Edit(
                 "strandline._core.commit_state",
@@ -179,8 +179,8 @@ READ_IN_CLIENTS: Final = (
     Mutant(
         "fenced-epoch-is-final",
         "I-33",
-        "a client takes a leader epoch that has ended for an error that no retry mends: producers"
-        " and consumers fail at an election, where newer metadata would do",
+        "a client treats a fenced leader epoch as a permanent error: producers and consumers fail"
+        " at an election, where newer metadata would do",
         (
             Edit(
                 "strandline_proto.errors",

@@ -1,4 +1,4 @@
-"""Bugs that a reader of the code chose: the controller, and what a broker believes of it."""
+"""Bugs that a reader of the code chose: the controller, and a broker's view of it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ READ_IN_CONTROL: Final = (
     Mutant(
         "new-disk-is-not-noted",
         "P-21, I-88",
-        "a replica that joins the ISR on another disk stays noted on the one before: its fetches"
-        " count for nothing, and it is not elected when it is the last",
+        "a replica that joins the ISR on another disk stays recorded with the old one: its"
+        " fetches do not count, and it is not elected when it is the last",
         (
             Edit(
                 "strandline_broker.core.controller.partitions.alter_partition",
@@ -25,8 +25,8 @@ READ_IN_CONTROL: Final = (
     Mutant(
         "dead-broker-in-a-new-topic",
         "I-23",
-        "a topic that is created while a broker is away has it in its ISRs: writes wait for a"
-        " broker that is not there, which may be elected when it comes back",
+        "a topic created while a broker is away includes it in its ISRs: writes wait for that"
+        " broker, which may be elected when it comes back",
         (
             Edit(
                 "strandline_broker.core.controller.topics.topics",
@@ -38,8 +38,8 @@ READ_IN_CONTROL: Final = (
     Mutant(
         "move-without-copies-never-ends",
         "I-85, I-88",
-        "a reassignment to replicas that are in sync already is not ended when it begins, and"
-        " nothing else comes to end it: the replicas that were to go stay",
+        "a reassignment to replicas that are already in sync is not completed at its start, nor"
+        " by anything later: the old replicas stay",
         (
             Edit(
                 "strandline_broker.core.controller.partitions.reassignment",
@@ -53,8 +53,8 @@ READ_IN_CONTROL: Final = (
     Mutant(
         "back-in-service-and-not-elected",
         "I-88",
-        "a replica that its broker reports as unfit no more is not looked at: the partition that it"
-        " alone could lead stays without a leader",
+        "a replica that its broker reports as fit again is not considered: a partition that only"
+        " it could lead stays without a leader",
         (
             Edit(
                 "strandline_broker.core.controller.partitions.offline_replicas",
@@ -66,8 +66,8 @@ READ_IN_CONTROL: Final = (
     Mutant(
         "log-end-of-the-process-before",
         "I-53, P-75",
-        "where a log ended counts although its broker has started anew since: after a second loss"
-        " of power a replica is elected for records that it has lost",
+        "a log end counts although its broker has restarted since: after a second loss of power a"
+        " replica is elected for records that it has lost",
         (
             Edit(
                 "strandline_broker.core.controller.partitions.log_ends",
@@ -79,8 +79,8 @@ READ_IN_CONTROL: Final = (
     Mutant(
         "may-serve-before-what-it-cannot",
         "I-48, P-20",
-        "a heartbeat's wish to serve is decided before the replicas that it names as unfit: a"
-        " broker that comes back is elected for a log that is damaged or gone",
+        "a heartbeat's request to serve is decided before its list of unfit replicas: a broker"
+        " that comes back is elected for a log that is damaged or gone",
         (
             Edit(
                 _CONTROLLER,
@@ -106,8 +106,8 @@ READ_IN_CONTROL: Final = (
     Mutant(
         "configs-only-in-snapshots",
         "I-81",
-        "an altered configuration of a topic is pushed only with a change of its partitions or a"
-        " snapshot: some brokers retain and compact by the old one, some by the new",
+        "an altered topic configuration is pushed only with a change of partitions or a snapshot:"
+        " brokers retain and compact by different values",
         (
             Edit(
                 "strandline_broker.core.controller.push",
@@ -119,8 +119,8 @@ READ_IN_CONTROL: Final = (
     Mutant(
         "sure-since-the-answer-came",
         "I-106",
-        "a broker counts the time in which nobody was elected in its place from the controller's"
-        " answer, not from its own question: after a late answer it tells what another has changed",
+        "a broker counts its certainty that it was not replaced from the controller's answer, not"
+        " from its own request: after a late answer it returns outdated offsets",
         (
             Edit(
                 "strandline_broker.hosts.member.lifecycle",
@@ -132,8 +132,8 @@ READ_IN_CONTROL: Final = (
     Mutant(
         "elections-of-before-are-not-watched",
         "I-94, P-61",
-        "a restarted controller does not watch whether the leaders of before apply what it pushes:"
-        " one that beats and applies nothing is never fenced, and its partitions stand still",
+        "a restarted controller does not watch whether earlier leaders apply its pushes: one that"
+        " sends heartbeats and applies nothing is never fenced, and its partitions stand still",
         (
             Edit(
                 _CONTROLLER,

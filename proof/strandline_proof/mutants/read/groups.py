@@ -10,8 +10,8 @@ READ_IN_GROUPS: Final = (
     Mutant(
         "renewed-timer-is-not-set-again",
         "I-137",
-        "a timer that was renewed since it was queued is dropped when it is looked at: a member"
-        " that dies after a heartbeat keeps its partitions, and nobody reads them",
+        "a timer that was renewed while queued is dropped when it fires: a member that dies after"
+        " a heartbeat keeps its partitions, and no other member reads them",
         (
             Edit(
                 "strandline_broker.hosts.coordination.timers",
@@ -25,8 +25,8 @@ READ_IN_GROUPS: Final = (
     Mutant(
         "full-answer-to-who-joins-alone",
         "I-88, I-134",
-        "a member that opens its stream again and says everything is not told everything: a grant"
-        " that was lost with the stream before is known to the coordinator and to nobody who reads",
+        "a member that reopens its stream with a full heartbeat gets no full answer: a grant that"
+        " was lost with the old stream is never consumed",
         (
             Edit(
                 "strandline_broker.core.groups.consumer.heartbeat",
@@ -39,8 +39,8 @@ READ_IN_GROUPS: Final = (
     Mutant(
         "hash-without-the-partitions",
         "I-141",
-        "how many partitions a topic has is no part of what a group remembers of it: partitions"
-        " that are added are read by nobody until the group changes for another reason",
+        "a group's hash of its topics leaves out their partition counts: added partitions are not"
+        " consumed until the group changes for another reason",
         (
             Edit(
                 "strandline_broker.core.groups.consumer.subscription",
@@ -52,8 +52,8 @@ READ_IN_GROUPS: Final = (
     Mutant(
         "new-topics-match-no-pattern",
         "I-141",
-        "a regular expression that was resolved once is not resolved again when topics come: who"
-        " subscribes by it never reads a topic that is created later",
+        "a resolved regular expression is not resolved again when topics are created: its"
+        " subscribers never read the new topics",
         (
             Edit(
                 "strandline_broker.core.groups.groups",
@@ -65,8 +65,8 @@ READ_IN_GROUPS: Final = (
     Mutant(
         "offsets-of-the-living-expire",
         "I-148, P-110",
-        "committed offsets expire by their age although members of the group read the topic: one"
-        " that has had nothing to commit for the retention time begins anew after a rebalance",
+        "committed offsets expire by age although members of the group read the topic: a member"
+        " without commits for the retention time starts over after a rebalance",
         (
             Edit(
                 "strandline_broker.core.groups.expiry",
@@ -78,8 +78,8 @@ READ_IN_GROUPS: Final = (
     Mutant(
         "later-mark-goes-with-the-earlier",
         "I-104, I-131",
-        "when the first of two writes about a group or member is committed, the second counts as"
-        " committed too: a member is told what the next coordinator may not know",
+        "two writes about a group or member both count as committed when the first is: a member"
+        " learns of a change that the next coordinator may lack",
         (
             Edit(
                 "strandline_broker.core.coordination.shard",
@@ -92,7 +92,7 @@ READ_IN_GROUPS: Final = (
     Mutant(
         "end-of-a-session-is-not-tried-again",
         "I-137",
-        "a session that ends while too few replicas of the groups' log are in sync is not looked at"
+        "a session that ends while too few replicas of the groups' log are in sync is not checked"
         " again: the dead member keeps its partitions",
         (
             Edit(
@@ -107,8 +107,8 @@ READ_IN_GROUPS: Final = (
     Mutant(
         "short-read-ends-the-load",
         "I-102, P-109",
-        "a load takes a read that does not fill its buffer for the last one: a new coordinator of"
-        " a log of several segments knows only the groups and offsets of the first",
+        "a load takes a short read for the log's end: a new coordinator of a log of several"
+        " segments loads only the groups and offsets of the first",
         (
             Edit(
                 "strandline_broker.hosts.coordination.loader",
@@ -122,8 +122,8 @@ READ_IN_GROUPS: Final = (
     Mutant(
         "instance-is-taken-from-the-living",
         "I-124, P-111",
-        "a second process under an instance id gets the place and the partitions of the first while"
-        " that lives and reads on",
+        "a second process with an instance id gets the place and the partitions of the first,"
+        " which still lives and reads on",
         (
             Edit(
                 "strandline_broker.core.groups.consumer.static_members",
@@ -135,8 +135,8 @@ READ_IN_GROUPS: Final = (
     Mutant(
         "ranges-overlap-where-the-rest-ends",
         "I-129",
-        "the range assignor gives one member too many an extra partition, which the next one gets"
-        " as well, or which is not there",
+        "the range assignor gives one member too many an extra partition, which the next member"
+        " gets too, or which does not exist",
         (
             Edit(
                 "strandline_broker.core.groups.assignors.range",

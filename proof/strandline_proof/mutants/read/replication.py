@@ -12,8 +12,8 @@ READ_IN_REPLICATION: Final = (
     Mutant(
         "no-allowance-for-new-members",
         "I-25",
-        "a new leader gives members of the ISR no time before their first fetch, and proposes to go"
-        " on alone: after each election producers are refused for want of replicas",
+        "a new leader gives members of the ISR no time before their first fetch, and proposes to"
+        " remove them: after each election producers are refused for want of replicas",
         (
             Edit(
                 _LEADER,
@@ -26,8 +26,9 @@ READ_IN_REPLICATION: Final = (
     Mutant(
         "proposal-outlives-its-partition-epoch",
         "I-28, P-59",
-        "a leader that hears of another change of its partition keeps its proposal, which can be"
-        " committed no more: the ISR stands still, and the watermark waits for who was to join",
+        "a leader keeps its proposal after another change of the partition, though it can no"
+        " longer be committed: the ISR stands still, and the watermark waits for the joining"
+        " replica",
         (
             Edit(
                 _LEADER,
@@ -39,8 +40,8 @@ READ_IN_REPLICATION: Final = (
     Mutant(
         "eligible-again-and-no-leader-hears",
         "I-88, I-89",
-        "leaders hear of brokers that came back only where their own partition changes: a replica"
-        " that has everything again does not rejoin the ISR",
+        "leaders learn that a broker came back only if their own partition changes: a replica"
+        " that has caught up does not rejoin the ISR",
         (
             Edit(
                 "strandline_broker.hosts.replica.eligibility",
@@ -52,8 +53,8 @@ READ_IN_REPLICATION: Final = (
     Mutant(
         "acknowledged-at-its-last-offset",
         "I-19",
-        "acks=all waits for a batch's last offset instead of the one behind it: a batch of one"
-        " record is acknowledged as soon as all before it is committed",
+        "acks=all waits for a batch's last offset instead of the next one: a batch of one record"
+        " is acknowledged as soon as all records before it are committed",
         (
             Edit(
                 "strandline_broker.hosts.replica.appends",
@@ -65,8 +66,8 @@ READ_IN_REPLICATION: Final = (
     Mutant(
         "alarm-of-a-poll-rings-once",
         "P-66, I-88",
-        "an alarm that rings for an earlier poll is not set for the one that waits: a fetch without"
-        " news is not answered, and its reader gives the stream up",
+        "a poll's alarm does not fire again for the poll after it: a fetch without news is not"
+        " answered, and its reader gives the stream up",
         (
             Edit(
                 "strandline_broker.hosts.fetching.long_poll",
@@ -81,8 +82,8 @@ READ_IN_REPLICATION: Final = (
     Mutant(
         "watermark-before-the-records",
         "I-43",
-        "a follower takes the high watermark of an answer before it appends the records: one that"
-        " has caught up at rest does not know what of it is committed until somebody writes",
+        "a follower takes the high watermark of an answer before it appends the records: a"
+        " follower that is level at rest learns what is committed only with the next write",
         (
             Edit(
                 "strandline_broker.core.replication.follower",
@@ -98,8 +99,8 @@ READ_IN_REPLICATION: Final = (
     Mutant(
         "silent-joiner-and-no-tick",
         "I-29, I-88",
-        "nothing looks at the time while the watermark waits for a replica that is about to join:"
-        " if that falls silent, producers wait until somebody else moves",
+        "no timer runs while the watermark waits for a replica that is about to join: if the"
+        " replica falls silent, producers wait until another replica moves",
         (
             Edit(
                 _LEADER,
@@ -113,7 +114,7 @@ READ_IN_REPLICATION: Final = (
     Mutant(
         "asked-for-during-a-flush",
         "P-66, I-88",
-        "a flush that is asked for while another runs wakes nobody: under flush.policy=always the"
+        "a flush requested while another runs wakes no flusher: under flush.policy=always the"
         " last append is neither durable nor acknowledged until the next one",
         (
             Edit(

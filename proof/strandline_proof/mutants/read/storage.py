@@ -10,8 +10,8 @@ READ_IN_STORAGE: Final = (
     Mutant(
         "batch-at-the-limit-is-read",
         "I-12",
-        "near the log's end a consumer is given a batch of one record that stands at the very high"
-        " watermark; after an election it may have read what nobody has",
+        "a consumer near the log's end receives a batch of one record at the high watermark"
+        " itself; an election may remove that record",
         (
             Edit(
                 "strandline_broker.storage.log.recent_batches",
@@ -23,8 +23,8 @@ READ_IN_STORAGE: Final = (
     Mutant(
         "last-of-equal-times-is-indexed",
         "I-78",
-        "the time index names the last of several batches with one largest timestamp, so who asks"
-        " for that time begins behind the others",
+        "the time index names the last of several batches with one largest timestamp, so a lookup"
+        " of that time passes over the others",
         (
             Edit(
                 "strandline_broker.storage.segment.segment",
@@ -36,8 +36,8 @@ READ_IN_STORAGE: Final = (
     Mutant(
         "epoch-that-begins-at-the-cut-stays",
         "I-47, I-88",
-        "a cut leaves the epoch whose first record was cut: a follower that has to give up all of"
-        " its last epoch asks by that epoch again and again, and copies nothing",
+        "a truncation leaves the epoch whose first record was cut: a follower that must give up"
+        " its whole last epoch sends that epoch again and again, and copies nothing",
         (
             Edit(
                 "strandline_broker.storage.log.leader_epochs",
@@ -49,8 +49,8 @@ READ_IN_STORAGE: Final = (
     Mutant(
         "place-behind-a-read-in-any-segment",
         "P-34, I-88",
-        "where the last cold read ended is remembered by its offset alone: a reader that goes on in"
-        " the next segment, or in one that was cleaned, is sent to a byte of the one before",
+        "the end of the last cold read is remembered by its offset alone: a reader that goes on"
+        " in the next segment, or in a cleaned one, starts at a byte position of the old one",
         (
             Edit(
                 "strandline_broker.storage.log.reader",
@@ -62,8 +62,8 @@ READ_IN_STORAGE: Final = (
     Mutant(
         "time-index-outlives-a-cut",
         "I-78",
-        "a cut leaves the times of what it took in the time index: after a truncation a look-up by"
-        " time passes over records that took their place",
+        "a truncation leaves the cut records' times in the time index: a later lookup by time"
+        " passes over records that took their place",
         (
             Edit(
                 "strandline_broker.storage.segment.segment",
@@ -77,8 +77,8 @@ READ_IN_STORAGE: Final = (
     Mutant(
         "snapshots-outlive-a-cut",
         "I-58, P-39",
-        "a cut leaves the producers' snapshots above it: a start after the log has grown past them"
-        " takes a repetition for new, or what is new for a repetition",
+        "a truncation leaves the producers' snapshots above it: a start after the log has grown"
+        " past them takes a repetition for new, or a new batch for a repetition",
         (
             Edit(
                 "strandline_broker.storage.log.log",
@@ -90,8 +90,8 @@ READ_IN_STORAGE: Final = (
     Mutant(
         "retention-counts-what-has-gone",
         "I-74",
-        "retention by size holds every segment against the size of before: once the log is too"
-        " large by one, all that is committed and sealed goes",
+        "retention by size compares every segment with the log's size before the first deletion:"
+        " a log too large by one segment loses all that is committed and sealed",
         (
             Edit(
                 "strandline_broker.core.retention",
@@ -103,8 +103,8 @@ READ_IN_STORAGE: Final = (
     Mutant(
         "due-now-is-never-removed",
         "I-74",
-        "files whose delay ends in the very millisecond of the look are forgotten and stay: the"
-        " room that retention was to free is not there before a restart",
+        "files whose delay ends in the very millisecond of the check are dropped from the list"
+        " but stay on disk until a restart",
         (
             Edit(
                 "strandline_broker.storage.segment.deleted_segments",

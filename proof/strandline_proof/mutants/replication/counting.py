@@ -1,5 +1,5 @@
-"""Bugs of what a server works out and an oracle must work out for itself: the minimum, who is
-caught up, how far pushes are applied, and over whom a high watermark goes.
+"""Bugs in values that an oracle must compute for itself: the minimum, caught-up followers, applied
+pushes, and the replicas under a high watermark.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ COUNTING: Final = (
     Mutant(
         "lag-of-a-third",
         "I-25",
-        "who was caught up within replica.lag.time.max.ms counts as lagging after a third of it",
+        "a follower that was caught up within replica.lag.time.max.ms counts as lagging after a"
+        " third of it",
         (
             Edit(
                 _REMOTE,
@@ -54,7 +55,7 @@ COUNTING: Final = (
     Mutant(
         "level-follower-ages",
         "I-25, P-56",
-        "that a follower which holds everything was heard again is forgotten",
+        "a fetch of a follower that holds everything does not renew its caught-up time",
         (
             Edit(
                 _REMOTE,
@@ -66,7 +67,7 @@ COUNTING: Final = (
     Mutant(
         "applied-before-it-is-carried-out",
         "I-83, I-81",
-        "a broker counts a push as applied when it begins to carry it out",
+        "a broker counts a push as applied when it begins to apply it",
         (
             Edit(
                 _PUSH,

@@ -1,4 +1,4 @@
-"""Bugs of whom a broker believes, and of what it remembers of itself: epochs, ids, roles."""
+"""Bugs of a broker's trust in others, and of its memory of itself: epochs, ids, roles."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ BELIEVING: Final = (
     Mutant(
         "nameless-replica-made-anew",
         "I-36, I-8",
-        "a directory that does not say whose it is counts as another topic's: it is set aside with"
-        " its records, and an empty log is made",
+        "a directory without an identity counts as another topic's: it is set aside with its"
+        " records, and an empty log is created",
         (
             Edit(
                 _IDENTITY,
@@ -85,7 +85,7 @@ BELIEVING: Final = (
     Mutant(
         "seal-not-looked-at",
         "I-8, I-10",
-        "a checkpoint is believed whatever its seal says, so a changed digit is another offset",
+        "a checkpoint is read without a check of its seal, so a changed digit is another offset",
         (
             Edit(
                 _SEALED,
@@ -98,7 +98,7 @@ BELIEVING: Final = (
     Mutant(
         "records-not-looked-into",
         "I-98",
-        "a leader believes of a batch under a right CRC what it says of its records",
+        "a leader does not check the records of a batch with a right CRC against its header",
         (
             Edit(
                 _APPENDS,
@@ -112,7 +112,8 @@ BELIEVING: Final = (
     Mutant(
         "what-was-found-ahead-forgotten",
         "I-98",
-        "what was found wrong with a compressed batch before its turn is not told in its turn",
+        "the error that validation ahead of time found in a compressed batch is not reported when"
+        " its turn comes",
         (
             Edit(
                 _APPENDS,
@@ -151,7 +152,8 @@ BELIEVING: Final = (
     Mutant(
         "epoch-of-the-leader-in-a-fetch",
         "P-53, I-39",
-        "a follower names the leader's epoch in a fetch, not that of its own last record",
+        "a follower sends the leader's epoch in a fetch instead of the epoch of its own last"
+        " record",
         (
             Edit(
                 _FOLLOWER,
@@ -163,7 +165,7 @@ BELIEVING: Final = (
     Mutant(
         "level-follower-expelled",
         "P-56, I-25",
-        "a member of the ISR that holds everything is removed for its silence",
+        "a member of the ISR that holds everything is removed because it is silent",
         (
             Edit(
                 _LEADER,
@@ -188,7 +190,7 @@ BELIEVING: Final = (
     Mutant(
         "another-topic-under-the-same-number",
         "P-19, P-83, I-36",
-        "a request for a partition that is not here is answered by one of another topic",
+        "a request for a missing partition is answered by a partition of another topic",
         (
             Edit(
                 _MANAGER,
@@ -205,7 +207,7 @@ BELIEVING: Final = (
     Mutant(
         "wiped-disk-is-the-same-disk",
         "P-21, I-51",
-        "an incarnation on another disk is not taken for one that has lost what it held",
+        "an incarnation on another disk counts as one that has kept its records",
         (
             Edit(
                 _REGISTRATION,
@@ -231,7 +233,7 @@ BELIEVING: Final = (
     Mutant(
         "fsync-tried-again",
         "P-24, I-93",
-        "an fsync that has failed is tried again, and believed when it says yes",
+        "a failed fsync is retried, and its success is believed",
         (
             Edit(
                 _FILE,
@@ -246,7 +248,8 @@ BELIEVING: Final = (
     Mutant(
         "pages-not-written-again",
         "P-24, I-93",
-        "a recovery calls durable what it has read, though the disk may never have got it",
+        "a recovery takes the batches that it has read for durable, though the disk may never"
+        " have written them",
         (
             Edit(
                 _REWRITE,
@@ -259,7 +262,7 @@ BELIEVING: Final = (
     Mutant(
         "appended-called-not-written",
         "P-31, I-21",
-        "an append whose leadership ended is answered as one that never happened",
+        "an append whose leadership ended is answered as not written",
         (
             Edit(
                 _PRODUCE,
@@ -272,8 +275,8 @@ BELIEVING: Final = (
     Mutant(
         "asks-in-an-epoch-that-an-answer-told",
         "I-15, I-16, I-24",
-        "a leader asks for a join in a partition epoch of which it knows from an answer alone: whom"
-        " the controller has barred by it is refused, and the same request lets it in late",
+        "a leader proposes a join in a partition epoch that only an answer has named: a barred"
+        " replica is refused, and the same request adds it late",
         (
             Edit(
                 _LEADER,
@@ -287,8 +290,8 @@ BELIEVING: Final = (
     Mutant(
         "batch-of-a-wrong-epoch-is-served",
         "I-2, I-37",
-        "a bit of a batch's leader epoch, which no CRC covers, has flipped, and it is served: a"
-        " reader asks by that epoch where its history ends, and is sent back",
+        "a batch is served whose leader epoch, which no CRC covers, has a flipped bit: a reader"
+        " asks by that epoch where its history ends, and is sent back",
         (
             Edit(
                 "strandline_broker.storage.log.reader",

@@ -1,4 +1,4 @@
-"""Bugs of a follower: what it cuts, what it believes, what it says it holds."""
+"""Bugs of a follower: its truncations, its trust in answers, its reported log end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ FOLLOWING: Final = (
     Mutant(
         "truncation-by-high-watermark",
         "P-1, I-40",
-        "a follower cuts its log at its high watermark, and never asks where the histories part",
+        "a follower truncates its log to its high watermark, and never asks where the histories"
+        " diverge",
         (
             Edit(
                 _FOLLOWER,
@@ -59,14 +60,15 @@ FOLLOWING: Final = (
     Mutant(
         "told-to-cut-what-is-committed",
         "I-41",
-        "a leader says of an earlier epoch that it ends one offset before it does",
+        "a leader reports the end of an earlier epoch one offset too low",
         (_ENDS_TOO_EARLY,),
         Needs(kinds=_FAILOVER),
     ),
     Mutant(
         "cuts-what-is-committed",
         "I-41",
-        "the same, and a follower does as it is told, below its own high watermark",
+        "a leader reports the end of an earlier epoch one offset too low, and a follower"
+        " truncates there, below its own high watermark",
         (
             _ENDS_TOO_EARLY,
             Edit(
@@ -80,7 +82,8 @@ FOLLOWING: Final = (
     Mutant(
         "one-round-truncation",
         "P-2, I-38",
-        "a follower cuts where the leader's epoch ends, without looking where its own does",
+        "a follower truncates to the end of the leader's epoch, without regard to the end of its"
+        " own",
         (
             Edit(
                 _TRUNCATION,
@@ -93,7 +96,7 @@ FOLLOWING: Final = (
     Mutant(
         "high-watermark-of-a-diverging-answer",
         "P-14, I-13",
-        "a follower takes the leader's high watermark from an answer that says where they part",
+        "a follower takes the leader's high watermark from an answer that reports a divergence",
         (
             Edit(
                 _FOLLOWER,
@@ -112,7 +115,7 @@ FOLLOWING: Final = (
     Mutant(
         "high-watermark-above-the-own-log",
         "P-14, I-13",
-        "a follower believes the leader's high watermark beyond its own log's end",
+        "a follower takes a high watermark beyond its own log's end",
         (
             Edit(
                 _TRUNCATION,
@@ -137,7 +140,7 @@ FOLLOWING: Final = (
     Mutant(
         "epoch-bump-ignored",
         "P-12, I-44",
-        "a new epoch of the same leader does not begin with reconciling",
+        "a new epoch of the same leader begins without a check for divergence",
         (
             Edit(
                 _ENVELOPES,
@@ -151,7 +154,7 @@ FOLLOWING: Final = (
     Mutant(
         "producers-not-rebuilt-after-a-cut",
         "P-39, I-58",
-        "what the producers had appended is not forgotten with the records that were cut",
+        "a truncation leaves the producers' state of the records that it cuts",
         (
             Edit(
                 _PARTITION,
@@ -164,7 +167,7 @@ FOLLOWING: Final = (
     Mutant(
         "followers-keep-no-producers",
         "P-40, I-57",
-        "a follower does not record what producers have appended",
+        "a follower does not record the state of producers",
         (
             Edit(
                 _FOLLOWING,
@@ -191,8 +194,8 @@ FOLLOWING: Final = (
     Mutant(
         "log-start-asks-before-the-flush",
         "P-75, I-9",
-        "under flush.policy=always a follower that has heard a log start, or begins another stream,"
-        " names a log end that it is still flushing",
+        "under flush.policy=always a follower that receives a log start, or begins another"
+        " stream, sends a log end that it is still flushing",
         (_UNFLUSHED_NAMED,),
         Needs(
             topology={"flush_policy": "always"},
@@ -206,7 +209,7 @@ FOLLOWING: Final = (
     Mutant(
         "first-push-need-not-be-a-snapshot",
         "P-79, I-34",
-        "a broker that knows nothing applies an envelope that is only a difference, and the"
+        "a broker without metadata applies an envelope that is only a difference, and the"
         " controller's streams begin with what is queued (each stands in for the other)",
         (
             Edit(
@@ -230,7 +233,7 @@ FOLLOWING: Final = (
     Mutant(
         "append-cut-off-before-its-producers",
         "I-58",
-        "what a follower appends while its fetch is cancelled it does not note of the producers",
+        "a follower whose fetch is cancelled appends records without recording their producers",
         (
             Edit(
                 _FOLLOWING,
@@ -246,7 +249,7 @@ FOLLOWING: Final = (
     Mutant(
         "push-to-an-earlier-incarnation",
         "P-17, I-32",
-        "a broker obeys pushes for an earlier incarnation of it",
+        "a broker applies pushes for an earlier incarnation of it",
         (
             Edit(
                 _CACHE,
@@ -258,7 +261,7 @@ FOLLOWING: Final = (
     Mutant(
         "older-metadata-accepted",
         "P-79, I-34",
-        "a decision about a partition is taken over whatever its epochs",
+        "a partition's metadata is applied whatever its epochs",
         (
             Edit(
                 _ENVELOPES,
@@ -275,8 +278,8 @@ FOLLOWING: Final = (
     Mutant(
         "stays-where-its-leader-was",
         "I-88",
-        "a stream is kept to the machine that its leader's broker was on, until its silence is"
-        " noticed",
+        "a stream stays connected to the machine that its leader's broker has left, until the"
+        " silence is noticed",
         (
             Edit(
                 "strandline_broker.hosts.fetching.stream",
@@ -290,7 +293,7 @@ FOLLOWING: Final = (
     Mutant(
         "set-back-by-a-late-request",
         "I-25, I-88",
-        "a request that comes late, of a stream before, says for good how far its follower has got",
+        "a late request of an earlier stream sets a follower's position back for good",
         (
             Edit(
                 "strandline_broker.hosts.replica.leading",
@@ -303,7 +306,8 @@ FOLLOWING: Final = (
     Mutant(
         "watermark-before-the-look",
         "P-14, I-13",
-        "a watermark rides along for a follower whose new position its leader has not looked at",
+        "a fetch answer carries a watermark for a follower whose new position the leader has not"
+        " checked",
         (
             Edit(
                 "strandline_broker.hosts.fetching.session_partitions",
@@ -317,8 +321,8 @@ FOLLOWING: Final = (
     Mutant(
         "out-of-range-without-an-epoch",
         "I-45, I-88",
-        "an empty log that knows no epoch, and begins behind the end of its leader's, asks there"
-        " again and again: there is nothing that the leader could find a divergence by",
+        "an empty log without an epoch, which begins behind its leader's log end, fetches there"
+        " again and again, as the leader cannot find a divergence",
         (
             Edit(
                 _FOLLOWER,

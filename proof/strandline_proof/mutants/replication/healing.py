@@ -58,8 +58,8 @@ HEALING: Final = (
     Mutant(
         "heals-before-it-is-known",
         "I-15, I-41",
-        "a damaged replica cuts its log before its damage without a word of the controller, which"
-        " may count it by then",
+        "a damaged replica truncates its log before its damage without the controller's answer,"
+        " though the controller may count it",
         (
             Edit(
                 _WATCH,
@@ -79,8 +79,8 @@ HEALING: Final = (
     Mutant(
         "damage-known-from-an-earlier-answer",
         "I-15, I-41",
-        "a damaged replica takes the controller's answer about damage that was gone since for one"
-        " about the damage that it has",
+        "a damaged replica applies the controller's answer about earlier damage to its present"
+        " damage",
         (
             Edit(
                 _LIFECYCLE,
@@ -94,8 +94,8 @@ HEALING: Final = (
     Mutant(
         "overtaken-heartbeat-decides",
         "I-100",
-        "a heartbeat that comes late, over a stream that was given up, touches no session, but what"
-        " it names is taken for what is so, and damage that a later one has named is taken back",
+        "a late heartbeat of an abandoned stream renews no session but its list of damage counts,"
+        " and revokes damage that a later heartbeat has reported",
         (
             Edit(
                 _CONTROLLER,
@@ -121,8 +121,8 @@ HEALING: Final = (
     Mutant(
         "waits-for-a-replica-that-heals",
         "I-9, P-58",
-        "what a leader commits waits for a replica that was in sync a moment ago, until it has"
-        " lagged for long enough, although the controller has taken it out for its damage",
+        "a leader's commits wait for a replica that was in sync until it has lagged for long"
+        " enough, although the controller has removed it for its damage",
         (
             Edit(
                 _LEADER,
@@ -135,7 +135,7 @@ HEALING: Final = (
     Mutant(
         "full-disk-is-not-told",
         "I-99",
-        "a broker refuses what it has no room for, and does not name its replicas for it",
+        "a broker without room refuses writes, and does not report its replicas as unfit",
         (
             Edit(
                 _LOG_DIRS,

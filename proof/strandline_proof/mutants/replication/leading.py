@@ -1,4 +1,4 @@
-"""Bugs of a leader: what it counts, what it answers, whom it lets in."""
+"""Bugs of a leader: its counts, its answers, its changes of the ISR."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ LEADING: Final = (
     Mutant(
         "high-watermark-over-committed-isr",
         "P-5, I-9, I-16",
-        "the high watermark is taken over the ISR that the leader knows to be committed, without"
-        " the member that its open proposal adds",
+        "the high watermark is computed over the ISR that the leader has confirmed, without the"
+        " member that its open proposal adds",
         (
             Edit(
                 _LEADER,
@@ -61,7 +61,7 @@ LEADING: Final = (
     Mutant(
         "lost-answer-taken-for-a-refusal",
         "P-6, I-28",
-        "an AlterPartition without an answer is taken back, though the controller may have"
+        "a leader withdraws an AlterPartition without an answer, though the controller may have"
         " committed it",
         (
             Edit(
@@ -83,7 +83,7 @@ LEADING: Final = (
     Mutant(
         "leaver-not-counted-before-commit",
         "P-5, I-9, I-16",
-        "a member that the leader proposes to remove is no longer waited for at once",
+        "a leader ignores a member from the moment that it proposes to remove it",
         (
             Edit(
                 _LEADER,
@@ -119,7 +119,7 @@ LEADING: Final = (
     Mutant(
         "join-waits-for-high-watermark",
         "P-74, I-89",
-        "nobody joins the ISR before the high watermark has reached the epoch's start",
+        "no replica joins the ISR before the high watermark has reached the epoch's start",
         (
             Edit(
                 _LEADER,
@@ -133,8 +133,8 @@ LEADING: Final = (
     Mutant(
         "joins-not-looked-for",
         "P-74, I-89",
-        "a replica that has everything is not asked for when it may join, unless it names another"
-        " position",
+        "a replica that holds everything is not proposed when it may join, unless it sends"
+        " another position",
         (
             Edit(
                 _LEADING,
@@ -146,8 +146,7 @@ LEADING: Final = (
     Mutant(
         "new-leader-wakes-nobody",
         "P-66, I-88",
-        "a follower that asked before its leader had heard of the leader epoch is not served when"
-        " it has",
+        "a fetch that arrives before the leader has applied its epoch is not served when it has",
         (
             Edit(
                 _PARTITION,
@@ -159,7 +158,7 @@ LEADING: Final = (
     Mutant(
         "cold-look-goes-on-without",
         "P-13, I-88",
-        "a fetch session that meets cold bytes goes on without them, and does not look again",
+        "a fetch session that meets cold bytes goes on without them, and does not return to them",
         (
             Edit(
                 _SESSION,
@@ -184,7 +183,7 @@ LEADING: Final = (
     Mutant(
         "own-min-insync-replicas",
         "P-77, I-91",
-        "the leader goes by a min.insync.replicas of its own, 1, and not by the controller's",
+        "the leader uses a min.insync.replicas of its own, 1, instead of the controller's",
         (
             Edit(
                 _LEADER,
@@ -230,7 +229,7 @@ LEADING: Final = (
     Mutant(
         "member-map-cleared",
         "P-15, I-9",
-        "a replica whose position is not known yet does not hold the high watermark back",
+        "a replica whose position is unknown does not hold the high watermark back",
         (
             Edit(
                 _LEADER,
@@ -246,7 +245,7 @@ LEADING: Final = (
     Mutant(
         "leader-counts-what-it-has-not-flushed",
         "P-75, I-9",
-        "under flush.policy=always the leader counts its own log end and not what it has flushed",
+        "under flush.policy=always the leader counts its own log end instead of its flushed end",
         (
             Edit(
                 _LEADER,
@@ -259,7 +258,7 @@ LEADING: Final = (
     Mutant(
         "diverging-fetch-counts",
         "P-35, I-39",
-        "a fetch from a diverging follower counts as what it holds",
+        "a diverging follower's fetch offset counts as replicated",
         (
             Edit(
                 _READS,
@@ -291,7 +290,7 @@ LEADING: Final = (
     Mutant(
         "consumers-read-to-the-log-end",
         "P-33, I-12",
-        "a consumer is given records that are not committed",
+        "a consumer receives records that are not committed",
         (
             Edit(
                 _READS,
@@ -303,7 +302,7 @@ LEADING: Final = (
     Mutant(
         "end-offset-before-epoch-start",
         "P-32, I-11",
-        "a new leader tells its old high watermark as the end offset",
+        "a new leader reports its old high watermark as the end offset",
         (
             Edit(
                 _LEADER,
@@ -353,7 +352,7 @@ LEADING: Final = (
     Mutant(
         "waiters-outlive-the-leadership",
         "P-25, I-21",
-        "producers that wait for the high watermark are not told when the leadership ends",
+        "producers that wait for the high watermark get no answer when the leadership ends",
         (
             Edit(
                 _LEADING,
@@ -366,7 +365,7 @@ LEADING: Final = (
     Mutant(
         "failed-change-answered-as-committed",
         "P-6, I-29",
-        "the broker takes an AlterPartition without an answer for a granted one",
+        "the broker treats an AlterPartition without an answer as accepted",
         (
             Edit(
                 _ISR_CHANGES,
@@ -387,8 +386,8 @@ LEADING: Final = (
     Mutant(
         "partition-epoch-without-who-is-offline",
         "I-15, I-16, P-58",
-        "a leader goes by a new partition epoch before it hears who is offline from then on: it"
-        " asks for such a replica, is refused, and the same request lets it in late, when it has"
+        "a leader uses a new partition epoch before it has the list of offline replicas: it"
+        " proposes such a replica, is refused, and the same request adds it late, when it has"
         " healed",
         (
             Edit(

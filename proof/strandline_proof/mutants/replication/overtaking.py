@@ -1,5 +1,5 @@
-"""Bugs of the windows between memory, disk and what others are told: one step overtakes another
-that it should have waited for, where the disk takes its time or the power goes in between.
+"""Bugs of the windows between memory, disk and reports: one step overtakes another that it should
+have waited for, while the disk is slow or the power fails.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ OVERTAKING: Final = (
     Mutant(
         "segments-dropped-before-the-log-start-lasts",
         "I-74, I-41, I-88",
-        "retention removes files before the checkpoint says that the log begins behind them",
+        "retention removes files before the log-start checkpoint has passed them",
         (
             Edit(
                 _RETENTION,
@@ -146,7 +146,7 @@ OVERTAKING: Final = (
     Mutant(
         "later-log-start-called-durable",
         "I-74, I-75",
-        "a log start that rose while the one before it was written counts as written too",
+        "a log start that rose while an earlier one was written counts as written too",
         (
             Edit(
                 _STARTS,
@@ -159,7 +159,7 @@ OVERTAKING: Final = (
     Mutant(
         "appends-during-a-flush-called-durable",
         "P-23, I-93",
-        "what was appended while a flush ran counts as flushed by it",
+        "records appended during a flush count as flushed by it",
         (
             Edit(
                 _LOG,
@@ -171,7 +171,7 @@ OVERTAKING: Final = (
     Mutant(
         "flush-does-not-see-a-cut",
         "P-24, I-7",
-        "a flush that a cut has overtaken calls durable what was appended in its place",
+        "a flush that a truncation has overtaken marks the records appended since as durable",
         (
             Edit(
                 _STATE,
@@ -185,7 +185,8 @@ OVERTAKING: Final = (
     Mutant(
         "limit-of-a-later-cut-removed",
         "I-7, I-13",
-        "a checkpoint that was written before a cut takes away what says that it counts no more",
+        "a checkpoint written before a truncation removes the limit that the truncation has put"
+        " on it",
         (
             Edit(
                 _SHARED,
@@ -198,7 +199,7 @@ OVERTAKING: Final = (
     Mutant(
         "what-a-start-has-read-is-not-flushed",
         "P-23, I-7, I-93",
-        "a start calls durable what a killed process has left in the page cache, and syncs nothing",
+        "a start takes a killed process's page cache for durable, and syncs nothing",
         (
             Edit(
                 _RECOVERY,
@@ -210,7 +211,7 @@ OVERTAKING: Final = (
     Mutant(
         "producers-of-the-last-snapshot-alone",
         "P-39, I-58",
-        "a start knows of producers what their last snapshot says, so a retry is appended again",
+        "a start restores producers from their last snapshot alone, so a retry is appended again",
         (
             Edit(
                 _LOADING,

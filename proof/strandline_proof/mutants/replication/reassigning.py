@@ -1,4 +1,4 @@
-"""Bugs of reassignments: when they end, what they remember, whom they tell."""
+"""Bugs of reassignments: their end, their memory, their notices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REASSIGNING: Final = (
     Mutant(
         "reassignment-ends-with-the-added",
         "P-68, I-85",
-        "a reassignment ends when the added replicas are in the ISR, though one that stays is not",
+        "a reassignment ends when the added replicas are in the ISR, though a remaining one is not",
         (
             Edit(
                 _REASSIGNMENT,
@@ -79,7 +79,8 @@ REASSIGNING: Final = (
     Mutant(
         "override-from-the-target",
         "I-85, I-86",
-        "another target counts from the one under way, and what was before is forgotten",
+        "a new target replaces the one under way as the starting point, and the original replicas"
+        " are forgotten",
         (
             Edit(
                 _REASSIGNMENT,
@@ -105,7 +106,7 @@ REASSIGNING: Final = (
     Mutant(
         "removed-replica-is-not-told",
         "I-85, I-87",
-        "no StopReplica goes to a broker whose replica is removed",
+        "a broker whose replica is removed gets no StopReplica",
         (
             Edit(
                 _PUSH,

@@ -1,4 +1,4 @@
-"""Bugs of eligible leader replicas and of the recovery where nobody in sync is left (KIP-966)."""
+"""Bugs of eligible leader replicas, and of recovery without any in-sync replica (KIP-966)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ RECOVERING: Final = (
     Mutant(
         "eligible-though-the-isr-is-whole",
         "I-50",
-        "who left the ISR stays eligible when it has the minimum again, and the leader commits",
+        "a former member of the ISR stays eligible after the ISR has the minimum again and the"
+        " leader commits",
         (
             Edit(
                 _ISR,
@@ -120,14 +121,15 @@ RECOVERING: Final = (
     Mutant(
         "eligible-replicas-not-elected",
         "I-48, I-88",
-        "a partition whose ISR is empty waits, whoever is eligible",
+        "a partition with an empty ISR stays without a leader, whichever replicas are eligible",
         (Edit(_ELECTION, "    among = isr or elr\n", "    among = isr\n"),),
         Needs(kinds=("isolate", "kill", "stop")),
     ),
     Mutant(
         "forgotten-before-it-is-applied",
         "I-53",
-        "who has left an ISR is forgotten though its leader has not answered for that",
+        "the controller forgets a former member of the ISR before the leader has confirmed the"
+        " change",
         (
             Edit(
                 _APPLIED,
@@ -140,7 +142,8 @@ RECOVERING: Final = (
     Mutant(
         "who-was-waited-for-is-forgotten",
         "I-53, I-54",
-        "a balanced recovery forgets whom it has waited for when it has elected one of them",
+        "a balanced recovery forgets the replicas that it has waited for when it elects one of"
+        " them",
         (
             Edit(
                 _RECOVERY,
@@ -153,7 +156,7 @@ RECOVERING: Final = (
     Mutant(
         "last-member-not-eligible",
         "I-50",
-        "the last member of an ISR leaves it and is eligible no more",
+        "the last member of an ISR leaves it and is no longer eligible",
         (
             Edit(
                 _ISR,
@@ -165,7 +168,7 @@ RECOVERING: Final = (
     Mutant(
         "recovery-of-a-fenced-replica",
         "P-27, I-48",
-        "balanced recovery elects who was in sync last, alive or not (KAFKA-19522)",
+        "balanced recovery elects a last member of the ISR whether it lives or not (KAFKA-19522)",
         (
             Edit(
                 _RECOVERY,
@@ -190,7 +193,7 @@ RECOVERING: Final = (
     Mutant(
         "recovery-by-the-shorter-log",
         "P-75, I-53",
-        "balanced recovery elects the replica with the least log",
+        "balanced recovery elects the replica with the shortest log",
         (
             Edit(
                 _RECOVERY, "    return max(among, key=rank)\n", "    return min(among, key=rank)\n"
@@ -201,7 +204,7 @@ RECOVERING: Final = (
     Mutant(
         "recovery-never-ends",
         "I-49, I-88",
-        "a leader that was elected uncleanly never says that it has recovered",
+        "an uncleanly elected leader never reports that it has recovered",
         (
             Edit(
                 _LEADER,
@@ -214,7 +217,7 @@ RECOVERING: Final = (
     Mutant(
         "isr-grows-in-recovery",
         "I-49",
-        "the controller does not take over that a leader has recovered, and lets its ISR grow",
+        "the controller ignores a leader's report that it has recovered, and lets its ISR grow",
         (
             Edit(
                 _ALTER,
@@ -228,7 +231,7 @@ RECOVERING: Final = (
     Mutant(
         "loss-report-of-a-wrong-range",
         "I-53",
-        "a replica that gives up records tells only of those above its high watermark",
+        "a replica that gives up records reports only those above its high watermark",
         (
             Edit(
                 _LOSSES,
@@ -241,7 +244,7 @@ RECOVERING: Final = (
     Mutant(
         "loss-report-begins-too-late",
         "I-53",
-        "a report of what may be lost begins behind the first record that the leader lacks",
+        "a loss report begins behind the first record that the leader lacks",
         (
             Edit(
                 _RECOVERY,
@@ -254,7 +257,7 @@ RECOVERING: Final = (
     Mutant(
         "loss-report-without-a-count",
         "I-53",
-        "a replica that gives up records does not tell how many it knew to be committed",
+        "a replica that gives up records does not report how many of them it knew to be committed",
         (
             Edit(
                 _LOSSES,
@@ -267,7 +270,7 @@ RECOVERING: Final = (
     Mutant(
         "loss-report-keeps-the-first-range",
         "I-53",
-        "of what several replicas have given up the controller keeps what the first has said",
+        "the controller keeps the first replica's loss report and drops those of the others",
         (
             Edit(
                 _REPORTS,
@@ -280,7 +283,7 @@ RECOVERING: Final = (
     Mutant(
         "no-recovery",
         "P-75, I-53",
-        "a partition that has lost all who were in sync never gets a leader again",
+        "a partition that has lost all in-sync replicas never gets a leader again",
         (
             Edit(
                 _RECOVERY,
@@ -293,8 +296,8 @@ RECOVERING: Final = (
     Mutant(
         "highest-epoch-of-a-batch-is-believed",
         "I-5, P-34",
-        "the epoch checkpoint is lost, and a bit of a batch's epoch, which no CRC covers, has"
-        " flipped upwards: all sound batches behind it are taken for damage, and no leader's epoch"
+        "a batch's epoch, which no CRC covers, has a bit flipped upwards while the epoch"
+        " checkpoint is lost: all sound batches behind it count as damage, and no leader's epoch"
         " begins any more",
         (
             Edit(
@@ -309,8 +312,8 @@ RECOVERING: Final = (
     Mutant(
         "lost-end-of-a-segment-taken-for-a-gap",
         "I-1, I-7",
-        "a loss of power takes the end of a segment of a compacted log and leaves the next one:"
-        " what is missing between them counts as compacted, and is never copied again",
+        "a loss of power removes the end of a compacted log's segment but not the next segment:"
+        " the missing records count as compacted, and are never copied again",
         (
             Edit(
                 "strandline_broker.storage.log.recovery_scan",
@@ -324,8 +327,8 @@ RECOVERING: Final = (
     Mutant(
         "deletion-forgotten-with-the-lost-end",
         "I-5, I-53",
-        "the end of a log is lost, and with it all from the log start on: the log begins anew there"
-        " without an epoch, and one that ends before it is elected",
+        "a log that loses its end, log start included, restarts there without an epoch, and a log"
+        " that ends before it is elected",
         (
             Edit(
                 "strandline_broker.storage.log.log",

@@ -1,4 +1,4 @@
-"""Bugs of the log cleaner: what it may touch, what it must leave."""
+"""Bugs of the log cleaner: the records that it may touch, and those that it must leave."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMPACTING: Final = (
     Mutant(
         "cleaner-beyond-what-is-committed",
         "P-49, I-69",
-        "the cleaner takes what is durable here for committed",
+        "the cleaner treats locally durable records as committed",
         (
             Edit(
                 _HOST,
@@ -51,7 +51,7 @@ COMPACTING: Final = (
     Mutant(
         "producers-last-batch-cleaned-away",
         "P-48, I-79",
-        "the last batch of a producer goes when later records have its keys",
+        "a producer's last batch is cleaned away when later records have its keys",
         (
             Edit(
                 _FILTER,
@@ -64,7 +64,7 @@ COMPACTING: Final = (
     Mutant(
         "last-batch-cleaned-away",
         "P-48, I-79",
-        "a cleaned segment does not end with the last batch of those it takes the place of",
+        "a cleaned segment does not end with the last batch of the segments that it replaces",
         (
             Edit(
                 _CLEANER,
@@ -78,7 +78,7 @@ COMPACTING: Final = (
     Mutant(
         "tombstones-go-at-once",
         "I-70",
-        "a tombstone goes with the second cleaning, whatever delete.retention.ms says",
+        "a tombstone is removed by the second cleaning, whatever delete.retention.ms says",
         (
             Edit(
                 _FILTER,
@@ -91,7 +91,7 @@ COMPACTING: Final = (
     Mutant(
         "tombstone-goes-before-what-it-deletes",
         "I-71",
-        "some values that a tombstone has deleted stay, and it goes in its time",
+        "a tombstone is removed on time while some values that it has deleted stay",
         (
             Edit(
                 _FILTER,
@@ -106,7 +106,7 @@ COMPACTING: Final = (
     Mutant(
         "leaders-horizon-believed",
         "I-70",
-        "the time of a tombstone that came with its horizon began at the leader",
+        "a tombstone that was copied with its horizon keeps the leader's horizon",
         (
             Edit(
                 _FILTER,

@@ -1,4 +1,6 @@
-"""Bugs of DeleteRecords and retention: what goes, and who has to know before that is said."""
+"""Bugs of DeleteRecords and retention: what goes, and which replicas must know before the
+answer.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ DELETING: Final = (
     Mutant(
         "deletion-answered-by-the-leader-alone",
         "I-75",
-        "records are said to be deleted when the leader has deleted them",
+        "records are reported as deleted when the leader alone has deleted them",
         (
             Edit(
                 _LEADER,
@@ -39,7 +41,7 @@ DELETING: Final = (
     Mutant(
         "retention-keeps-half",
         "P-50, I-74",
-        "retention by size lets go of segments that are within it",
+        "retention by size deletes segments within the limit",
         (
             Edit(
                 _RETENTION,

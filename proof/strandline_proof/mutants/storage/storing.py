@@ -1,4 +1,4 @@
-"""Bugs of storage: what is called durable, and what a start makes of what a crash has left."""
+"""Bugs of storage: what counts as durable, and what a start recovers after a crash."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ STORING: Final = (
     Mutant(
         "second-controller-on-the-store",
         "P-71, P-30, P-76",
-        "a directory's lock is looked at and not obeyed: two controllers write one store",
+        "a directory's lock is checked but not obeyed: two controllers write one store",
         (
             Edit(
                 _LOCK,
@@ -85,7 +85,7 @@ STORING: Final = (
     Mutant(
         "rename-not-durable",
         "P-23, I-8",
-        "the directory is not synced after a file was renamed into place",
+        "the directory is not synced after a rename into place",
         (
             Edit(
                 _ATOMIC,
@@ -99,7 +99,7 @@ STORING: Final = (
     Mutant(
         "sealed-segments-not-flushed",
         "P-23, I-8",
-        "a flush syncs the active segment and forgets those that were sealed since the last",
+        "a flush syncs the active segment but not the segments sealed since the last flush",
         (
             Edit(
                 _TICKET,
@@ -112,7 +112,7 @@ STORING: Final = (
     Mutant(
         "new-segment-not-in-its-directory",
         "P-23, I-8",
-        "the directory is not synced after a new segment was begun",
+        "the directory is not synced after a segment is created",
         (
             Edit(
                 _TICKET,
@@ -139,7 +139,7 @@ STORING: Final = (
     Mutant(
         "epochs-not-cut-with-the-log",
         "P-11, I-47",
-        "a truncation leaves the epochs of the records that it takes",
+        "a truncation leaves the epochs of the records that it cuts",
         (
             Edit(
                 _CUT,
@@ -153,7 +153,7 @@ STORING: Final = (
     Mutant(
         "checkpoint-above-the-log-end-believed",
         "P-23, I-7",
-        "a cut below the recovery point does not say that the checkpoints promise too much",
+        "a truncation below the recovery point does not mark the checkpoints as too high",
         (
             Edit(
                 _CUT,
@@ -186,7 +186,7 @@ STORING: Final = (
     Mutant(
         "recovery-looks-at-the-last-segment-only",
         "P-22, I-7",
-        "recovery takes every segment but the last for sound, wherever the recovery point is",
+        "recovery treats every segment but the last as sound, wherever the recovery point is",
         (
             Edit(
                 _RECOVERY,
@@ -199,7 +199,7 @@ STORING: Final = (
     Mutant(
         "unscanned-after-any-end",
         "P-22, I-7, I-52",
-        "a log whose last segment opens is taken to have been closed in order",
+        "a log whose last segment opens counts as closed in order",
         (
             Edit(
                 _RECOVERY,
@@ -224,7 +224,7 @@ STORING: Final = (
     Mutant(
         "clean-shutdown-marker-before-the-flush",
         "P-22, I-52",
-        "a stopping broker says that it stopped cleanly before it has flushed its logs",
+        "a stopping broker writes its clean-shutdown marker before it has flushed its logs",
         (
             Edit(
                 _APP,
