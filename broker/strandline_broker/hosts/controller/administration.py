@@ -1,6 +1,6 @@
-"""What people ask of the controller, each question one decision in the pipeline.
+"""Administrators' requests at the controller, each one decision in the pipeline.
 
-Whoever may say no to an administrator's wish stands in core; here is only which decision it is.
+The rules that may refuse a request are in core. This module only chooses the decision.
 """
 
 from __future__ import annotations
@@ -57,14 +57,16 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 ELECTIONS_PER_BATCH: Final = 500
-"""So that many partitions hold up neither other decisions nor the event loop."""
+"""Partitions elected in one decision; so many delay neither other decisions nor the event loop."""
 LOOK_S: Final = 0.1
-"""Between two looks for brokers that are to hold the offsets topic, while there is none."""
+"""Time between two checks for enough brokers to hold the offsets topic, while it does not exist."""
 AFTER_FIRST_ANSWERS_S: Final = 0.3
 AFTER_REFUSAL_S: Final = 10.0
-"""What refuses it passes when an operator has done something."""
+"""Time until the next try after a refusal, which an operator has to resolve."""
 MOVES_PER_BATCH: Final = 100
-"""A new assignment takes the event loop 0.2 ms, ten times as long as an election."""
+"""Partitions reassigned in one decision. A new assignment takes the event loop 0.2 ms, ten times as
+long as an election.
+"""
 
 
 class Administration:
@@ -95,7 +97,9 @@ class Administration:
         )
 
     async def make_offsets_topic(self) -> None:
-        """In the background: the first answers of a new cluster come before it."""
+        """Create the offsets topic in the background: the first answers of a new cluster come
+        before it.
+        """
         wanted = self._settings.offsets_topic
         if wanted is None:
             return
@@ -123,7 +127,7 @@ class Administration:
                 self._runtime.log.info("topic made", topic=made.name)
 
     async def create_partitions(self, wish: MorePartitions, *, validate_only: bool) -> int:
-        """How many partitions the topic had before."""
+        """Returns the number of partitions that the topic had before."""
         return await self._pipeline.submit(
             partial(decide_create_partitions, self._state, wish, validate_only=validate_only)
         )
@@ -151,10 +155,11 @@ class Administration:
     async def elect_leaders(
         self, kind: ElectionType, wishes: Sequence[ElectionWish] | None
     ) -> list[ElectionResult]:
-        """Without wishes: every partition that is not led by its preferred leader, or, if that is
-        to be unclean, by nobody.
+        """Elect leaders for the requested partitions. Without wishes: every partition that its
+        preferred leader does not lead or, for an unclean election, every partition without a
+        leader.
 
-        What one batch has elected stays elected if a later one is not taken any more.
+        Elections of one batch stand even if a later batch is refused.
         """
         if wishes is None:
             wishes = wishes_where_needed(self._state, kind)
@@ -168,8 +173,8 @@ class Administration:
         return results
 
     async def reassign(self, wishes: Sequence[Wish]) -> list[ReassignmentResult]:
-        """What one batch has begun stays begun if a later one is not taken any more: each wish that
-        was not judged has the error then.
+        """Start reassignments. Those of one batch stand even if a later batch is refused; every
+        wish that was not decided then gets the error.
         """
         check_count(wishes)
         results: list[ReassignmentResult] = []

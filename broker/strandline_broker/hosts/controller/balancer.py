@@ -1,4 +1,4 @@
-"""Asks from time to time for leaders to come back to their preferred replicas."""
+"""The balancer: from time to time it moves leaders back to their preferred replicas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PARTITIONS_PER_BATCH: Final = 100
 PAUSE_S: Final = 1.0
-"""Between two batches: so long the new leaders have to themselves."""
+"""Time between two batches, which the new leaders have without further elections."""
 
 
 class Balancer:
@@ -43,7 +43,7 @@ class Balancer:
         self._now_ms = now_ms
 
     async def run(self) -> None:
-        """Balance until cancelled, if it is wanted at all."""
+        """Balance until cancelled, if the configuration enables it."""
         if not self._settings.enabled:
             return
         while True:

@@ -1,7 +1,7 @@
-"""What a controller tells and asks a broker, as plain data, and the protocol that carries it.
+"""The controller's calls to brokers as plain data, and the protocol that carries them.
 
-`rpc/controller/broker_link.py` is the way over the wire. A call that fails raises what its
-transport raises.
+`rpc/controller/broker_link.py` carries them over the wire. A call that fails raises its transport's
+error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Identified(NamedTuple):
-    """Who is there."""
+    """The process that answered."""
 
     cluster_id: str
     broker_id: BrokerId
@@ -31,18 +31,18 @@ class PushCall(Protocol):
     """One push stream."""
 
     async def prepare(self, envelope: MetadataDelta) -> Callable[[], Awaitable[None]]:
-        """What sends the envelope when it is called."""
+        """Returns a function that sends the envelope."""
         ...
 
     async def read(self) -> PushAnswer | None:
-        """None: the broker has ended the stream."""
+        """The next answer; None once the broker has ended the stream."""
         ...
 
     def cancel(self) -> None: ...
 
 
 class BrokerChannel(Protocol):
-    """To the inter-broker listener of one broker."""
+    """A channel to the inter-broker listener of one broker."""
 
     def push(self) -> PushCall: ...
 

@@ -1,8 +1,7 @@
-"""The controller: its state, who is alive, and the questions that the wire may put to it.
+"""The controller: its state, the live brokers, and the requests that the wire may make of it.
 
-Each request is one decision in the pipeline; what a commit means for sessions, push streams and
-waiting shutdowns happens in `_on_commit`, in one synchronous step after the batch is durable and
-replayed.
+Each request is one decision in the pipeline. `_on_commit` updates sessions, push streams and
+waiting shutdowns in one synchronous step, after the batch is durable and replayed.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 SHUTDOWN_WAIT_S: Final = 0.25
-"""Well below the time that a broker gives an answer to its heartbeat."""
+"""Well below the time that a broker waits for the answer to its heartbeat."""
 
 
 class Controller:
@@ -144,7 +143,9 @@ class Controller:
     # -- life
 
     async def start(self) -> None:
-        """Begin a new controller epoch durably (I-31), with a fresh session for all (P-61)."""
+        """Begin a new controller epoch durably (I-31), with a new session for each broker
+        (P-61).
+        """
         start = decide_start(
             self.state,
             min_insync_replicas=self._settings.min_insync_replicas,
@@ -162,7 +163,7 @@ class Controller:
                 self.applied.on_elected(partition.leader, self.state.last_offset, now_ms)
 
     async def run(self) -> None:
-        """Decide, push and watch until cancelled; `start` came before."""
+        """Decide, push and watch until cancelled; call `start` first."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             tasks.create_task(self._pipeline.run())
@@ -201,7 +202,7 @@ class Controller:
         return answer
 
     def on_heartbeat(self, heartbeat: Heartbeat) -> None:
-        """It arrived: touch the session at once, before any queue (P-62)."""
+        """Extend the session as soon as the heartbeat arrives, before any queue (P-62)."""
         broker = self.state.brokers.get(heartbeat.broker_id)
         if broker is None or broker.epoch != heartbeat.broker_epoch:
             return
@@ -215,14 +216,16 @@ class Controller:
             self._on_applied(broker, heartbeat.current_metadata_offset)
 
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
-        """Raises InvalidRequest for one that a later heartbeat of its sender has overtaken."""
+        """Carry out a heartbeat. Raises InvalidRequest if a later heartbeat of its sender has
+        overtaken it.
+        """
         await self._pipeline.until_settled(heartbeat.broker_id)
         self._refuse_overtaken(heartbeat)
         check_told(heartbeat)
         check_registered(self.state.brokers.get(heartbeat.broker_id), self.here)
         has_news = tells_news(self.state, heartbeat)
         self.told[heartbeat.broker_id] = heartbeat
-        # First what it cannot serve, then whether it may serve: nobody is elected in between.
+        # First the replicas that it cannot serve, then its fencing: no election happens in between.
         if has_news:
             await self._decide_in_order(decide_offline_replicas, heartbeat)
         if heartbeat.losses:
@@ -252,7 +255,9 @@ class Controller:
         decide: Callable[[ControllerState, Heartbeat], Decision[bool]],
         heartbeat: Heartbeat,
     ) -> None:
-        """While it waits for its turn a later one may arrive, which is then decided alone."""
+        """Decide in order of arrival. A later heartbeat that arrives during the wait is then
+        decided alone.
+        """
 
         def in_order() -> Decision[bool]:
             self._refuse_overtaken(heartbeat)
@@ -261,7 +266,7 @@ class Controller:
         await self._pipeline.submit(in_order)
 
     async def _until_shutdown_granted(self, heartbeat: Heartbeat) -> None:
-        """Hold the answer for a moment: the others have to hear of the shutdown first."""
+        """Hold the answer for a moment: the other brokers must learn of the shutdown first."""
         try:
             async with asyncio.timeout(SHUTDOWN_WAIT_S):
                 while not may_shut_down(self.state, heartbeat.broker_id, self.applied.offsets):
@@ -284,7 +289,9 @@ class Controller:
         )
 
     async def until_applied(self, limit_s: float) -> list[BrokerId]:
-        """Wait until every live broker works by all decided so far; who has not said so in time."""
+        """Wait until every live broker has applied all decisions so far; returns the brokers that
+        have not confirmed it in time.
+        """
         wanted = self.state.last_offset
         try:
             async with asyncio.timeout(limit_s):
@@ -297,7 +304,9 @@ class Controller:
     # -- who is alive
 
     def on_heartbeat_stream(self, heartbeat: Heartbeat) -> Callable[[], None]:
-        """A heartbeat stream has said whose it is. Returns what to call when it ends."""
+        """Record a heartbeat stream, now that its sender is known. Returns the function to call
+        when the stream ends.
+        """
         broker = self.state.brokers.get(heartbeat.broker_id)
         if broker is None or broker.epoch != heartbeat.broker_epoch:
             return lambda: None  # a process that was replaced says nothing about its successor
@@ -413,7 +422,7 @@ class Controller:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         if self._tasks is None:
-            work.close()  # nobody decides before `run`
+            work.close()  # no decision is made before `run`
         else:
             self._tasks.create_task(work)
 

@@ -1,13 +1,17 @@
 """The fast path of failure detection (P-81).
 
-A broken heartbeat stream is a hint. The broker's inter-broker listener is asked at once who is
-there: a refused connection, or another process under its address, proves it dead and it is fenced;
-anything else only shortens its session, and silence is left to the session's end. A verdict counts
-only for the very stream that broke: if the broker is back on a newer one, or has registered anew,
-it is dropped.
+A broken heartbeat stream is a hint. The detector asks the broker's inter-broker listener at once
+which process answers:
 
-A controller that starts has no stream to a broker that died while it was away. So it asks each one
-that does not call within half a second; here a silent one keeps its session, as nothing broke.
+- A refused connection, or another process at that address, proves the broker dead. It is fenced.
+- Any other outcome only shortens the broker's session. Silence is left to the session's end.
+
+A verdict counts only for the stream that broke. It is dropped if the broker has a newer stream or
+has registered again.
+
+A controller that starts has no stream to a broker that died while the controller was down. So it
+asks each broker that does not call within half a second. A silent broker keeps its session here,
+because no stream broke.
 """
 
 from __future__ import annotations
@@ -30,9 +34,11 @@ if TYPE_CHECKING:
 
 PROBE_TIMEOUT_S: Final = 1.0
 CALL_S: Final = 0.5
-"""In which a living broker calls a controller that has started; most are back in a tenth of it."""
+"""Time within which a live broker calls a restarted controller; most need a tenth of it."""
 PAUSES_S: Final = (0.0, 0.03, 0.06, 0.12, 0.25, 0.5)
-"""Before each attempt. A dying process may still accept for a moment after its streams broke."""
+"""Pauses before the attempts. A dying process may still accept connections for a moment after its
+streams broke.
+"""
 NEVER_CALLED: Final = 0
 """The generation of a broker without a heartbeat stream so far."""
 
@@ -44,7 +50,7 @@ class Liveness(enum.Enum):
 
 
 class Judged(Protocol):
-    """What the detector tells the controller."""
+    """The detector's verdicts, which the controller carries out."""
 
     def shorten_session(self, broker_id: BrokerId, epoch: BrokerEpoch) -> None: ...
 
@@ -63,8 +69,8 @@ class FailureDetector:
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self, inherited: Iterable[Broker] = ()) -> None:
-        """Hold the investigations until cancelled. `inherited` were registered with a controller
-        before this one, and have not called yet.
+        """Hold the investigations until cancelled. `inherited` are brokers that registered with an
+        earlier controller and have not called yet.
         """
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
@@ -76,7 +82,7 @@ class FailureDetector:
                 self._tasks = None
 
     def on_stream_opened(self, broker_id: BrokerId) -> int:
-        """A heartbeat stream spoke for the first time; its generation ends those before it."""
+        """Count a heartbeat stream's first message; its generation supersedes earlier ones."""
         generation = self._generations.get(broker_id, NEVER_CALLED) + 1
         self._generations[broker_id] = generation
         return generation
@@ -108,7 +114,9 @@ class FailureDetector:
                 return
 
     async def _ask(self, broker: Broker) -> Liveness:
-        """Whatever the address does to the network, it proves nothing and ends nobody else."""
+        """Ask the process at the broker's address. A network error of any kind proves nothing, and
+        does not stop other investigations.
+        """
         try:
             return await self._identified(broker)
         except Exception as error:  # noqa: BLE001 - one broker's address must not end the controller

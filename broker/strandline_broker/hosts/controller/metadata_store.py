@@ -1,10 +1,10 @@
-"""What the controller asks of the place that keeps its decisions: the seam for another store.
+"""The protocol of the store that keeps the controller's decisions; a second store can replace it.
 
-`storage.metadata_log` is the one there is: a log and snapshots on one disk, whose lock keeps a
-second controller out, so its writes need no condition. A store that several controllers share keeps
-the same promises and one more: `append` fails if a later controller epoch has written (I-31). The
-caller ends its process at any failure of `append` but `NoRoom`, so a deposed controller is gone
-before it can say what it did not decide.
+`storage.controller.metadata_log` is the only store: a log and snapshots on one disk. Its lock
+excludes a second controller, so its writes need no condition. A store that several controllers
+share must keep the same promises and one more: `append` fails if a later controller epoch has
+written (I-31). The caller ends its process at any failure of `append` except `NoRoom`. So a deposed
+controller ends before it can announce a decision that it did not make.
 """
 
 from __future__ import annotations
@@ -26,46 +26,49 @@ class StoredSnapshot(Protocol):
 
 
 class MetadataStore(Protocol):
-    """Blocking. All but `write_snapshot` and what is read are called one at a time, in the order
-    in which they were asked for.
+    """A blocking store. Every call except reads and `write_snapshot` is made one at a time, in the
+    order of the requests.
     """
 
     @property
     def snapshot(self) -> StoredSnapshot | None:
-        """What a start begins from; None: from the first record."""
+        """The snapshot from which a start begins; None: begin from the first record."""
         ...
 
     @property
     def end_offset(self) -> int:
-        """Of the last durable record, plus one."""
+        """The offset after the last durable record."""
         ...
 
     @property
     def bytes_since_snapshot(self) -> int: ...
 
     def batches(self) -> Iterator[tuple[int, int, list[bytes]]]:
-        """(base, last offset, values) of each decision behind `snapshot`, oldest first."""
+        """(base, last offset, values) of each decision after `snapshot`, oldest first."""
         ...
 
     def append(
         self, values: Sequence[bytes], *, controller_epoch: int, now_ms: int
     ) -> tuple[int, int]:
-        """(base, last offset) of one decision, once nothing can take it back. NoRoom: it has not
-        happened, and the next one may be tried. Any other error is final: whether it happened is
-        unknown.
+        """Returns (base, last offset) of one decision once it is durable. NoRoom: it was not
+        written, and the next one may be tried. Any other error is final: the outcome is unknown.
         """
         ...
 
     def seal(self) -> None:
-        """A snapshot at the present end is about to be taken: begin a new file there."""
+        """Begin a new file at the current end, where a snapshot is about to be taken."""
         ...
 
     def write_snapshot(
         self, values: Iterable[bytes], *, end_offset: int, controller_epoch: int, now_ms: int
     ) -> int:
-        """Bytes written, once they are durable. Runs beside appends. OSError: as if never asked."""
+        """Returns the number of bytes written, once they are durable. Runs beside appends. OSError:
+        nothing has changed.
+        """
         ...
 
     def forget_covered(self, *, end_offset: int, controller_epoch: int) -> int:
-        """That snapshot is durable: drop what no start can need. OSError: some of it stays."""
+        """Drop all that no start needs, now that this snapshot is durable. OSError: some of it
+        remains.
+        """
         ...

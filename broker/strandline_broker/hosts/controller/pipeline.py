@@ -1,11 +1,13 @@
 """The one pipeline of decisions (I-82, P-78).
 
 One task takes one decision at a time: decide on the committed state, make the records durable,
-replay them, tell the push streams, answer. Nothing else changes the state, so a decision never
-stands on anything that is not committed, and nobody hears of anything that is not durable (P-29). A
-write that fails ends the process: whether it happened is unknown, and only a replay of the log can
-tell (P-24). A decision for which the disk has no room has not happened: its asker is refused, and
-the process goes on.
+replay them, publish them to the push streams, answer. Nothing else changes the state. So a decision
+depends only on committed state, and only durable decisions are published (P-29).
+
+- A write that fails ends the process: its outcome is unknown, and only a replay of the log can tell
+  (P-24).
+- A decision for which the disk has no room was not made: its caller gets the refusal, and the
+  process continues.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ Made = TypeVar("Made")
 
 QUEUE_MAX: Final = 1024
 NOT_NOW: Final = (ThrottlingQuotaExceeded, NoRoom)
-"""What refuses any decision for a while: too many wait before it, or the disk is full."""
+"""Errors that refuse any decision for a while: too many are queued, or the disk is full."""
 
 
 COMPLAINT_S: Final = 5.0
-"""Between two log lines that say so."""
+"""Time between two log lines about that."""
 
 
 class OnCommit(Protocol):
@@ -59,9 +61,8 @@ class _Job:
 
 
 def replay_log(state: ControllerState, log: MetadataStore) -> None:
-    """Bring an empty `state` to what it was when the log ended: its snapshot, if there is one, and
-    the decisions behind it. LaterRecord if a later build wrote them, ValueError if they do not fit
-    each other.
+    """Restore an empty `state` from the log's snapshot, if there is one, and the decisions after
+    it. Raises LaterRecord if a later build wrote them, ValueError if they do not fit each other.
     """
     if log.snapshot is not None:
         _follow(
@@ -128,12 +129,12 @@ class Pipeline:
         self._quiet_until_s = 0.0
 
     async def submit(self, decide: Callable[[], Decision[Answer]]) -> Answer:
-        """Have `decide` called on the committed state in its turn; its answer, once its records are
+        """Call `decide` on the committed state in its turn; returns its answer once its records are
         durable.
 
-        Raises what `decide` raises: a WireError that refuses, or a failure that nobody foresaw,
-        which has changed nothing either. An asker that goes away before its turn is not decided
-        for; one that goes away later changes nothing.
+        Raises what `decide` raises: a WireError that refuses, or an unexpected failure, which has
+        changed nothing either. If the caller is cancelled before its turn, the decision is skipped;
+        later cancellation changes nothing.
         """
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         try:
@@ -145,8 +146,8 @@ class Pipeline:
         return await answer
 
     async def until_settled(self, broker_id: BrokerId) -> None:
-        """Return once what is decided of a broker is true. Until then the state says what is about
-        to be over, as that the broker is alive, or that its replica is known to be damaged (I-82).
+        """Return once all decisions about a broker are applied. Until then the state may be out of
+        date, for example about whether the broker is alive or its replica is damaged (I-82).
         """
         while any(getattr(record, "broker_id", None) == broker_id for record in self.pending):
             await self._settled.wait()
@@ -176,8 +177,8 @@ class Pipeline:
             job.answer.set_result(decision.answer)
 
     async def commit(self, records: Sequence[AnyRecord]) -> None:
-        """Make one atomic batch durable, then true, then known, in this order. NoRoom: it is
-        none of these.
+        """Make one atomic batch durable, then replay it, then publish it, in this order. NoRoom:
+        none of these happened.
         """
         state, self.pending = self._state, records
         first = records[0]
@@ -212,8 +213,8 @@ class Pipeline:
             self._runtime.log.error("decisions are refused", why=str(full))
 
     async def _replay(self, records: Sequence[AnyRecord], base: int) -> None:
-        """The state changes, and the batch is told, in one step; what that takes of a large batch
-        is done before, in slices.
+        """Change the state and publish the batch in one step. The expensive preparation of a large
+        batch runs before, in slices.
         """
         state = self._state
         changes = push.begin(state, records)

@@ -1,5 +1,5 @@
-"""What a broker's answer to a push means: how far it is, what it could not apply, and what it
-may lead now.
+"""The meaning of a broker's answer to a push: its progress, the partitions that it could not apply,
+and those that it may lead now.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 APPLY_FAILURES: Final = (KafkaStorageError, UnknownServerError)
-"""Errors of one partition that say: this broker cannot carry it (P-79)."""
+"""Errors of one partition which mean that this broker cannot host it (P-79)."""
 RETRY_S: Final = 0.1
-"""After so long there may be room for another decision."""
+"""Time after which the pipeline may have room for another decision."""
 
 
 class PushAnswers:
-    """Owned by the controller.
+    """The handling of answers to pushes, owned by the controller.
 
-    `spawn` runs beside the streams what waits for a decision of the pipeline, `submit`; the streams
-    must not wait.
+    `spawn` runs work that waits for a decision of the pipeline, `submit`, beside the streams: the
+    streams must not wait.
     """
 
     def __init__(
@@ -147,10 +147,10 @@ class PushAnswers:
     def _on_snapshot_applied(
         self, receiver: Broker, failed: Set[tuple[TopicId, int]], as_of: MetadataOffset
     ) -> None:
-        """What it could not lead before, it may lead now, also where it is elected around at this
-        moment, or has been since the snapshot was made: it has no reason to ask for another one. A
-        broker asks at most every few seconds, so an election that fails again and again makes no
-        tight loop.
+        """Let the broker lead again what it could not lead before. This includes partitions for
+        which another leader is being elected, or was elected after the snapshot was made: the
+        broker has no reason to request another snapshot. A broker requests one at most every few
+        seconds, so an election that fails repeatedly causes no tight loop.
         """
         me = receiver.broker_id
         came = {k for k, unfit in self._unfit.items() if me in unfit and k not in failed}

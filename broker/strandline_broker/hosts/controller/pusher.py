@@ -1,8 +1,8 @@
 """The push streams: one for each registered broker, dialled by the controller (P-79).
 
-A stream begins with a full snapshot, and goes on with every envelope in order, so a broker's view
-is a prefix of the controller's log (I-81). Whatever goes wrong (a full queue, a gap that the broker
-sees, a broken connection, an answer that does not come) is mended by the next snapshot.
+A stream begins with a full snapshot and continues with every envelope in order. So a broker's view
+is a prefix of the controller's log (I-81). The next snapshot repairs every failure: a full queue, a
+gap that the broker detects, a broken connection, a missing answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class OnAnswer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """What every stream of a controller shares."""
+    """The settings and functions that all push streams of a controller share."""
 
     runtime: Runtime
     snapshot: Callable[[], MetadataDelta]
@@ -53,7 +53,7 @@ class PushPlan:
     on_answer: OnAnswer
     answer_timeout_s: float
     progressed_ms: Callable[[BrokerId], int | None]
-    """When a broker was last heard to have applied another partition."""
+    """Time at which a broker last reported that it applied another partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class PushStream:
         self._answered = False
 
     def publish(self, envelope: MetadataDelta) -> None:
-        """Queue an envelope, or let the snapshot that is due anyway stand for it."""
+        """Queue an envelope, unless the pending snapshot covers it."""
         if not self._want_full:
             if len(self._queue) < QUEUE_MAX:
                 self._queue.append(envelope)
@@ -89,7 +89,7 @@ class PushStream:
         self._work.set()
 
     async def run(self) -> None:
-        """Push until cancelled, over as many connections as it takes."""
+        """Push until cancelled, over as many connections as needed."""
         channel = self._plan.dial(self._broker)
         renewal = Renewal(self._plan.runtime.clock)
         failures, is_first = 0, True
@@ -108,7 +108,9 @@ class PushStream:
             await channel.close()
 
     async def _is_there(self, channel: BrokerChannel) -> bool:
-        """Whether anybody answers: a snapshot is dear, and not made for who is gone."""
+        """True if a process answers: a snapshot is expensive, and is not made for a broker that is
+        gone.
+        """
         there = False
         try:
             await channel.identify(timeout_s=self._plan.answer_timeout_s)
@@ -187,8 +189,8 @@ class PushStream:
             await asyncio.sleep(due_s - now_s)
 
     def _still_since_s(self) -> float:
-        """A broker that goes on with what was sent to it answers later: sent again, all that would
-        only begin anew.
+        """Time of the broker's last progress. A broker that is still applying an envelope answers
+        later; a repeated envelope would only restart its work.
         """
         progressed_ms = self._plan.progressed_ms(self._broker.broker_id)
         return max(self._unanswered[0].at_s, (progressed_ms or 0) / 1000)
@@ -214,7 +216,7 @@ class Pusher:
                 self._tasks = None
 
     def on_registered(self, broker: Broker) -> None:
-        """A new incarnation: its stream takes the place of the old one's."""
+        """Replace the stream of the broker's old incarnation by one to the new incarnation."""
         self.on_unregistered(broker.broker_id)
         self._start(broker)
 

@@ -1,8 +1,8 @@
-"""Leaders for partitions of which nobody in sync is left (I-53), looked for now and then; and who
-is to be remembered for that no more.
+"""Elections for partitions without any in-sync replica (I-53), tried now and then; and the removal
+of replicas that are remembered for them.
 
-What it takes comes from several sides: brokers are unfenced, and say where their logs end or how
-far they are. None of them has to think of this; the look is cheap.
+Their inputs come from several sides: brokers are unfenced, report where their logs end, or report
+progress. None of these inputs triggers an election itself; the periodic check is cheap.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 PARTITIONS_PER_BATCH: Final = 200
-"""After a loss of power everywhere all partitions want a leader at the same moment; so many take
-the event loop about 20 ms to elect, to replay and to describe to brokers.
+"""Partitions elected at once. After a loss of power everywhere, all partitions need a leader at the
+same moment. So many take the event loop about 20 ms to elect, to replay and to describe to brokers.
 """
 
 
 class Recoveries:
-    """Owned by the controller."""
+    """The elections without in-sync replicas, owned by the controller."""
 
     def __init__(
         self,
@@ -57,7 +57,9 @@ class Recoveries:
             self.ends.led.on_found(partition)
 
     def on_partition(self, record: PartitionRecord | PartitionChangeRecord) -> None:
-        """It was made, or may have another leader now; the state has it already."""
+        """Note a partition that was created, or may have another leader now. The state contains the
+        change already.
+        """
         partition = self._state.partition(record.topic_id, record.partition)
         if partition is None or record.leader is None:
             return
@@ -73,7 +75,7 @@ class Recoveries:
         self.ends.forget_topic(topic_id)
 
     def on_losses(self, losses: Sequence[LossRecord]) -> None:
-        """Replicas have given up what a leader was elected without."""
+        """Note that replicas have truncated records which an unclean leader was elected without."""
         for loss in losses:
             if loss.start >= loss.end:
                 continue

@@ -1,9 +1,9 @@
-"""`controller restore`, all of it but the command line: offline, on directories that nobody else
-has open (P-76).
+"""`controller restore` without its command line. It runs offline, on directories that no other
+process has open (P-76).
 
-Reads what is left of the controller's store and what the brokers' directories say, has
-`core.controller.restoration` make a state of it, and writes that as a store of a new id (I-92), so
-that the old one can never come back: brokers remember the new one from here on.
+The restoration reads the remains of the controller's store and the brokers' directories.
+`core.controller.log.restoration` makes a state of them. The result is written as a store with a new
+id (I-92). Brokers remember the new id from then on, so the old store can never return.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ class RestoreRequest:
     broker_dirs: tuple[str, ...]
     """All data directories of all brokers."""
     node_id: int | None
-    """Of the controller; None: as its directory says."""
+    """The controller's node id; None: the one in its directory."""
     discard_store: bool
-    """What is left of the store is not looked at."""
+    """True if the old store is ignored, whatever remains of it."""
     recreate_missing: bool
     defaults: Mapping[str, str] | None = None
-    """What the controller's configuration says of topics that set none; None: not known here."""
+    """The controller's defaults for topics that set none; None: unknown here."""
 
 
 class Restoration:
-    """Holds every directory's lock throughout its `with` block."""
+    """A restoration, which holds every directory's lock throughout its `with` block."""
 
     def __init__(self, runtime: Runtime, request: RestoreRequest) -> None:
         self._runtime = runtime
@@ -192,7 +192,7 @@ class Restoration:
         return replace(meta, cluster_id=cluster_id, store_id=store_id)
 
     def carry_out(self) -> None:
-        """OSError: run it again; what was there is still there."""
+        """Write the new store. OSError: run it again; the old files are unchanged."""
         taken = take(self.state)
         assert self._meta.store_id is not None
         assert self._meta.cluster_id is not None

@@ -1,4 +1,4 @@
-"""Who a controller is, and what its configuration has to say to its decisions."""
+"""A controller's identity, and the configuration that its decisions use."""
 
 from dataclasses import dataclass
 
@@ -19,8 +19,8 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLimits:
-    """When the state is kept anew: the log has so many bytes that no snapshot covers, or any and
-    the last one is so old (0: however old).
+    """The limits that trigger a new snapshot: so many bytes of log are not covered, or any are and
+    the last snapshot is so old (0: at any age).
     """
 
     max_bytes: int = 2 << 20
@@ -37,5 +37,5 @@ class ControllerSettings:
     snapshots: SnapshotLimits = SnapshotLimits()
     unclean_election: bool = False
     offsets_topic: OffsetsTopic | None = None
-    """None: there is none, and so no groups."""
+    """The offsets topic's configuration; None: the cluster has no groups."""
     here: Server = UNNAMED

@@ -1,10 +1,11 @@
-"""Snapshots of the controller's state, taken by itself while decisions go on.
+"""Snapshots of the controller's state, taken automatically while decisions continue.
 
-The state is looked at between two decisions, on the event loop, which is quick because all of it is
-immutable or small. It is encoded and written in a thread of its own; only the begin of a new
-segment before, and the removal of old ones after, take a turn in the log's thread. A snapshot that
-cannot be written is given up and tried again later: the log holds everything, so nothing is lost
-but space (I-8). A log that cannot be written is another matter (P-29).
+The state is captured between two decisions, on the event loop. That is quick because all of it is
+immutable or small. It is encoded and written in a separate thread. Only two steps take a turn in
+the log's thread: the start of a new segment before, and the removal of old ones after.
+
+A snapshot that cannot be written is tried again later: the log holds all decisions, so only space
+is lost (I-8). A log that cannot be written ends the process (P-29).
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 RETRY_S: Final = 30.0
-"""After a failure: a disk that is full now may not be later."""
+"""Time until the next try after a failure: a full disk may have room again."""
 
 
 class Snapshots:
-    """`run` is a task of the controller's; `on_commit` tells it of each batch."""
+    """Snapshots of one controller, which runs `run` as a task and calls `on_commit` for
+    each batch.
+    """
 
     def __init__(
         self,

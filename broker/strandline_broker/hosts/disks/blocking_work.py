@@ -1,4 +1,4 @@
-"""Blocking work on a thread that whoever waits for it cannot leave half done."""
+"""Blocking work on a thread that runs to its end even if its caller is cancelled."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ T = TypeVar("T")
 
 
 class StillAtWorkError(Exception):
-    """The thread has not done it within the limit; it goes on, and nobody hears of its error."""
+    """The thread has not finished within the limit. It continues, and its error is dropped."""
 
 
 async def to_the_end(executor: Executor, work: Callable[[], T], limit_s: float | None = None) -> T:
-    """Run blocking work on a thread to its end, however often the caller is cancelled; its error
-    is the cause of a `CancelledError` then. Raises StillAtWorkError after `limit_s` seconds.
+    """Run blocking work on a thread to its end, however often the caller is cancelled. Its error is
+    then the cause of a `CancelledError`. Raises StillAtWorkError after `limit_s` seconds.
     """
     loop = asyncio.get_running_loop()
     job, done = loop.run_in_executor(executor, work), loop.create_future()
 
     def tell(job: asyncio.Future[T]) -> None:
         if job.done() and not job.cancelled():
-            job.exception()  # whoever was cancelled need not look at it
+            job.exception()  # a cancelled caller need not retrieve it
         if not done.done():
             done.set_result(None)
 

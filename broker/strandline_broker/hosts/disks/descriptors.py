@@ -1,9 +1,9 @@
 """A broker that may open no more files (I-99).
 
-Descriptors are the process's, not a disk's, so the first log that is refused one speaks for all:
-the next heartbeat names every replica, as if all disks were full, so that others lead where a sound
-replica is in sync. They count again when some can be opened to spare, and not before a while that
-doubles each time they run out again soon.
+Descriptors belong to the process, not to a disk. So the first refused log stands for all: the next
+heartbeat names every replica, as if all disks were full, and other brokers lead where a sound
+replica is in sync. The replicas count again once some descriptors are spare, after a minimum delay.
+That delay doubles each time the descriptors run out again soon.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 SPARE: Final = 32
-"""So many files must open at a time before replicas count again."""
+"""Number of files that must open at the same time before replicas count again."""
 
 
 class Descriptors:
-    """Of one broker. Whether it lacks them stands in its `BrokerDirectories`."""
+    """The descriptors of one broker. Its `BrokerDirectories` hold the flag that they are
+    exhausted.
+    """
 
     def __init__(
         self, runtime: Runtime, directories: BrokerDirectories, on_change: Callable[[], None]
@@ -47,7 +49,7 @@ class Descriptors:
         )
 
     def on_refused(self, why: OSError) -> None:
-        """No file could be opened for a log."""
+        """Note that no file could be opened for a log."""
         if self._directories.lacks_descriptors:
             return
         self._directories.lacks_descriptors = True
@@ -64,11 +66,11 @@ class Descriptors:
         self._on_change()
 
     def note(self, why: OSError) -> None:
-        """As `on_refused`, from any thread: a look finds it."""
+        """Does the same as `on_refused`, from any thread: the next check finds it."""
         self._noted = why
 
     async def watch(self) -> None:
-        """Look now and then, until cancelled."""
+        """Check now and then, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(LOOK_S)

@@ -1,9 +1,9 @@
 """The threads that write to one data directory.
 
-Each log has one of them, always the same, so what is done to a log happens in the order in which it
-was asked for; between logs of different threads there is no order, and a disk makes durable
-together what several threads ask of it. Steps that are asked for while a thread is busy are then
-taken side by side (`storage/files/steps.py`): many small files cost little more than one.
+Each log always uses the same thread, so work on a log runs in the order of the requests. Logs on
+different threads have no order between them. A disk makes several threads' requests durable
+together. Steps that are requested while a thread is busy then run side by side
+(`storage/files/steps.py`): many small files cost little more than one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 LANES: Final = 4
 SIDE_BY_SIDE_MAX: Final = 64
-"""Works of one job; then whoever else waits for the thread has a turn."""
+"""Works in one job; then other work that waits for the thread has its turn."""
 
 
 class _Asked(Generic[T]):
@@ -46,9 +46,9 @@ class DiskLane:
         self._asked: deque[_Asked[Any]] = deque()
 
     async def in_group(self, steps: Steps[T]) -> T:
-        """Take the steps beside those of all who wait too, to their end, even if the caller is
-        cancelled. OSError or KafkaStorageError as they raise it; an OSError is the cause of a
-        `CancelledError` then.
+        """Run the steps beside those of all other waiting callers, to their end, even if the caller
+        is cancelled. Raises their OSError or KafkaStorageError; an OSError is then the cause of a
+        `CancelledError`.
         """
         asked = _Asked(steps)
         self._asked.append(asked)
@@ -74,11 +74,11 @@ class DiskLane:
 
 
 class DiskLanes:
-    """Of one data directory."""
+    """The writing threads of one data directory."""
 
     def __init__(self, runtime: Runtime, number: int) -> None:
         self.all = [DiskLane(runtime.serial_executor(f"disk-{number}-{i}")) for i in range(LANES)]
 
     def of(self, topic_id: bytes, partition: int) -> DiskLane:
-        """The one of that replica."""
+        """The thread of that replica."""
         return self.all[(topic_id[-1] + partition) % LANES]

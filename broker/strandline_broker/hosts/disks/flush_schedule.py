@@ -1,9 +1,9 @@
-"""When a log is flushed: after `flush.ms`, after `flush.messages` records, or, under
+"""The schedule of log flushes: after `flush.ms`, after `flush.messages` records or, under
 flush.policy=always, after each append.
 
-The first two bound what a machine that loses power loses here; that acknowledged records survive it
-is the work of replication, or of flush.policy=always. A log is looked at when its time is over: one
-at rest costs nothing, nor does one that waits, however many they are.
+The first two bound the records that a machine loses with its power. Replication or
+flush.policy=always keeps acknowledged records. A log is checked when its time is due. So logs at
+rest, and any number of waiting logs, cost nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Clock
 
 FLUSH_MS_MIN: Final = 10
-"""A shorter `flush.ms` counts as this: between two flushes there is time for something else."""
+"""The shortest effective `flush.ms`: it leaves time for other work between two flushes."""
 
 
 class FlushSchedule:
-    """Of all logs of a broker; owned by `LogUpkeep`, whose task group runs `run`."""
+    """The flush schedule of all logs of a broker; owned by `LogUpkeep`, whose task group runs
+    `run`.
+    """
 
     def __init__(
         self,
@@ -44,43 +46,47 @@ class FlushSchedule:
         self._wake = asyncio.Event()
 
     def on_append(self, log: Log, *, rolled: bool) -> None:
-        """A leader has appended; `rolled`: to a new segment, which has sealed the one before."""
+        """Note a leader's append; `rolled`: it went to a new segment, which has sealed the one
+        before.
+        """
         if self.always or rolled:
             self._dirs.request(log)
         else:
             self.on_copied(log)
 
     def on_copied(self, log: Log) -> None:
-        """A follower has appended. It asks for what it names by `holds_back`."""
+        """Note a follower's append. The follower requests the flush that it needs by
+        `holds_back`.
+        """
         if log not in self._dirty_since_ms:
             self._wait_since(log, monotonic_ms(self._clock))
         if log.log_end_offset - log.durable_offset >= log.config.flush_messages:
             self._dirs.request(log)
 
     def on_flushed(self, log: Log) -> None:
-        """A flush has made it durable, or some of it."""
+        """Note that a flush has made the log, or part of it, durable."""
         if log.durable_offset >= log.log_end_offset:
             self.forget(log)
 
     def on_configured(self, log: Log) -> None:
-        """Its `flush.ms` may be another one."""
+        """Take over the log's `flush.ms`, which may have changed."""
         since_ms = self._dirty_since_ms.get(log)
         if since_ms is not None:
             self._wait_since(log, since_ms)
 
     def forget(self, log: Log) -> None:
-        """Nothing of it waits."""
+        """Drop the log: none of its appends waits for a flush."""
         self._dirty_since_ms.pop(log, None)
         self._due.drop(log)
 
     def on_elected(self, log: Log) -> None:
-        """Its leader counts what is durable of it."""
+        """Note the log's new leader, which counts the durable part of it."""
         if self.always:
             self._dirs.request(log)
 
     def holds_back(self, log: Log) -> bool:
-        """Whether a fetch may not name the log's end yet, which it would thereby call durable
-        (P-75); the flush is asked for.
+        """True if a fetch may not name the log's end yet, because that would declare it durable
+        (P-75). The flush is then requested.
         """
         if not self.always or log.durable_offset >= log.log_end_offset:
             return False
@@ -88,7 +94,7 @@ class FlushSchedule:
         return True
 
     async def before_fetch(self, log: Log) -> None:
-        """Return once a fetch may name the log's end as it is now."""
+        """Return once a fetch may name the log's current end."""
         if self.always:
             await self._dirs.flushed(log)
 
@@ -100,7 +106,7 @@ class FlushSchedule:
             self._wake.set()
 
     async def run(self) -> None:
-        """`flush.ms`, until cancelled."""
+        """Flush by `flush.ms` until cancelled."""
         while True:
             self._wake.clear()
             now_ms = monotonic_ms(self._clock)
@@ -111,7 +117,7 @@ class FlushSchedule:
                     await self._wake.wait()
 
     def ask(self, now_ms: int) -> None:
-        """Ask for the flushes that are due."""
+        """Request the flushes that are due."""
         for log in self._due.due(now_ms):
             if log.deleted or log.durable_offset >= log.log_end_offset:
                 self.forget(log)

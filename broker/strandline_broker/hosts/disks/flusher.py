@@ -1,7 +1,7 @@
-"""Makes the logs of one disk thread durable: group commit, background flushes.
+"""Flushes of the logs of one disk thread: group commit, background flushes.
 
-One flush runs at a time and serves every log that asked while the one before it ran (group commit).
-A failed fsync is never tried again: after it the kernel may call lost pages clean (P-24).
+One flush runs at a time. It serves every log that requested one during the flush before (group
+commit). A failed fsync is never retried: after it the kernel may report lost pages as clean (P-24).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Flusher:
         self._over: KafkaStorageError | None = None
 
     def request(self, log: Log) -> None:
-        """Flush this log soon; `Log.durable_offset` says when."""
+        """Flush this log soon; `Log.durable_offset` shows when that is done."""
         self._wanted[log] = None
         self._wake.set()
 
@@ -50,7 +50,7 @@ class Flusher:
         await done
 
     def give_up(self, error: KafkaStorageError) -> None:
-        """Nothing is flushed any more; whoever waits is told."""
+        """Stop all flushes; every waiter gets the error."""
         self._over = error
         self._wake.set()
         for _, _, done in self._waiting:
@@ -59,8 +59,8 @@ class Flusher:
         self._waiting = []
 
     async def run(self, on_flushed: OnFlushed) -> None:
-        """Until cancelled, or given up; OSError if a flush fails, or as the cause of a
-        `CancelledError`: then nothing more may be flushed.
+        """Flush until cancelled, or given up. Raises OSError if a flush fails, or with the OSError
+        as the cause of a `CancelledError`; then nothing more may be flushed.
         """
         while True:
             await self._wake.wait()

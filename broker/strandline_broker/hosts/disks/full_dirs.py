@@ -1,9 +1,9 @@
-"""Data directories that refuse writes as their file system is full (I-99).
+"""Data directories that refuse writes because their file system is full (I-99).
 
-The first refusal marks the directory: the next heartbeat names every replica in it, so that its
-followers leave their ISRs and its leaders hand over where a sound replica is in sync. It counts
-again when there is room, with a margin, and not before a while that doubles each time it fills up
-again soon: a quota refuses what the file system has room for.
+The first refusal marks the directory. The next heartbeat names every replica in it, so that its
+followers leave their ISRs and its leaders hand over where a sound replica is in sync. The directory
+counts again once there is room with a margin, after a minimum delay. That delay doubles each time
+it fills up again soon: a quota refuses writes for which the file system has room.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 1.0
 ROOM_BYTES: Final = 16 << 20
-"""So much must be free before a full directory counts again."""
+"""Bytes that must be free before a full directory counts again."""
 HOLD_S_MIN: Final = 2.0
 HOLD_S_MAX: Final = 300.0
 AGAIN_S: Final = 60.0
-"""A directory that is full again so soon after it had room stays out for longer."""
+"""A directory that fills up again within this time stays out of use for longer."""
 
 
 class Hold:
-    """How long what has run out stays out of use at least."""
+    """The minimum time that an exhausted resource stays out of use."""
 
     def __init__(self) -> None:
         self._since_s = 0.0
@@ -45,13 +45,13 @@ class Hold:
         return now_s - self._since_s >= self._hold_s
 
     def end(self, now_s: float) -> None:
-        """It is in use again."""
+        """Record that the resource is in use again."""
         self._ended_s = now_s
 
 
 class FullDirs:
-    """Of one broker. Which ones are full stands in its `BrokerDirectories`, with how long each is
-    left out at least.
+    """The full directories of one broker. Its `BrokerDirectories` hold which ones are full; this
+    holds the minimum time that each stays out of use.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class FullDirs:
         )
 
     def on_refused(self, each: LogDir) -> None:
-        """It has refused a write for want of room."""
+        """Mark the directory, which has refused a write for lack of room."""
         path = each.path
         if path in self._full:
             return
@@ -91,7 +91,7 @@ class FullDirs:
         self._on_change()
 
     def look(self, each: LogDir) -> None:
-        """Let it count again if it may; blocking."""
+        """Put the directory back into use if it has room; blocking."""
         path = each.path
         if path not in self._full or not self._holds[path].is_over(self._clock.monotonic()):
             return
@@ -104,7 +104,7 @@ class FullDirs:
             self._full.discard(path)
 
     async def watch(self, each: LogDir) -> None:
-        """Look now and then, on the directory's own thread, until cancelled."""
+        """Check now and then, on the directory's own thread, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(LOOK_S)
@@ -115,7 +115,7 @@ class FullDirs:
                 self.on_room(each)
 
     def on_room(self, each: LogDir) -> None:
-        """A look has found that it has room again."""
+        """Note that a check has found room again."""
         self._holds[each.path].end(self._clock.monotonic())
         self._gauge.set(len(self._full))
         self._log.warning("data directory has room again", path=each.path)

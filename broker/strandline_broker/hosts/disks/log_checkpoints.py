@@ -1,4 +1,6 @@
-"""Writes what survives of every log in the shared checkpoint files, now and then and at the end."""
+"""The shared checkpoint files with the durable state of every log, written now and then and at the
+end.
+"""
 
 from __future__ import annotations
 
@@ -50,12 +52,12 @@ class LogCheckpoints:
                 self._log.warning("checkpoint not written", reason=str(error))
 
     async def save(self) -> None:
-        """Both, now. OSError if they could not be written."""
+        """Write all shared checkpoints now. Raises OSError if they could not be written."""
         await self._dirs.save(self._watermarks())
         await self._dirs.save(self._recovery_points())
 
     def _watermarks(self) -> Write:
-        """Of every local log, whether it has a role or not (P-16)."""
+        """The high watermark of every local log, whether it has a role or not (P-16)."""
         partitions = list(self._partitions())
         taken = {p.log: p.log.limits.current() for p in partitions}
         # A cut that counts already shows its end, though the watermark may not have followed yet.

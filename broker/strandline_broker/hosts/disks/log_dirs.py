@@ -1,9 +1,9 @@
-"""The data directories at work: each with threads for its disk, flushers, and its own end.
+"""The data directories in use: each has threads for its disk, flushers, and fails alone.
 
 An I/O error takes the directory out of service (KIP-112): its replicas serve nothing, the
-controller is told, the others go on. A failed fsync is never tried again (P-24). With the last
-directory the process stops. A full disk is no such error: what does not fit is refused, and the
-rest goes on, see `full_dirs`.
+controller learns of it, and the other directories continue. A failed fsync is never retried (P-24).
+The process ends with its last directory. A full disk is no such error: a write that does not fit is
+refused, and everything else continues, see `full_dirs`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FULL_DISK_RETRY_S: Final = 5.0
-"""How long after a disk was too full for something it is tried again."""
+"""Time until an operation that a full disk refused is tried again."""
 
 
 def passes_with_room(error: BaseException | None) -> bool:
-    """Whether a full disk is why, or that no more files can be opened: the failure passes by itself
-    once there is room.
+    """True if the cause is a full disk, or too many open files: the failure ends once there is
+    room.
     """
     while error is not None:
         if isinstance(error, OSError) and error.errno in NO_SPACE | NO_DESCRIPTORS:
@@ -50,7 +50,7 @@ def passes_with_room(error: BaseException | None) -> bool:
 
 
 class LogDir:
-    """One directory in service, or one that was."""
+    """One directory that is, or was, in service."""
 
     def __init__(self, runtime: Runtime, directory: DataDirectory, number: int) -> None:
         self.directory = directory
@@ -66,7 +66,9 @@ class LogDir:
 
 
 class LogDirs:
-    """Of one broker. `request` and `flushed` are those of the flusher that the log belongs to."""
+    """The directories of one broker. `request` and `flushed` are those of the flusher to which the
+    log belongs.
+    """
 
     def __init__(
         self,
@@ -92,15 +94,15 @@ class LogDirs:
         return self._by_path[os.path.dirname(log.path)]
 
     def why_full(self, log: Log) -> str | None:
-        """Why `log` takes no more: its directory has refused a write and has no room yet, or there
-        are no descriptors.
+        """The reason why `log` accepts no writes: its directory refused a write and has no room
+        yet, or descriptors ran out.
         """
         if self.directories.lacks_descriptors:
             return "no file descriptors are left"
         return "its disk is full" if self.of(log).path in self.directories.full else None
 
     def logs_without_room(self) -> list[Log]:
-        """Those that take no more, as `why_full` says."""
+        """The logs that accept no writes, see `why_full`."""
         found: list[Log] = []
         everywhere = self.directories.lacks_descriptors
         for path in sorted(self._by_path if everywhere else self.directories.full):
@@ -111,7 +113,7 @@ class LogDirs:
         return [each for each in self.all if each.failure is None]
 
     def for_new_logs(self, count: int) -> list[LogDir]:
-        """For each the directory in service that has the fewest partitions by then."""
+        """A directory for each new log: the one in service that then has the fewest partitions."""
         held = {each: len(each.directory.logs()) for each in self.online()}
         chosen = []
         for _ in range(count):
@@ -123,12 +125,14 @@ class LogDirs:
     # Work on the disks' threads
 
     async def in_registry(self, work: Callable[[], T], limit_s: float | None = None) -> T:
-        """What changes which replicas there are, or what the broker remembers: one at a time."""
+        """Run work that changes the set of replicas or the broker's remembered state, one at a
+        time.
+        """
         return await to_the_end(self._registry, work, limit_s)
 
     async def in_turns(self, log: Log, steps: Steps[T]) -> T:
-        """Cold reading that may take long: after each step whoever else waits for the directory's
-        thread has a turn.
+        """Run cold reads that may take long. After each step, other work that waits for the
+        directory's thread has its turn.
         """
         loop, thread = asyncio.get_running_loop(), self.of(log).cold
         while True:
@@ -149,8 +153,8 @@ class LogDirs:
         await self.lane(log).flusher.flushed(log)
 
     async def remember(self, limit_s: float | None = None, **changes: Any) -> None:
-        """Keep what the controller told, each in its turn. OSError if no directory takes it,
-        StillAtWorkError if none has within `limit_s` seconds.
+        """Persist what the controller pushed, one request at a time. Raises OSError if no directory
+        can store it, StillAtWorkError if none has within `limit_s` seconds.
         """
         while True:
             first = self.online()[0]
@@ -163,8 +167,9 @@ class LogDirs:
                 return
 
     async def forget_hosted(self, topic_id: bytes, partition: int) -> None:
-        """A replica that is not here is hosted no more. A directory that does not take it, while
-        others are in service, goes out of service. OSError: the error passes, or it is the last.
+        """Remove the note that this replica is hosted here. A directory that cannot store this goes
+        out of service, while others are in service. OSError: the error is a passing one, or it is
+        the last directory.
         """
         key = (topic_id, partition)
         while True:
@@ -178,7 +183,7 @@ class LogDirs:
                 return
 
     async def recorded(self) -> None:
-        """Return once all is that `remember` was asked for, whoever has waited for it."""
+        """Return once every request to `remember` is done, whichever caller waits for it."""
         await self.in_registry(lambda: None)
 
     async def run(self, on_flushed: OnFlushed) -> None:
@@ -199,8 +204,8 @@ class LogDirs:
                 other.flusher.give_up(over)
 
     async def flushing(self, each: LogDir, work: Coroutine[Any, Any, None]) -> None:
-        """Raises what `work` does. The directory is out of service if a flush has failed, also one
-        that nobody waits for any more: tried again it may succeed (P-24).
+        """Run `work` and raise its errors. A failed flush takes the directory out of service, even
+        if no caller waits for it any more: a retry might succeed wrongly (P-24).
         """
         try:
             await work
@@ -211,7 +216,7 @@ class LogDirs:
             raise
 
     async def save(self, write: Callable[[DataDirectory], None]) -> None:
-        """As `save_in`, in each directory in service."""
+        """Does `save_in` for each directory in service."""
         saving = [self.save_in(each, write) for each in self.online()]
         for error in await asyncio.gather(*saving, return_exceptions=True):
             if error is not None:
@@ -230,8 +235,8 @@ class LogDirs:
     # Failure
 
     def refuse_write(self, log: Log, error: OSError, where: str) -> KafkaStorageError:
-        """What to answer where a write to `log` has failed; the directory is out of service then,
-        unless the failure is a passing one.
+        """The answer to a failed write to `log`. The directory goes out of service, unless the
+        failure is a passing one.
         """
         why = f"{where}: {error.strerror or error}; nothing was written"
         if error.errno in NO_SPACE:
@@ -244,14 +249,14 @@ class LogDirs:
         return KafkaStorageError(why)
 
     def passes(self, error: OSError) -> bool:
-        """Whether a failed read, in whichever thread, says nothing against the disk."""
+        """True if a failed read, in any thread, is no fault of the disk."""
         if error.errno in NO_DESCRIPTORS:
             self.descriptors.note(error)
         return error.errno in PASSING
 
     def suffers(self, each: LogDir, error: OSError) -> bool:
-        """An operation that can wait has failed there: take the directory out of service, unless
-        the error is a passing one, or it is the last directory.
+        """Handle a failed operation that can wait: take the directory out of service, unless the
+        error is a passing one, or it is the last directory.
         """
         if error.errno in PASSING or len(self.online()) == 1 or each.failure is not None:
             return False

@@ -1,8 +1,8 @@
-"""Opens every log of the data directories at the start: in each directory on a few threads
+"""The opening of every log at the start: in each directory on a few threads
 (`num.recovery.threads.per.data.dir`), with progress in the broker's log.
 
-After a crash this reads what lies above the recovery points, which takes its time; after a clean
-stop it opens files.
+After a crash this reads all bytes above the recovery points, which takes time. After a clean stop
+it only opens files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PROGRESS_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One partition's directory, and its log or why there is none."""
+    """One partition's directory, with its log or the reason why there is none."""
 
     directory: DataDirectory
     found: PartitionDir
@@ -45,7 +45,7 @@ class Loaded:
     producers: ProducerStates | None = None
     refusal: str = ""
     lacked_space: bool = False
-    """Whether only a full disk is why."""
+    """True if a full disk is the only reason."""
 
 
 class LogLoader:
@@ -59,8 +59,9 @@ class LogLoader:
         self._bytes = 0
 
     async def load(self, directories: Sequence[DataDirectory]) -> list[Loaded]:
-        """Every log that is there; blocking work runs on threads of its own. Who is cancelled waits
-        for the logs at hand, and no other is begun: the directories may be let go then (P-71).
+        """Open every log; blocking work runs on separate threads. A cancelled caller waits for the
+        logs that are being opened, and no other is started: the directories may be released then
+        (P-71).
         """
         begun_s = self._runtime.clock.monotonic()
         work = {directory: deque(directory.partitions()) for directory in directories}
@@ -76,7 +77,7 @@ class LogLoader:
         return self._loaded
 
     async def load_one(self, directory: DataDirectory, found: PartitionDir) -> Loaded:
-        """That one log, to the end even if the caller is cancelled."""
+        """Open that one log, to the end even if the caller is cancelled."""
         thread = self._runtime.serial_executor("recovery-late")
         try:
             return await to_the_end(thread, partial(self._open, directory, found))

@@ -1,9 +1,9 @@
-"""Makes log starts durable: whoever raised one asks here, and one write of a directory's log-start
-checkpoint serves all that asked while the one before it ran.
+"""Durable log starts: one write of a directory's log-start checkpoint serves all requests that
+arrived during the write before.
 
-A log start counts in memory at once. Its checkpoint is durable before any file below it vanishes
-(I-74), before a follower reports it, and before DeleteRecords is answered: so no crash brings back
-what a client was told is gone.
+A log start counts in memory at once. Its checkpoint is durable before three events: any file below
+it is removed (I-74), a follower reports it, DeleteRecords is answered. So no crash restores records
+that a client knows to be deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ RETRY_S: Final = 1.0
 
 
 class LogStarts:
-    """Owned by `LogUpkeep`, whose task group runs `run`. No directory waits for another one."""
+    """The log starts of one broker, owned by `LogUpkeep`, whose task group runs `run`. No directory
+    waits for another one.
+    """
 
     def __init__(self, runtime: Runtime, dirs: LogDirs) -> None:
         self._log = runtime.log
@@ -37,14 +39,16 @@ class LogStarts:
         }
 
     def request(self, log: Log, on_done: OnDone) -> None:
-        """Tell `on_done` once the log start of now is durable, or that it could not be written."""
+        """Call `on_done` once the current log start is durable, or could not be written."""
         if log.state.durable_start >= log.log_start_offset:
             on_done(None)
             return
         self._waiting[self._dirs.of(log)].put_nowait((log, on_done))
 
     def persist(self, log: Log, on_durable: Callable[[], None]) -> None:
-        """As `request`, and try again until it is durable: nobody else would ask."""
+        """Does the same as `request`, and retries until the log start is durable: no other caller
+        would request it.
+        """
 
         def on_done(error: KafkaStorageError | None) -> None:
             if error is None:
@@ -56,7 +60,7 @@ class LogStarts:
         self.request(log, on_done)
 
     async def durable(self, log: Log) -> None:
-        """Return once the log start of now is durable; KafkaStorageError if that fails."""
+        """Return once the current log start is durable; KafkaStorageError if that fails."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def on_done(error: KafkaStorageError | None) -> None:
@@ -82,7 +86,7 @@ class LogStarts:
             while not asked.empty():
                 waiting.append(asked.get_nowait())
             logs = dict.fromkeys(log for log, _ in waiting)
-            # The limits first: one of a log that begins anew from here on stays (I-75).
+            # The limits first: the limit of a log that restarts after this line stays (I-75).
             taken = {log: log.limits.current() for log in logs if not log.deleted}
             beginnings = {log: log.state.beginnings for log in taken}
             starts = {log: log.log_start_offset for log in taken}

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def offsets_of(partition: Partition) -> Offsets:
-    """Returns what an answer says of the partition's log, whatever this replica's role is."""
+    """Returns the offsets that an answer reports of the partition's log, whatever this replica's
+    role is.
+    """
     role, log = partition.role, partition.log
     stable = partition.high_watermark
     if isinstance(role, Leading):
@@ -27,7 +29,9 @@ def offsets_of(partition: Partition) -> Offsets:
 
 
 class Collected:
-    """What is new, as far as it fits; `urgent` goes out at once, however little it is."""
+    """The answer's new content, as far as it fits; an `urgent` one is sent at once, however small
+    it is.
+    """
 
     def __init__(self, max_bytes: int, keys: Iterable[Key] = ()) -> None:
         self.left = iter(keys)

@@ -1,8 +1,8 @@
-"""The two throttles of one broker: what it copies out as a leader, and in as a follower.
+"""The two throttles of one broker: bytes copied out as a leader, and bytes copied in as a follower.
 
-Rates are dynamic, and read each time. A throttled partition is left out of one answer or one
-request and looked at again soon; the others of the same stream go on, so no member of an ISR waits
-for a copy.
+Rates are dynamic, and are read each time. A throttled partition is left out of one answer or
+request and checked again soon. The other partitions of the stream continue, so no member of an ISR
+waits for a copy.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Clock
 
 LOOK_AGAIN_S: Final = 0.25
-"""The longest time between two looks: a replica that has just joined the ISR is held no longer."""
+"""The longest time between two checks: a replica that has just joined the ISR is delayed no
+longer.
+"""
 
 
 class LeaderThrottle:
-    """Shared by all fetch sessions."""
+    """The throttle of a leader's copies, shared by all fetch sessions."""
 
     def __init__(self, clock: Clock, config: DynamicConfig) -> None:
         self._clock = clock
@@ -33,7 +35,7 @@ class LeaderThrottle:
         self._quota = CopyQuota()
 
     def applies(self, partition: Partition, replica_id: int) -> bool:
-        """Whether that reader is a new replica, which nobody waits for."""
+        """True if the reader is a new replica, for which no producer waits."""
         if self._config.current.leader_replication_throttled_rate >= UNLIMITED:
             return False
         state, leader = partition.state, partition.leader
@@ -45,7 +47,7 @@ class LeaderThrottle:
         )
 
     def wait_s(self) -> float:
-        """How long until the next look; 0: read now."""
+        """Time until the next check; 0: read now."""
         rate = self._config.current.leader_replication_throttled_rate
         wait_ms = self._quota.wait_ms(rate=rate, now_ms=monotonic_ms(self._clock))
         return min(wait_ms / 1000, LOOK_AGAIN_S)
@@ -59,7 +61,7 @@ class LeaderThrottle:
 
 
 class FollowerThrottle:
-    """Shared by all fetchers."""
+    """The throttle of a follower's copies, shared by all fetchers."""
 
     def __init__(self, clock: Clock, config: DynamicConfig) -> None:
         self._clock = clock
@@ -76,7 +78,7 @@ class FollowerThrottle:
         )
 
     def wait_s(self, partition: Partition) -> float:
-        """How long the next fetch of it is to wait, as far as is known; 0: not at all."""
+        """Known time that the partition's next fetch must wait; 0: none."""
         if not self._applies(partition):
             return 0.0
         rate = self._config.current.follower_replication_throttled_rate
@@ -86,7 +88,7 @@ class FollowerThrottle:
     def when_admitted(
         self, partition: Partition, go_on: Callable[[], None], *, is_wanted: Callable[[], bool]
     ) -> None:
-        """Call `go_on` once the throttle lets it, unless it is not wanted any more by then."""
+        """Call `go_on` once the throttle permits it, unless it is no longer wanted by then."""
 
         def look() -> None:
             if is_wanted():

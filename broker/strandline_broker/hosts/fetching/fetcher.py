@@ -1,9 +1,9 @@
-"""Copies partitions from one leader's broker: one Fetch stream for all of them.
+"""The copying of partitions from one leader's broker: one Fetch stream for all of them.
 
-A request names the partitions whose position changed. A second one may be written while the first
-waits at the leader, so that a partition that is added is fetched at once; answers come in order.
-An answer is applied only if it is for the position and the leader epoch that the replica still has
-(I-42): in the order diverging or append, epochs, watermark, log start (I-43).
+A request names the partitions whose position changed. A second request may be sent while the first
+waits at the leader, so that an added partition is fetched at once. Answers arrive in order. An
+answer is applied only if the replica still has its position and leader epoch (I-42), in this order:
+diverging or append, epochs, watermark, log start (I-43).
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class _Target:
 
 
 class Fetcher:
-    """One for each broker that leads something we follow; owned by `Fetchers`."""
+    """The fetcher of one broker that leads partitions which this broker follows; owned by
+    `Fetchers`.
+    """
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ class Fetcher:
             self._nudge.set()
 
     def on_flushed(self, key: Key) -> None:
-        """What `fill` has left out until it is durable may be named now."""
+        """Name the partition in the next request: `fill` left it out until it was durable."""
         if key in self._changed:
             self._nudge.set()
 
@@ -146,7 +148,7 @@ class Fetcher:
     # Requests and answers
 
     def begin(self) -> None:
-        """A new stream knows nothing: name every partition."""
+        """Name every partition again: a new stream knows none."""
         self._changed = dict.fromkeys(self._targets)
         self._forgotten = {}
 
@@ -159,12 +161,12 @@ class Fetcher:
         return bool(self._changed or self._forgotten)
 
     async def nudged(self) -> None:
-        """Something changed that no answer brought."""
+        """Return once something changed other than by an answer."""
         await self._nudge.wait()
         self._nudge.clear()
 
     def next_request(self, number: int) -> tuple[list[Key], dict[Key, Position]]:
-        """What is forgotten and what has changed since the last request; what it asks for is
+        """The partitions that are forgotten or changed since the last request; their positions are
         remembered.
         """
         forgotten, self._forgotten = list(self._forgotten), {}
@@ -176,8 +178,8 @@ class Fetcher:
                 continue
             log = target.partition.log
             if self._flushes.holds_back(log):
-                # Somebody else than the one who waits for that flush may have asked for this
-                # request; it is named in a later one (P-75).
+                # Another change than that flush may have triggered this request; the partition is
+                # named in a later one (P-75).
                 self._changed[key] = None
                 continue
             if not target.following.machine.may_fetch:
@@ -225,7 +227,7 @@ class Fetcher:
         """True if the position may have moved, so that the leader must be told."""
         sent = target.sent
         if sent is None or target.partition.role is not target.following:
-            return False  # a role change is under way; it fetches anew
+            return False  # a role change is under way, and fetches again
         async with target.partition.gate:
             # A cleaning may have held the gate, or a role change begun meanwhile.
             if target.sent is not sent or not self._is_current(target):
@@ -308,7 +310,7 @@ class Fetcher:
         return self._is_current(target)
 
     def _is_current(self, target: _Target) -> bool:
-        """Whether the partition still follows in this target's epoch: asked after each await."""
+        """True if the partition still follows in this target's epoch: checked after each await."""
         partition = target.partition
         return self._targets.get(partition.key) is target and partition.role is target.following
 
@@ -336,8 +338,9 @@ class Fetcher:
         self._refused.append((target, reason))
 
     def _ask_again_later(self) -> None:
-        """Thousands may be refused at once, by a leader that has yet to hear that it is one: they
-        are asked for again together, and told in one line if that goes on for about a second.
+        """Schedule one later request for all refused partitions. A leader that does not know its
+        role yet may refuse thousands at once. One log line reports them if that lasts about a
+        second.
         """
         refused, self._refused = self._refused, []
         self._complain([each for each in refused if each[0].backoff_ms == BACKOFF_MS_MAX])

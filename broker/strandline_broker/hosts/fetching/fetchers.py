@@ -1,4 +1,4 @@
-"""The fetchers of one broker: one for each broker that leads something it follows."""
+"""The fetchers of one broker: one for each broker that leads partitions which it follows."""
 
 from __future__ import annotations
 
@@ -44,17 +44,19 @@ class Fetchers:
         self._group: asyncio.TaskGroup | None = None
 
     def run_in(self, group: asyncio.TaskGroup) -> None:
-        """Their tasks are of this group, which ends them."""
+        """Create the fetchers' tasks in this group, which ends them."""
         self._group = group
 
     def fetch(self, partition: Partition) -> None:
-        """It follows from here on, or its log has changed under its fetcher."""
+        """Fetch the partition, which has begun to follow or whose log has changed under its
+        fetcher.
+        """
         role = partition.role
         if isinstance(role, Following) and role.machine.may_fetch:
             self._fetcher(role.machine.leader).add(partition, role)
 
     def forget(self, key: Key) -> None:
-        """Fetch it no more, until `fetch`."""
+        """Stop fetching the partition, until `fetch` is called again."""
         for fetcher in self._by_leader.values():
             fetcher.remove(key)
 
@@ -63,7 +65,7 @@ class Fetchers:
             fetcher.on_flushed(key)
 
     def on_published(self) -> None:
-        """What is known of the brokers may have changed."""
+        """Take over changes in the known brokers."""
         self._streams.on_published()
 
     def _fetcher(self, leader: BrokerId) -> Fetcher:

@@ -1,7 +1,7 @@
-"""The wait of a stream for what the request under way would be answered with.
+"""The wait of a stream until there is content for the answer to its request.
 
-One task waits at a time. The alarm for its deadline is kept from wait to wait: deadlines mostly
-rise, so it is set anew when it rings, and not for each request.
+One task waits at a time. The timer for its deadline is kept from wait to wait. Deadlines mostly
+rise, so the timer is set again when it fires, and not for each request.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ class LongPoll:
 
     @property
     def is_asleep(self) -> bool:
-        """Whether somebody waits whom nothing has woken yet."""
+        """True if a task waits that no event has woken yet."""
         return self._waiter is not None and not self._waiter.done()
 
     def begin(self) -> None:
-        """What ends the wait from here on counts, even before it begins."""
+        """Start to count events: one that arrives from here on ends the wait, even before the wait
+        begins.
+        """
         self._is_over = False
         self._until = None
 
@@ -36,13 +38,15 @@ class LongPoll:
             self._waiter.set_result(None)
 
     def until(self, when: float) -> None:
-        """End the wait at `when` by the loop's clock at the latest; without, it has no end."""
+        """End the wait at `when` by the loop's clock at the latest; without `when`, the wait has no
+        deadline.
+        """
         self._until = when
         if self._alarm is None or when < self._alarm_at:
             self._set_alarm(when)
 
     async def ended(self) -> None:
-        """Return when `end` is called, or was since `begin`."""
+        """Return when `end` is called, or was called since `begin`."""
         if self._is_over:
             return
         self._waiter = self._loop.create_future()

@@ -1,6 +1,7 @@
-"""What readers ask on a Fetch stream and what leaders answer, as plain data.
+"""Requests and answers of a Fetch stream as plain data.
 
-Leader and follower speak it alike; `rpc/records/fetch_codec.py` translates it to and from the wire.
+Leader and follower use the same types; `rpc/records/fetch_codec.py` translates them to and from the
+wire.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Position(NamedTuple):
-    """Where a reader stands, and which leader epoch it believes in (-1 skips that check)."""
+    """A reader's position, and the leader epoch that it expects (-1 skips that check)."""
 
     current_leader_epoch: int
     fetch_offset: int
@@ -42,7 +43,7 @@ class Replica(NamedTuple):
 class FetchRequest:
     correlation_id: int
     session_id: int
-    """0 until the first answer has named it."""
+    """The session; 0 until the first answer has named it."""
     session_epoch: int
     max_wait_ms: int
     min_bytes: int
@@ -50,14 +51,14 @@ class FetchRequest:
     cluster_id: str = ""
     isolation_level: int = 0
     replica: Replica | None = None
-    """None: a consumer asks."""
+    """The follower; None for a consumer."""
     positions: Mapping[Key, Position] = field(default_factory=dict)
-    """What has changed since the last request."""
+    """The positions that changed since the last request."""
     forgotten: Sequence[Key] = ()
 
 
 class Offsets(NamedTuple):
-    """What an answer says of the leader's log beside its records."""
+    """The leader's offsets that an answer reports beside its records."""
 
     high_watermark: int
     last_stable: int
@@ -72,12 +73,14 @@ class FetchedPartition:
     offsets: Offsets = NO_OFFSETS
     records: Buffer = b""
     diverging: tuple[int, int] | None = None
-    """(epoch, its end in the leader's log), where the reader's history is not the leader's."""
+    """(epoch, its end in the leader's log), where the reader's history differs from the
+    leader's.
+    """
     error: WireError | None = None
     leader: CurrentLeader | None = None
-    """Who leads now, where this broker refuses."""
+    """The current leader, if this broker refuses."""
     holds_replica: bool = True
-    """False: this broker knows no offsets of the partition."""
+    """False if this broker knows no offsets of the partition."""
 
     @property
     def high_watermark(self) -> int:
@@ -88,7 +91,7 @@ class FetchedPartition:
         return self.offsets.log_start
 
     def end_for(self, isolation: Isolation) -> int:
-        """Where a consumer's reading ends."""
+        """The end of a consumer's reading."""
         committed = isolation is Isolation.READ_COMMITTED
         return self.offsets.last_stable if committed else self.offsets.high_watermark
 
@@ -98,5 +101,5 @@ class FetchResponse:
     correlation_id: int
     session_id: int
     error: WireError | None = None
-    """Of the session; then it names no partitions."""
+    """The session's error; then the answer names no partitions."""
     partitions: Mapping[Key, FetchedPartition] = field(default_factory=dict)

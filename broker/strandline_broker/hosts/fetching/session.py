@@ -1,10 +1,9 @@
 """One Fetch stream as a session (KIP-227): its requests and their answers in turn, and the long
 poll.
 
-A new request ends the wait of the one before it: a reader that adds a partition does not wait a
-full poll for it. One task waits for answers, another brings the requests, and a step of either
-does what can be done without waiting: so a request that finds nothing costs no wake-up, and news
-cost one.
+A new request ends the wait of the one before: a reader that adds a partition does not wait a full
+poll for it. One task waits for answers, another delivers the requests. A step of either does all
+work that needs no wait. So a request that finds nothing costs no wake-up, and news cost one.
 """
 
 from __future__ import annotations
@@ -76,16 +75,17 @@ class FetchSession:
         self._partitions = SessionPartitions(clock, metadata, replicas, copies, self._on_news)
 
     def ask(self, request: FetchRequest) -> None:
-        """One more to answer, in turn; the one before is answered with what there is.
+        """Take one more request, to be answered in turn; the one before is answered with the
+        available content.
 
-        It is looked at in this very step if nothing else is under way: whoever waits in `answer`
-        is woken when there is something to say.
+        The request is processed in this step if nothing else is under way. The task that waits in
+        `answer` wakes when there is content.
         """
         self._asked.append(request)
         self._go_on()
 
     def end(self) -> None:
-        """No more will be asked."""
+        """Take no further requests."""
         self._has_ended = True
         self._go_on()
 
@@ -103,7 +103,7 @@ class FetchSession:
             await self._taken.wait()
 
     async def answer(self) -> FetchResponse | None:
-        """The next answer, once it is due. None: all were given, and no more will be asked."""
+        """The next answer, once it is due. None: all were given, and no further request comes."""
         while True:
             if self._cold is not None:
                 await self._partitions.warm(self._cold)
@@ -122,7 +122,7 @@ class FetchSession:
                 await self._poll.ended()
 
     def _on_news(self) -> None:
-        """Without a request they wait for the next one."""
+        """Process news. Without a request, they wait for the next one."""
         if self._request is not None:
             self._poll.end()
 
@@ -153,7 +153,7 @@ class FetchSession:
         return self._serve(request, now_s)
 
     def _take(self, request: FetchRequest) -> Iterator[None]:
-        """Check it and keep what it says; each step is one turn."""
+        """Check the request and keep its positions; each step is one turn."""
         self._check(request)
         yield from self._partitions.remember(request)
 

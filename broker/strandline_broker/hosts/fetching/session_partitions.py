@@ -1,13 +1,12 @@
-"""What one fetch session keeps of its partitions, which of them have news, and what of that goes
-into an answer.
+"""The partitions of one fetch session: those with news, and their part of an answer.
 
-A partition is looked at again only when it has news (an append for a follower, a watermark for a
-consumer, a change of role), so a round costs what has changed, not what is assigned. That a
-follower holds everything of a partition is noted once: each later request of its session says it
-again for all of them, and its leader is told when it matters (P-56).
+A partition is checked again only when it has news: an append for a follower, a watermark for a
+consumer, a change of role. So a round costs the number of changes, not of assigned partitions. If a
+follower holds all of a partition, that is noted once. Each later request of its session repeats it
+for all such partitions, and its leader learns of it when it matters (P-56).
 
-A look is one synchronous step. What its position asked for was noted by its leader the first time;
-while that leadership lasts, a second look only reads what has come since.
+A check is one synchronous step. The first check reports the position to the leader. While that
+leadership lasts, a second check only reads newer records.
 """
 
 from __future__ import annotations
@@ -47,27 +46,27 @@ if TYPE_CHECKING:
 
 PARTITIONS_MAX: Final = 100_000
 AT_ONCE: Final = 1_000
-"""Partitions between two turns of other work of the broker."""
+"""Partitions between two yields to other work of the broker."""
 ANSWERED_MAX: Final = 2_500
-"""Partitions in one answer; the next one goes on."""
+"""Partitions in one answer; the next answer continues."""
 _NO_REPLICA: Final = Replica(-1, -1)
 
 
 @dataclass(slots=True)
 class _Kept:
-    """What a session keeps of one partition."""
+    """The session's state of one partition."""
 
     position: Position
     told: Offsets | None = None
-    """What the reader knows of the leader's log."""
+    """The offsets of the leader's log that the reader knows."""
     noted: Leading | None = None
     """The leadership that knows of this position."""
     level_ms: int | None = None
-    """When the follower was last heard before a look that found it to hold everything."""
+    """Time of the follower's last request before a check that found it to hold everything."""
 
 
 class Cold(NamedTuple):
-    """What has to be read from the disk before a look can go on."""
+    """Bytes to read from the disk before a check can continue."""
 
     key: Key
     kept: _Kept
@@ -76,7 +75,7 @@ class Cold(NamedTuple):
 
 
 class Turn(enum.Enum):
-    """The look goes on when other work of the broker has had its turn."""
+    """A pause: the check continues after other work of the broker."""
 
     OVER = enum.auto()
 
@@ -125,9 +124,9 @@ class SessionPartitions(FetchListener):
         self._quiet[partition.key] = None
 
     def on_set_back(self, partition: Partition, broker_id: int) -> None:
-        """A request that was stuck on its way, in a stream that was given up, may come after what
-        this one has said since. Which of the two is alive its next request shows: that says again
-        where the replica is, as nothing else would where it has everything (P-56).
+        """Check the partition again. A request that was delayed in an abandoned stream may arrive
+        after newer ones of this stream. The next request of the live stream shows the replica's
+        position again, as nothing else would if the replica has everything (P-56).
         """
         key, kept = partition.key, self._kept.get(partition.key)
         if kept is None or self.replica.broker_id != broker_id:
@@ -138,7 +137,7 @@ class SessionPartitions(FetchListener):
         self._again[key] = None
 
     def remember(self, request: FetchRequest) -> Iterator[None]:
-        """What it asks for from here on; each step is one turn."""
+        """Keep the positions of the request; each step is one turn."""
         for number, key in enumerate(request.forgotten, 1):
             self._drop(key)
             if number % AT_ONCE == 0:
@@ -151,7 +150,7 @@ class SessionPartitions(FetchListener):
                 self._check_room()
             elif kept.level_ms is not None:
                 self._end_level(key, kept)
-            # What it was told it may have dropped, in an answer to an older request.
+            # The reader may have dropped the last reported offsets, in an older answer.
             self._kept[key] = _Kept(position)
             self._news[key] = None
         self._news.update(self._again)
@@ -184,8 +183,8 @@ class SessionPartitions(FetchListener):
                 partition.role.forget(self)
 
     def _end_level(self, key: Key, kept: _Kept) -> None:
-        """Up to its last request the follower held all of it, and the leader is told so: whether it
-        does from here on is seen at the next look.
+        """Report to the leader that the follower held everything up to its last request. The next
+        check shows whether it still does.
         """
         looked_ms, kept.level_ms = kept.level_ms, None
         assert looked_ms is not None
@@ -208,7 +207,7 @@ class SessionPartitions(FetchListener):
     # Reading
 
     def look(self, max_bytes: int, now_s: float) -> Collected:
-        """Begin to look at everything that has news, oldest first."""
+        """Begin to check everything that has news, oldest first."""
         if now_s >= self.held_until_s:
             self._news.update(self._held)
             self._held = {}
@@ -216,8 +215,8 @@ class SessionPartitions(FetchListener):
         return Collected(max_bytes, list(self._news))
 
     def collect(self, collected: Collected) -> Cold | Turn | None:
-        """Go on with the look until the answer is full, or up to what is to be warmed first, or for
-        one turn.
+        """Continue the check until the answer is full, cold bytes must be read, or one turn is
+        over.
         """
         for number, key in enumerate(collected.left, 1):
             if collected.room <= 0 and collected.size > 0:
@@ -236,8 +235,8 @@ class SessionPartitions(FetchListener):
         return None
 
     async def warm(self, cold: Cold) -> None:
-        """Cold bytes are read on the disk pool first; the answer is then read again from the page
-        cache in one synchronous step, so role, epoch and watermark are those of one moment (P-13).
+        """Read cold bytes on the disk pool first. The answer is then read again from the page cache
+        in one synchronous step, so role, epoch and watermark are of one moment (P-13).
         """
         key, kept, partition, collected = cold
         limit = collected.limit_for(kept.position.max_bytes)
@@ -264,8 +263,8 @@ class SessionPartitions(FetchListener):
                 return None
             role = partition.role
             if isinstance(role, Leading):
-                # Nobody else has news: what another replica is asked for is refused, and looked at
-                # again with the next request.
+                # Only a leader has news: a request to another replica is refused, and checked again
+                # with the next request.
                 self._listeners(role)[self] = None
             is_throttled = throttle.applies(partition, replica_id)
             if is_throttled:
@@ -293,7 +292,7 @@ class SessionPartitions(FetchListener):
         found: LogRead | Divergence | None,
         collected: Collected,
     ) -> int:
-        """How many bytes of records go into the answer."""
+        """Add the partition to the answer; returns the number of bytes of records."""
         if isinstance(found, Divergence):
             self._news[key] = None
             result = collected.result(key, partition)
@@ -319,7 +318,7 @@ class SessionPartitions(FetchListener):
     ) -> None:
         if self.replica.broker_id < 0:
             self._news[key] = None  # until the reader forgets it or asks for something else
-        # A follower that is refused forgets the partition or names it anew, once it has heard so.
+        # A refused follower forgets the partition or names it again, once it has the answer.
         leader = self._metadata.view.current_leader(TopicId(key[0]), key[1])
         collected.refuse(key, error, leader, partition)
 
@@ -376,7 +375,7 @@ class SessionPartitions(FetchListener):
         return UnknownTopicId("no topic of this id; it may have been deleted or created anew")
 
     def tell_watermarks(self, collected: Collected) -> None:
-        """Watermarks ride along with any answer; for their sake alone none is sent (KAFKA-9952)."""
+        """Add watermarks to an answer that is sent anyway; they alone cause none (KAFKA-9952)."""
         for key in list(islice(self._quiet, ANSWERED_MAX)):
             if len(collected.partitions) >= ANSWERED_MAX:
                 break
@@ -393,8 +392,8 @@ class SessionPartitions(FetchListener):
 
 
 def _is_ahead(position: Position, partition: Partition) -> bool:
-    """Whether a follower has heard of a leader epoch whose push is still under way to us: we look
-    again when our role begins, so it need not ask again and again until then.
+    """True if a follower knows of a leader epoch whose push is still under way to us. The partition
+    is checked again when our role begins, so the follower need not repeat its request until then.
     """
     return (
         position.current_leader_epoch > partition.leader_epoch and partition.out_of_service is None

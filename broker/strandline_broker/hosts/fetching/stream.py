@@ -1,5 +1,5 @@
-"""A follower's Fetch stream to the broker of one leader: requests and answers in turn, until it
-breaks or nothing is left to fetch.
+"""A follower's Fetch stream to the broker of one leader: requests and answers in turn, until the
+stream breaks or no partition is left to fetch.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     OpenFetch = Callable[[Endpoint], AbstractAsyncContextManager[FetchCall]]
 
 ANSWER_GRACE_S: Final = 10.0
-"""How long past its own wait a leader may be silent before the stream is given up (P-80)."""
+"""Time past its own wait that a leader may be silent before the stream is closed (P-80)."""
 REQUESTS_MAX: Final = 2
-"""Under way at a time: one that the leader may hold, and one that ends its wait."""
+"""Requests under way at a time: one that the leader may hold, and one that ends its wait."""
 
 
 class FetchStreams:
@@ -60,7 +60,7 @@ class FetchStreams:
         self._under_way: dict[BrokerId, tuple[Endpoint, FetchStream]] = {}
 
     async def run(self, fetcher: Fetcher, leader: BrokerId) -> None:
-        """One stream to the leader's broker, to its end."""
+        """Run one stream to the leader's broker, to its end."""
         endpoint = self._endpoint(leader)
         if endpoint is None:
             raise ConnectionError(f"no address of broker {leader} is known yet")
@@ -74,8 +74,8 @@ class FetchStreams:
                 del self._under_way[leader]
 
     def on_published(self) -> None:
-        """A broker may have begun anew elsewhere. The machine that it was on need not say so: one
-        whose power went says nothing, and its partitions would wait until that is noticed.
+        """End streams to a broker that has restarted elsewhere. Its old machine may send nothing,
+        for example after a loss of power, and its partitions would wait until that is noticed.
         """
         for leader, (endpoint, stream) in self._under_way.items():
             if self._endpoint(leader) not in (endpoint, None):
@@ -111,7 +111,7 @@ class FetchStream:
         self._is_applying = False
 
     def leave(self) -> None:
-        """Nobody is at the other end any more: end, but not within an answer."""
+        """End the stream, whose other end is gone, but not within an answer."""
         self._left.set()
 
     async def run(self) -> None:
