@@ -11,8 +11,8 @@ def deliver_cancellation() -> None:
     (Python 3.11 and 3.12). An owner that handles the failure would continue for ever, as no second
     cancellation follows.
 
-    The body must wait. A group that fails while its owner waits at the end of the block counts its
-    own cancellation of the owner and never takes it back (Python 3.11, 3.12).
+    The body must wait. If a group fails while its owner waits at the end of the block, it counts
+    its own cancellation of the owner. It never takes that back (Python 3.11, 3.12).
 
     Call it also after a failed read or write of a gRPC stream. While the stream is being opened,
     grpcio treats the cancellation as its own, and raises the stream's error instead.

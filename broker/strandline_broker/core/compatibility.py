@@ -69,7 +69,7 @@ class Server:
     """One side of a conversation, as an error names it."""
 
     name: str
-    """For instance `broker 1`."""
+    """Name for messages, for instance `broker 1`."""
     build: str
     """The server's build; empty if it does not state one."""
     levels: Levels

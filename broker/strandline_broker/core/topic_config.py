@@ -233,11 +233,11 @@ class TopicConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * DAY_MS
     min_insync_replicas: int = 2
-    """For information: `eff_min_insync` of the partition counts, which the controller resolved
-    (I-91, P-77).
+    """Value for information only: `eff_min_insync` of the partition counts, which the controller
+    resolved (I-91, P-77).
     """
     unclean_leader_election_enable: bool = False
-    """For information: the controller elects."""
+    """Value for information only: the controller elects."""
 
     def with_entries(self, entries: Mapping[str, str]) -> TopicConfig:
         """This configuration as the default, overridden by a topic's own checked entries."""

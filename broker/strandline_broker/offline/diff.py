@@ -86,7 +86,7 @@ def diff(
 ) -> DiffReport:
     """Compare two partitions' directories.
 
-    Raises OSError if a file cannot be read, ValueError for a directory without segments, and
+    Raises OSError if a file cannot be read, ValueError for a directory without segments. Raises
     RecordTooLarge if records to compare unpack to more than the bound.
     """
     a, b = (Replica(disk, path, bound, compacted=compacted) for path in (path_a, path_b))

@@ -1,9 +1,9 @@
 """The offline verification of one partition: offsets, epochs, CRCs, indexes and checkpoints on
 disk, by an independent reader.
 
-It checks that offsets follow each other and epochs never fall (I-1, I-2), that the epoch checkpoint
-matches the batches (I-5), and that indexes find the batches that they name (I-78). It distinguishes
-the traces of a crash from damage (I-7).
+It checks that offsets follow each other, that epochs never fall (I-1, I-2), and that the epoch
+checkpoint matches the batches (I-5). Indexes must find the batches that they name (I-78). It
+distinguishes the traces of a crash from damage (I-7).
 
 It reports how a broker will react to each finding, but derives that from the files, not from the
 broker's code. Memory is bounded: one window of a file, and a limited number of findings.

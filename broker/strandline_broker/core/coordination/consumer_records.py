@@ -92,8 +92,8 @@ class TopicPartitions:
     topic_id: TopicId
     partitions: tuple[int, ...]
     assignment_epochs: tuple[int, ...] | None = None
-    """For each partition the member epoch in which it was assigned. Only in current assignments,
-    and not in those that Kafka before 4.2 wrote.
+    """Member epoch in which each partition was assigned. Only in current assignments, and not in
+    those that Kafka before 4.2 wrote.
     """
 
 

@@ -1,7 +1,7 @@
 """The records of committed offsets, one for each group and partition of a topic by name.
 
-The value also contains the topic's id, so that an offset of a deleted topic does not count for the
-next topic of that name (I-145, P-83). A value with its own expiry has version 1, which contains
+The value also contains the topic's id. An offset of a deleted topic therefore does not count for
+the next topic of that name (I-145, P-83). A value with its own expiry has version 1, which contains
 neither leader epoch nor topic id. Every other value is written as version 4.
 """
 

@@ -2,10 +2,10 @@
 must not be trusted.
 
 Shared files store the recovery point, high watermark, log start and compaction offset of all
-partitions. The disk pool writes them from time to time. When a log is cut below its recovery point,
-or created where an older topic of the same name stood, those files still hold higher offsets than
-the log. After a later crash they would make a torn tail look like flushed data, or a cut log look
-damaged.
+partitions. The disk pool writes them from time to time. A log may be cut below its recovery point,
+or created in place of an older topic of the same name. Those files then still hold higher offsets
+than the log. After a later crash they would make a torn tail look like flushed data, or a cut log
+look damaged.
 
 The cut therefore first writes, durably, a small file into the partition's directory. The file is
 removed when each shared file has been written again. A log start that was written since, and

@@ -1,8 +1,8 @@
 """A read-only survey of a stopped broker's data directory and of its logs.
 
-`controller restore` uses it. It reports the cluster and store that the broker obeyed and how far,
-the replicas in the directory, and the greatest leader epoch and producer id that any of them
-contains (P-76).
+`controller restore` uses it. It reports three things (P-76): the cluster and store that the broker
+obeyed, and how far; the replicas in the directory; the greatest leader epoch and producer id in any
+of them.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 the position.
 
 The descriptor is closed with the last reference. A reader in the disk pool holds a reference while
-it reads. A roll or a deletion on the event loop can therefore never close a descriptor in use, and
-the system cannot give it to another file.
+it reads. A roll or a deletion on the event loop therefore never closes a descriptor in use, and the
+system cannot give it to another file.
 """
 
 from __future__ import annotations

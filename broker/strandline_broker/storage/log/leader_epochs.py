@@ -49,7 +49,9 @@ class LeaderEpochs:
         self.beyond: tuple[tuple[int, int], ...] = ()
         """Entries of the file that begin beyond the log's end. Their batches are gone."""
         self.is_whole = True
-        """Whether no entry can be missing. False: the file was lost, and batches told the rest."""
+        """True if no entry can be missing. False: the file was lost, and the entries come from
+        batches.
+        """
         # One tuple, so that a reader on another thread always sees epochs and starts that match.
         self._entries = ([epoch for epoch, _ in pairs], [start for _, start in pairs])
 
@@ -204,8 +206,8 @@ class LeaderEpochs:
     def _keeping(
         self, epochs: list[int], starts: list[int], beyond: tuple[tuple[int, int], ...] = ()
     ) -> Steps[None]:
-        """Write the file first; memory changes only if the file was replaced (P-36). `beyond`: the
-        entries behind the log's end that the file keeps.
+        """Write the file first; memory changes only if the file was replaced (P-36). `beyond` holds
+        the entries beyond the log's end that the file keeps.
         """
         if (epochs, starts) == self._entries:
             return

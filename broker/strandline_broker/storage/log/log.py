@@ -185,9 +185,9 @@ class Log:
     ) -> list[BatchHeader]:
         """Append the batches of a leader's answer unchanged: all of them, or none and an error.
 
-        Raises CorruptMessage if a batch is incomplete or damaged, does not follow the previous one,
-        or has an epoch that falls or is above `leader_epoch` (I-43). Raises FirstGap if offsets are
-        missing while `gaps` are not expected; below `gaps_below` they may be missing.
+        Raises CorruptMessage if a batch is incomplete, damaged or out of order, or has an epoch
+        that falls or is above `leader_epoch` (I-43). Raises FirstGap if offsets are missing while
+        `gaps` are not expected; below `gaps_below` they may be missing.
         """
         self._check_appendable()
         end = self.state.end

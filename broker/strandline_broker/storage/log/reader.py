@@ -194,7 +194,7 @@ class LogReader:
         )
 
     def _served(self, segment: Segment, start: int, run: Run, checked: bool) -> LogRead:
-        """The bytes of a run of whole batches, each checked to stand at its offset."""
+        """The bytes of a run of whole batches, each checked to be at its offset."""
         read = whole_chain(_read_run(segment, start, run), segment, run, start, self._log)
         if checked:
             _check(read.records, segment.path(), run[0])

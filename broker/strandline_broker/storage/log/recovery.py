@@ -2,9 +2,9 @@
 (I-7).
 
 After a clean shutdown only the last segment's tail is walked. Otherwise every batch is read, from
-the segment of the recovery point on. Each is checked for format, size, CRC, an offset that follows
-without a gap, and the leader epoch that the epoch checkpoint has for that offset (epochs are
-durable before data, I-47). A batch that fails a check is handled by its place:
+the segment of the recovery point on. Each is checked for format, size and CRC. Its offset must
+follow without a gap, and its leader epoch must be that of the epoch checkpoint (epochs are durable
+before data, I-47). A batch that fails a check is handled by its place:
 
 - Below the recovery point (with flush.policy=always also below the high-watermark checkpoint) it
   was durable once, so this is damage. The range is marked (`damaged_ranges`), never served and

@@ -258,8 +258,8 @@ class Scan:
         self._recent = RecentBatches(base, 0)
 
     def _misplaced(self, header: BatchHeader, expected: int) -> str | None:
-        """The reason why the batch stands at a wrong offset; None if it is right. Only a compaction
-        leaves gaps.
+        """The reason why the batch's offset is wrong; None if it is right. Only a compaction leaves
+        gaps.
         """
         if header.base_offset > max(expected, self._expected.gaps_below):
             return f"base offset {header.base_offset} where {expected} must follow"

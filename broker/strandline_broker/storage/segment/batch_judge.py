@@ -1,5 +1,5 @@
-"""Judgement on a batch that was read: is it the batch that must stand there, by everything but its
-CRC?
+"""A judge of batches that were read: each must be the right batch for its place, by everything but
+its CRC.
 
 The judge knows the offset that must follow, the end of the segment's offsets, and the epoch
 checkpoint (I-5). Neither base offset nor leader epoch has a checksum, and a disk may return bytes

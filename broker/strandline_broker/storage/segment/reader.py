@@ -56,8 +56,8 @@ def first_batch_to(
     """(position, header) of the first batch that ends at or after `offset`; None if there is none
     before byte `end`. The walk begins at `low` or later, after known damage.
 
-    A BadBatch names the offset that must stand at its byte, because all batches before it follow
-    from `low`.
+    A BadBatch names the offset that must be at its byte, because all batches before it follow from
+    `low`.
     """
     first = low if low is not None else (0, segment.base_offset)
     indexed = _indexed(segment, view, offset, end)

@@ -123,8 +123,8 @@ class Applied:
         self._elections.pop(broker_id, None)
 
     def overdue(self, now_ms: int, limit_ms: int) -> tuple[BrokerId, BrokerEpoch] | None:
-        """The leader that has left an election unapplied for longest, if it has taken more than
-        `limit_ms` and has applied no other partition in that time (I-94).
+        """The leader that is overdue for longest: for more than `limit_ms` it has neither applied
+        its election nor another partition (I-94).
         """
         late = [
             (since_ms, broker_id)

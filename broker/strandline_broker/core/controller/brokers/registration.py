@@ -2,8 +2,8 @@
 
 A new incarnation gets a larger epoch, and leaves every ISR in the batch that registers it (I-51).
 Its clean-shutdown marker, or a disk that is always flushed, may prove that it lost nothing. Without
-such a proof it leaves every ELR too, and the leader epochs of these partitions rise, so that a
-leader without this news cannot count it again (P-73).
+such a proof it leaves every ELR too, and the leader epochs of these partitions rise. A leader
+without this news then cannot count it again (P-73).
 """
 
 from dataclasses import dataclass
@@ -294,7 +294,7 @@ def _check_duplicate(
 
 def _is_of_before(old: Broker, request: Registration) -> bool:
     """True if the sender's directory lacks a record of the registered incarnation. The request is
-    then a late one of a process that died before that incarnation began, or comes from an older
+    then a late one of a process that died before that incarnation began, or it comes from an older
     copy of the directory (P-71).
     """
     has_applied_itself = not old.fenced or old.fencing_offset > old.epoch

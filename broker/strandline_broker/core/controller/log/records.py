@@ -1,9 +1,9 @@
 """The records of the controller's log: the controller's decisions.
 
 One record is one JSON object whose `type` names it, so that a dump of the log is readable. Records
-are only extended: a new field has a default. A field that this build does not know is an error,
-because a controller that skips half of a decision would decide on a wrong state. A change that no
-field shows raises the level of the log, which begins each controller epoch.
+are only extended: a new field has a default. A field that this build does not know is an error: a
+controller that skips half of a decision would decide on a wrong state. A change that no field shows
+raises the level of the log, which begins each controller epoch.
 
 A topic id is 16 bytes, in JSON their base64. A record never contains a broker epoch or an offset
 that it creates: both are the record's own place in the log (I-30, I-32).

@@ -2,9 +2,9 @@
 that epoch (I-31).
 
 The cluster's default of min.insync.replicas is a record, not only a line in a file. If a start
-finds another default, the partitions that it changes get a new partition epoch in the same batch,
-so that leaders learn of it (I-91). The default of unclean.leader.election.enable is a record too,
-for clients that ask a broker for it.
+finds another default, the partitions that it changes get a new partition epoch in the same batch.
+Leaders thus learn of it (I-91). The default of unclean.leader.election.enable is a record too, for
+clients that ask a broker for it.
 """
 
 from strandline_broker.core.controller.log.decision import Decision

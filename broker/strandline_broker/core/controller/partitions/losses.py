@@ -2,9 +2,9 @@
 
 A report begins with the election, and names the offset from which records may be gone. That is the
 end of the new leader's log. If leaders came after the last one that it knows, it is the log's high
-watermark, because they may have committed other records in place of its last ones. All replicas may
-have lost later records with the power, so this range has no end. If the leader has not reported its
-log end, the range begins at 0.
+watermark: they may have committed other records in place of its last ones. All replicas may have
+lost later records with the power, so this range has no end. If the leader has not reported its log
+end, the range begins at 0.
 
 A report grows with the replicas' reports. A replica that gives up records for the new leader's
 history names the range, and the part that it knew to be committed. A leader that has lost such

@@ -103,8 +103,8 @@ def completion(
     """The change that ends the reassignment of `partition`; None while it must wait.
 
     Every replica of the target must be in the ISR (KAFKA-15665, P-68), which satisfies any minimum
-    of the topic, and one of them must lead or be able to. While a leader recovers, the others may
-    hold records that it lacks.
+    of the topic. One of them must lead, or be able to. While a leader recovers, the others may hold
+    records that it lacks.
     """
     if partition.leader_recovery_state != RECOVERED:
         return None

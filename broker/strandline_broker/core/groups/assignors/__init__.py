@@ -33,7 +33,9 @@ class MemberSpec:
     share one object.
     """
     assigned: PartitionSets
-    """Its part of the previous target; it may name topics that are gone or not subscribed."""
+    """The member's part of the previous target; it may name topics that are gone or not
+    subscribed.
+    """
 
 
 @dataclass(frozen=True, slots=True)
