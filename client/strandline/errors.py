@@ -169,7 +169,7 @@ class BrokerError(StrandlineError, wire.WireError):
 
 
 class UnknownServerError(wire.UnknownServerError, BrokerError):
-    """The server failed in a way it did not foresee; its log says how."""
+    """The server failed unexpectedly; its log has the details."""
 
 
 class OffsetOutOfRange(wire.OffsetOutOfRange, BrokerError):
@@ -213,15 +213,15 @@ class NetworkException(wire.NetworkException, BrokerError):
 
 
 class CoordinatorLoadInProgress(wire.CoordinatorLoadInProgress, BrokerError):
-    """The coordinator is new and still reads what it has to know."""
+    """The coordinator is new and still loads its groups."""
 
 
 class CoordinatorNotAvailable(wire.CoordinatorNotAvailable, BrokerError):
-    """Nobody coordinates the group at the moment."""
+    """No broker coordinates the group at the moment."""
 
 
 class NotCoordinator(wire.NotCoordinator, BrokerError):
-    """This broker does not coordinate the group (any more); a write's fate is unknown."""
+    """This broker does not, or no longer, coordinate the group; a write's outcome is unknown."""
 
 
 class InvalidTopic(wire.InvalidTopic, BrokerError):
@@ -245,7 +245,7 @@ class IllegalGeneration(wire.IllegalGeneration, BrokerError):
 
 
 class InconsistentGroupProtocol(wire.InconsistentGroupProtocol, BrokerError):
-    """The group is of another protocol than the member speaks."""
+    """The group uses another protocol than the member."""
 
 
 class InvalidGroupId(wire.InvalidGroupId, BrokerError):
@@ -253,7 +253,7 @@ class InvalidGroupId(wire.InvalidGroupId, BrokerError):
 
 
 class UnknownMemberId(wire.UnknownMemberId, BrokerError):
-    """The group has no such member (any more)."""
+    """The group has no such member, or no longer."""
 
 
 class InvalidSessionTimeout(wire.InvalidSessionTimeout, BrokerError):
@@ -261,11 +261,11 @@ class InvalidSessionTimeout(wire.InvalidSessionTimeout, BrokerError):
 
 
 class RebalanceInProgress(wire.RebalanceInProgress, BrokerError):
-    """The group is being rebalanced; the member is to join again."""
+    """The group is being rebalanced; the member must join again."""
 
 
 class InvalidCommitOffsetSize(wire.InvalidCommitOffsetSize, BrokerError):
-    """What is to be committed does not fit into one batch."""
+    """The offsets to commit do not fit into one batch."""
 
 
 class InvalidTimestamp(wire.InvalidTimestamp, BrokerError):
@@ -305,7 +305,7 @@ class InvalidRequest(wire.InvalidRequest, BrokerError):
 
 
 class PolicyViolation(wire.PolicyViolation, BrokerError):
-    """The topic's configuration does not allow what was asked."""
+    """The topic's configuration does not allow the request."""
 
 
 class OutOfOrderSequenceNumber(wire.OutOfOrderSequenceNumber, BrokerError):
@@ -329,11 +329,11 @@ class NonEmptyGroup(wire.NonEmptyGroup, BrokerError):
 
 
 class GroupIdNotFound(wire.GroupIdNotFound, BrokerError):
-    """There is no such group."""
+    """The group does not exist."""
 
 
 class FencedLeaderEpoch(wire.FencedLeaderEpoch, BrokerError):
-    """The caller speaks for a leader epoch that has ended."""
+    """The caller uses a leader epoch that has ended."""
 
 
 class UnknownLeaderEpoch(wire.UnknownLeaderEpoch, BrokerError):
@@ -341,11 +341,11 @@ class UnknownLeaderEpoch(wire.UnknownLeaderEpoch, BrokerError):
 
 
 class OffsetNotAvailable(wire.OffsetNotAvailable, BrokerError):
-    """The leader is new and has not yet learnt how far its log is committed (KIP-207)."""
+    """The leader is new and does not know yet how far its log is committed (KIP-207)."""
 
 
 class MemberIdRequired(wire.MemberIdRequired, BrokerError):
-    """The member is to join again with the id that it is given."""
+    """The member must join again with the id in the answer."""
 
 
 class PreferredLeaderNotAvailable(wire.PreferredLeaderNotAvailable, BrokerError):
@@ -361,15 +361,15 @@ class FencedInstanceId(wire.FencedInstanceId, BrokerError):
 
 
 class EligibleLeadersNotAvailable(wire.EligibleLeadersNotAvailable, BrokerError):
-    """No replica that was asked for can lead the partition now."""
+    """No requested replica can lead the partition now."""
 
 
 class ElectionNotNeeded(wire.ElectionNotNeeded, BrokerError):
-    """The partition is led as the election would have it."""
+    """The partition already has the leader that the election would choose."""
 
 
 class NoReassignmentInProgress(wire.NoReassignmentInProgress, BrokerError):
-    """There is no reassignment of the partition to cancel."""
+    """The partition has no reassignment to cancel."""
 
 
 class GroupSubscribedToTopic(wire.GroupSubscribedToTopic, BrokerError):
@@ -393,7 +393,7 @@ class UnknownTopicId(wire.UnknownTopicId, BrokerError):
 
 
 class InconsistentTopicId(wire.InconsistentTopicId, BrokerError):
-    """The name belongs to another topic id: the topic was created anew."""
+    """The name belongs to another topic id: the topic was created again."""
 
 
 class InconsistentClusterId(wire.InconsistentClusterId, BrokerError):
@@ -401,7 +401,7 @@ class InconsistentClusterId(wire.InconsistentClusterId, BrokerError):
 
 
 class FencedMemberEpoch(wire.FencedMemberEpoch, BrokerError):
-    """The member's epoch is not its own (any more): it joins again."""
+    """The member's epoch is not its own, or no longer: it joins again."""
 
 
 class UnreleasedInstanceId(wire.UnreleasedInstanceId, BrokerError):
