@@ -32,10 +32,6 @@ LONG_DOCUMENTS = {
 SUBJECTLESS = {
     "bench",
     "broker/strandline_broker/hosts/coordination",
-    "broker/strandline_broker/hosts/member",
-    "broker/strandline_broker/hosts/replica",
-    "broker/strandline_broker/hosts/serving",
-    "broker/strandline_broker/hosts/upkeep",
     "chaos",
     "cli",
     "client/strandline",

@@ -1,8 +1,8 @@
-"""What a broker tells and asks its controller, as plain data, and the protocol that carries it.
+"""A broker's calls to its controller as plain data, and the protocol that carries them.
 
-`rpc/cluster/controller_link.py` is the way over the wire. A call that fails raises what its
-transport raises, of which `failure` makes words: its outcome is unknown. What the controller
-refuses stands in the answer.
+`rpc/cluster/controller_link.py` carries them over the wire. A call that fails raises its
+transport's error, which `failure` puts into words; its outcome is unknown. A refusal of the
+controller stands in the answer.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class Registered:
     store_id: str
     error: WireError | None = None
     session_s: float = 0.0
-    """0: it does not say."""
+    """The session timeout; 0: the controller does not report it."""
     version: str = ""
-    """Of the controller's build."""
+    """The version of the controller's build."""
     features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplicaLoss:
-    """Records that one replica has given up. Two that say the same are two reports."""
+    """Records that one replica has truncated and lost. Two equal ones are two reports."""
 
     topic_id: bytes
     partition: int
@@ -90,7 +90,7 @@ class HeartbeatAnswer:
 class AlterPartitionAnswer:
     partitions: Mapping[Key, IsrAnswer | WireError] = field(default_factory=dict)
     error: WireError | None = None
-    """Of the whole request."""
+    """The error of the whole request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class HeartbeatCall(Protocol):
     async def write(self, heartbeat: Heartbeat) -> None: ...
 
     async def read(self) -> HeartbeatAnswer | None:
-        """None: the controller has ended the stream."""
+        """The next answer; None once the controller has ended the stream."""
         ...
 
     def cancel(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The configuration of one broker as it is now: its own, with what was altered at run time."""
+"""The current configuration of one broker: its own, with the values altered at run time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from strandline_broker.core.topic_config import TopicConfig
 
 RESOLVED_MAX: Final = 1024
-"""Different configurations of topics that are remembered: most topics share a few."""
+"""Different configurations of topics that are cached: most topics share a few."""
 
 
 class DynamicConfig:
-    """Read a dynamic key from `current` each time it is used: a kept copy would not hear of a
-    change.
+    """The current configuration. Read a dynamic key from `current` each time it is used: a kept
+    copy would miss changes.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -28,12 +28,12 @@ class DynamicConfig:
         self._resolved: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
 
     def alter(self, entries: Mapping[str, str]) -> None:
-        """Take over what the controller says was altered at run time, whole."""
+        """Take over all entries that the controller reports as altered at run time."""
         self.current = self._static.altered(entries)
         self._resolved.clear()
 
     def resolve(self, entries: Mapping[str, str]) -> TopicConfig:
-        """A topic's configuration: its own entries over this broker's defaults as they are now."""
+        """A topic's configuration: its own entries over this broker's current defaults."""
         key = tuple(entries.items())
         known = self._resolved.get(key)
         if known is None:
@@ -44,15 +44,15 @@ class DynamicConfig:
 
 
 def log_config(topic: TopicConfig) -> LogConfig:
-    """What storage has to know of a topic's configuration."""
+    """The part of a topic's configuration that storage needs."""
     return LogConfig(**{field.name: getattr(topic, field.name) for field in fields(LogConfig)})
 
 
 def keep_everything(config: DynamicConfig) -> LogConfig:
     """The configuration of a log whose topic's is not known yet: nothing is deleted or compacted.
 
-    A broker that has just started, or finds no controller, must not apply its own defaults to a
-    topic that may be kept for ever.
+    A broker that has just started, or cannot reach a controller, must not apply its own defaults to
+    a topic that may have unlimited retention.
     """
     return replace(
         log_config(config.resolve({})),

@@ -1,15 +1,18 @@
-"""Applies the controller's envelopes to the replicas of this broker.
+"""The application of the controller's envelopes to the replicas of this broker.
 
-An envelope is applied in the order that keeps the promises: replicas to stop first (P-18), strays
-next if it is a snapshot (I-87), then new roles with their fetchers, then the brokers that may be in
-an ISR. A leader knows these before it goes by a new partition epoch, and asks for nobody in it whom
-the same decision has barred (I-15, I-16). A replica's old role ends before its new one begins, so
-no two leader epochs of a partition serve at once (I-44), and what a role needs on the disk is
-durable before it is published (I-46, P-36). What is older than what a replica knows changes nothing
-(I-34).
+An envelope is applied in this order:
 
-An envelope may concern thousands of replicas. A few take their roles at a time, so that what they
-write is made durable together, and the event loop has turns for whoever else is served.
+- Replicas to stop (P-18), then strays if it is a snapshot (I-87).
+- New roles with their fetchers.
+- The brokers that may be in an ISR. A leader knows these before it uses a new partition epoch. It
+  proposes no broker in that epoch which the same decision has barred (I-15, I-16).
+
+A replica's old role ends before its new one begins, so no two leader epochs of a partition serve at
+once (I-44). The files that a role needs are durable before the role is published (I-46, P-36).
+State older than a replica's own changes nothing (I-34).
+
+An envelope may concern thousands of replicas. A few take their roles at a time, so that their
+writes become durable together, and the event loop has turns for other callers.
 """
 
 from __future__ import annotations
@@ -50,13 +53,13 @@ if TYPE_CHECKING:
 AT_ONCE: Final = 32
 """Replicas that take their roles side by side."""
 ROLES_SINGLY: Final = 5
-"""A topic of which more replicas take a role together has one line at level info for all."""
+"""Number of roles above which a topic's role changes share one line at level info."""
 TURN_S: Final = 0.05
-"""A replica that takes longer keeps no other waiting: on a disk that hangs all are late at once."""
+"""Time after which a slow replica delays no other: on a disk that hangs, all are late at once."""
 
 
 class Envelopes:
-    """One is applied at a time; `PushReceiver` sees to it."""
+    """The application of envelopes; `PushReceiver` makes sure that one is applied at a time."""
 
     def __init__(
         self,
@@ -86,7 +89,9 @@ class Envelopes:
         """Whether something of the last envelope could not be applied that may be applied later."""
 
     async def apply(self, envelope: Envelope) -> list[FailedPartition]:
-        """Carry out one accepted envelope; returns what could not be applied (P-79)."""
+        """Carry out one accepted envelope; returns the partitions that could not be applied
+        (P-79).
+        """
         errors: list[FailedPartition] = []
         self.lacks_something = False
         self._eligibility.on_envelope(envelope)
@@ -166,7 +171,7 @@ class Envelopes:
         return changes
 
     async def _ready(self, state: PartitionState, errors: list[FailedPartition]) -> bool:
-        """Whether the replica is here, or may be made."""
+        """True if the replica is here, or may be created."""
         known = self._replicas.partitions.get((state.topic_id, state.partition))
         try:
             if (problem := state.problem(known.state if known else None)) is not None:
@@ -192,7 +197,7 @@ class Envelopes:
         for state, log in zip(missing, made, strict=True):
             if isinstance(log, Log):
                 partition = self._replicas.adopt(log, 0)
-                if log.log_end_offset == 0:  # nobody has appended, so nothing is to be read
+                if log.log_end_offset == 0:  # no producer state to read
                     expiration_ms = self._config.current.producer_id_expiration_ms
                     partition.take_producers(ProducerStates(expiration_ms))
             else:
@@ -209,7 +214,7 @@ class Envelopes:
         return False
 
     async def _go_by(self, partition: Partition, state: PartitionState) -> None:
-        """What was put off while the replica came to its role before."""
+        """Take a role that was deferred while the replica was taking an earlier one."""
         if unusable(partition) is None and self._accept(partition, state):
             await self._take_role(partition, state, self._log.info)
 
@@ -275,7 +280,7 @@ class Envelopes:
         self._replicas.on_applied(replicas)
 
     async def _set_strays_aside(self, envelope: Envelope) -> None:
-        """After a snapshot only what it assigns stays; the rest gets another name (I-87)."""
+        """Keep only the replicas that the snapshot assigns; rename the rest (I-87)."""
         assigned = {(s.topic_id, s.partition) for s in envelope.leader_and_isr}
         # First those that are not open: one that is opened before its turn is among the others.
         for key in [key for key in self._logs.refused if key not in assigned]:

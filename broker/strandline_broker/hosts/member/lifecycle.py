@@ -1,11 +1,11 @@
-"""The broker's life as the controller sees it: registration, heartbeats, controlled shutdown.
+"""The broker's life from the controller's view: registration, heartbeats, controlled shutdown.
 
-A process is one incarnation. Its broker epoch comes from its registration, and a process that
-learns that another incarnation holds its id stops at once and never registers again (P-73): what it
-would write or fetch from then on counts for a replica that it is not.
+A process is one incarnation. Its broker epoch comes from its registration. A process that learns of
+another incarnation with its id ends at once and never registers again (P-73): its later writes and
+fetches would count for a replica that it is not.
 
-A heartbeat stream has no deadline of its own; each message has (P-80). Its arrival is what keeps
-the session, so it says nothing that takes time to find out.
+A heartbeat stream has no deadline of its own; each message has (P-80). The arrival of a heartbeat
+keeps the session, so it contains nothing that takes time to compute.
 """
 
 from __future__ import annotations
@@ -60,18 +60,20 @@ QUIET_START_S: Final = 1.0
 DUPLICATE_WAIT_S: Final = 12.0
 """Longer than the default session (9 s): a dead owner of our id has lost it by then."""
 SURE: Final = 0.75
-"""Of a session: the controller's clock may be faster than this broker's."""
+"""Share of a session for which an answer counts: the controller's clock may be faster than this
+broker's.
+"""
 SESSION_S: Final = 9.0
-"""Of a controller that does not say: the default."""
+"""The default session timeout, for a controller that does not report one."""
 ANSWER_TIMEOUT_S_MIN: Final = 1.0
 SETTLED_GAP_S: Final = 0.2
 UNSETTLED_GAP_S: Final = 0.02
 UNSETTLED_INTERVAL_S: Final = 0.25
-"""While fenced or shutting down the broker waits for the controller, and asks more often."""
+"""Heartbeat interval while fenced or shutting down: the broker waits for the controller."""
 STRAYS_TOLD_MAX: Final = 20
-"""More are no news: the operator has to look anyway."""
+"""Limit of strays in one report: the operator has to check the directories anyway."""
 GIVE_UP_CONTROLLER_S: Final = 1.0
-"""A shutdown does not wait longer than this for a controller that cannot be reached."""
+"""The longest time that a shutdown waits for a controller that cannot be reached."""
 
 
 class CannotStart(Exception):
@@ -79,7 +81,7 @@ class CannotStart(Exception):
 
 
 class BrokerState(enum.Enum):
-    """As far as this process knows (Kafka's BrokerControlState)."""
+    """The broker's state as far as this process knows (Kafka's BrokerControlState)."""
 
     STARTING = "starting"
     FENCED = "fenced"
@@ -92,7 +94,9 @@ class _NotRegistered(Exception):
 
 
 class BrokerLifecycle:
-    """`run` registers and beats until it is cancelled; `shut_down` asks to be let go."""
+    """The broker's life: `run` registers and sends heartbeats until it is cancelled; `shut_down`
+    requests a controlled shutdown.
+    """
 
     def __init__(
         self,
@@ -134,14 +138,15 @@ class BrokerLifecycle:
         self._asked_s = self._sure_until_s = 0.0
 
     def is_sure(self) -> bool:
-        """Whether nobody else can have been elected because this broker was taken for dead: the
-        controller has answered what was said a good part of a session ago, and not fenced it.
+        """True if the controller cannot have elected another leader after this broker's session
+        ended. The controller has answered a heartbeat less than `SURE` of a session ago, and has
+        not fenced the broker.
         """
         unfenced = self.state is BrokerState.UNFENCED
         return unfenced and self._runtime.clock.monotonic() < self._sure_until_s
 
     def report_offline(self) -> None:
-        """There is news of such a replica."""
+        """Send a heartbeat soon, with news of offline replicas."""
         self._wake.set()
 
     def offline_known_at(self, key: tuple[bytes, int]) -> int | None:
@@ -155,20 +160,22 @@ class BrokerLifecycle:
         return self.broker_epoch
 
     def session_s(self) -> float:
-        """How long the controller waits for a sign of life."""
+        """The time that the controller waits for a heartbeat."""
         return self._session_s
 
     def on_loaded(self) -> None:
-        """All logs are open: the broker wants to be unfenced once it has applied a snapshot."""
+        """Note that all logs are open: the broker requests to be unfenced once it has applied a
+        snapshot.
+        """
         self._loaded = True
         self._wake.set()
 
     def on_applied(self) -> None:
-        """An envelope has been applied."""
+        """Note that an envelope has been applied."""
         self._wake.set()
 
     async def run(self, replicas: ReplicaReports) -> None:
-        """Tell of `replicas` with each heartbeat."""
+        """Register, and report on `replicas` with each heartbeat."""
         # A controller that starts together with its brokers is no cause for complaint.
         self._quiet_until_s = self._runtime.clock.monotonic() + QUIET_START_S
         await self._register()
@@ -185,11 +192,13 @@ class BrokerLifecycle:
 
     @property
     def may_stop(self) -> bool:
-        """Whether the controller has let this broker go."""
+        """True if the controller has granted the shutdown."""
         return self._let_go
 
     async def shut_down(self) -> None:
-        """Give leaderships away; returns when the controller says so, or when waiting is no use."""
+        """Hand over leaderships; returns when the controller grants the shutdown, or when waiting
+        is useless.
+        """
         self.state = BrokerState.SHUTTING_DOWN
         self._shutting_down = True
         self._wake.set()
@@ -294,8 +303,8 @@ class BrokerLifecycle:
             isinstance(error, (InconsistentClusterId, UnsupportedVersion))
             and self.broker_epoch != NO_BROKER_EPOCH
         ):
-            # It served under the right controller. One that answers in its place is no reason to
-            # end: what it has goes on being served, and the right one may come back (P-76).
+            # The broker served under the right controller. Another one in its place is no
+            # reason to end: the broker continues, and the right one may return (P-76).
             self._complain(f"another controller answers at {self._controller.target}: {error}")
         else:
             controller = f"the controller at {self._controller.target}"
@@ -381,7 +390,9 @@ class BrokerLifecycle:
             self.unfenced.clear()
 
     async def _until_next_beat(self) -> None:
-        """Until the interval is over or there is news for the controller, in no tight loop."""
+        """Wait until the interval is over or there is news for the controller, without a tight
+        loop.
+        """
         settled = self.state is BrokerState.UNFENCED
         interval_s = self._config.broker_heartbeat_interval_ms / 1000
         if not settled:
@@ -394,7 +405,7 @@ class BrokerLifecycle:
         except TimeoutError:
             pass
 
-    # When nobody answers
+    # Without an answer
 
     async def _pause_before_retry(self, pause_s: float) -> None:
         # Jitter keeps brokers that lost the controller together from coming back together.

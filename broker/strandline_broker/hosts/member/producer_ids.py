@@ -1,8 +1,8 @@
 """Ids and epochs for idempotent producers (InitProducerId).
 
-Ids come from blocks that the controller has recorded as given away before it answers, so no id is
-ever handed out twice, over restarts of brokers and controller alike (I-59). What is left of a block
-when this process ends is never used.
+Ids come from blocks. The controller records a block as allocated before it answers, so no id is
+ever assigned twice, over restarts of brokers and controller alike (I-59). The rest of a block is
+never used after this process ends.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class ProducerIds:
     ) -> tuple[ProducerId, ProducerEpoch]:
         """A new id with epoch 0, or the given id with its epoch raised by one (KIP-360).
 
-        A raised epoch lets a producer number its batches from 0 again while brokers refuse what is
-        left of the old epoch. When the epochs of an id are used up the producer gets a new id.
-        Raises WireError.
+        A raised epoch lets a producer number its batches from 0 again while brokers refuse batches
+        of the old epoch. When the epochs of an id are used up, the producer gets a new id. Raises
+        WireError.
         """
         if producer_id == NO_PRODUCER_ID:
             return await self._new(timeout_s), ProducerEpoch(0)
@@ -76,7 +76,7 @@ class ProducerIds:
             async with asyncio.timeout(timeout_s):
                 while self._next == self._end:
                     async with self._allocating:
-                        # Whoever held the lock before may have brought a block that is not used up.
+                        # The lock's previous holder may have fetched a block that is not used up.
                         if self._next == self._end:
                             await self._allocate()
         except TimeoutError:
@@ -89,9 +89,10 @@ class ProducerIds:
         return given
 
     async def have_some(self) -> None:
-        """Get a block before anybody asks, so that new producers start while no controller runs.
+        """Get a block before the first request, so that new producers can start while no controller
+        runs.
 
-        Without one nothing is lost: the first producer to ask waits for it.
+        A failure loses nothing: the first producer's request then waits for a block.
         """
         try:
             async with self._allocating:

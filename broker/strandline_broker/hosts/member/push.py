@@ -1,22 +1,26 @@
-"""Applies the controller's envelopes, one at a time, and remembers how far it got.
+"""The application of the controller's envelopes, one at a time, and the record of progress.
 
-One task does it, for all push streams: a stream that breaks in the middle of an envelope must not
-leave it half applied (P-38). A newer stream takes the older one's place; what the older one had
-sent and was not begun is dropped.
+One task applies them, for all push streams: a stream that breaks in the middle of an envelope must
+not leave it half applied (P-38). A newer stream replaces the older one. Envelopes of the older one
+that were not begun are dropped.
 
-Before an envelope is answered, the data directory remembers the controller record it stands for.
-That file is what unmasks a controller that was restored from an older copy (P-76), and its answer
-is what the controller goes by: an offset that was answered is never forgotten, not even by a loss
-of power. It is written after the envelope has been applied, so an election does not wait for that
-write; what a crash in between forgets is at most the one envelope that nobody was told of. Where
-the file cannot be written, or a role not be taken, the broker asks for everything again a while
-later: an answer that leaves out where a log ends may be what an election waits for (I-53, I-88).
+Before an envelope is answered, the data directory records its metadata offset. That file exposes a
+controller that was restored from an older copy (P-76), and the controller relies on the answer. So
+an answered offset is never lost, not even with the machine's power. The file is written after the
+envelope has been applied, so an election does not wait for that write. A crash in between loses at
+most the one envelope that was not answered.
 
-An envelope is answered in time, whatever that file does. What could not be applied is elected
-around by the answer alone: the disk that holds up a role holds up the file as well, and heartbeats
-have said by then that the envelope is applied (I-94). Nor does the next envelope wait for longer:
-leaders on sound disks have to hear who may join an ISR, and are neither elected around nor fenced
-for what they have not heard (I-88, I-89).
+If the file cannot be written, or a role not be taken, the broker requests everything again later:
+an election may wait for a log end that the answer leaves out (I-53, I-88).
+
+An envelope is answered in time, however slow that file is:
+
+- The answer alone makes the controller elect other leaders for partitions that could not be
+  applied. A disk that delays a role delays the file too, and heartbeats already report the envelope
+  as applied (I-94).
+- The next envelope waits no longer either. Leaders on sound disks must learn which replicas may
+  join an ISR. The controller neither replaces nor fences them for envelopes that they have not
+  received (I-88, I-89).
 """
 
 from __future__ import annotations
@@ -80,17 +84,18 @@ class PushReceiver:
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue(ENVELOPES_WAITING_MAX)
 
     async def apply(self, stream: IncomingPushStream, envelope: Envelope) -> PushAnswer | None:
-        """Apply it in its turn; None if a newer stream has taken the stream's place before that.
+        """Apply the envelope in its turn; returns None if a newer stream has replaced its stream
+        before that.
 
-        The caller may be cancelled at any time; an envelope that was begun is finished all the
-        same.
+        The caller may be cancelled at any time; an envelope that was begun is finished
+        nevertheless.
         """
         answer: asyncio.Future[PushAnswer | None] = asyncio.get_running_loop().create_future()
         await self._jobs.put(_Job(stream, envelope, answer))
         return await answer
 
     async def run(self) -> None:
-        """Applies until cancelled. Begin only when the logs are loaded and the broker is
+        """Apply until cancelled. Start it only when the logs are loaded and the broker is
         registered.
         """
         async with self.envelopes.late.owned():
@@ -177,9 +182,9 @@ class PushReceiver:
 
 
 def _ends_without_leader(replicas: ReplicaManager, envelope: Envelope) -> Iterator[ReplicaLogEnd]:
-    """Where the logs end of partitions that an applied envelope leaves without a leader (I-53).
+    """The log ends of partitions that an applied envelope leaves without a leader (I-53).
 
-    They stay so until a push names a leader: nothing is appended or cut meanwhile.
+    They stay the same until a push names a leader: nothing is appended or truncated meanwhile.
     """
     for state in envelope.leader_and_isr:
         partition = replicas.partitions.get((state.topic_id, state.partition))

@@ -1,8 +1,9 @@
-"""Which push stream counts: that of the controller that connected last.
+"""The choice of the push stream that counts: that of the controller that connected last.
 
-A stream that is given up makes the controller open another, which begins with a snapshot: so a
-broker asks for everything again. What it has begun to apply it answers before: the answer names
-what could not be applied, which is elected around by nothing else (P-79, I-94).
+To request everything again, the broker closes its stream. The controller then opens another, which
+begins with a snapshot. The broker first answers the envelope that it has begun to apply. That
+answer names the partitions that could not be applied, and only the answer makes the controller
+elect other leaders for them (P-79, I-94).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class IncomingPushStream:
-    """One connection of a controller. `replaced` is set when a newer one is to take its place."""
+    """One connection of a controller. `replaced` is set when a newer one is about to replace it."""
 
     def __init__(self) -> None:
         self.replaced = asyncio.Event()
@@ -38,7 +39,9 @@ class PushStreams:
         """When to ask for everything again, as something could not be applied."""
 
     def open(self) -> IncomingPushStream:
-        """A controller has connected; an earlier stream gets nothing applied from here on."""
+        """Register the connection of a controller; envelopes of an earlier stream are no longer
+        applied.
+        """
         if self._current is not None:
             self._current.replaced.set()
         self._current = IncomingPushStream()
@@ -60,7 +63,7 @@ class PushStreams:
 
     @contextmanager
     def answering(self, stream: IncomingPushStream) -> Iterator[None]:
-        """While an envelope of the stream is applied, and until its answer is sent."""
+        """A context from the application of an envelope of the stream until its answer is sent."""
         stream.is_answering = True
         try:
             yield
@@ -73,5 +76,5 @@ class PushStreams:
         self._again_at_s = self._clock.monotonic() + FULL_DISK_RETRY_S
 
     def asks_in_s(self) -> float | None:
-        """Until it is time to ask for everything again; None: nothing is to be asked for."""
+        """Time until everything is requested again; None: no request is due."""
         return None if self._again_at_s is None else self._again_at_s - self._clock.monotonic()

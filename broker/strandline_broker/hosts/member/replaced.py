@@ -1,4 +1,4 @@
-"""How a broker ends under whose id another process runs (P-73)."""
+"""The end of a broker whose id another process uses (P-73)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def end_replaced(runtime: Runtime, node_id: int, why: str) -> NoReturn:
-    """It never registers again, or the two would replace each other for ever."""
+    """End the process. It never registers again, or the two would replace each other for ever."""
     runtime.exit(
         f"broker {node_id} has been replaced by another process with the same id; stop that"
         f" one, or give it a node.id of its own: {why}"

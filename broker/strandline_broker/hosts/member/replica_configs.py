@@ -1,8 +1,8 @@
-"""What the configuration that the controller pushes means for the replicas here.
+"""The effect of a pushed configuration on the replicas here.
 
-A topic's own entries come with each push about the topic, what was altered for brokers with a push
-of its own. Either way the replica goes by it from its next append, fetch or sweep on: `configure`
-is called on the event loop, between two of them.
+A topic's own entries arrive with each push about the topic; values altered for brokers have a push
+of their own. The replica uses them from its next append, fetch or retention check on. `configure`
+is called on the event loop, between two of these.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def configure_replicas(
     """Take over every change of configuration in an envelope, whether or not it changes a role."""
     named: dict[TopicId, Mapping[str, str]] = {t.topic_id: t.configs for t in envelope.topics}
     named |= {t.topic_id: t.configs for t in envelope.hosted_topics}
-    if envelope.dynamic_configs is not None:  # what any topic goes by may have changed
+    if envelope.dynamic_configs is not None:  # any topic's configuration may have changed
         for partition in partitions.values():
             partition.configure(named.get(TopicId(partition.key[0])))
         return

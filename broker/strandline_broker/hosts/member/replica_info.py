@@ -1,4 +1,4 @@
-"""What a broker tells of the replicas it hosts: of each, plain values of one moment."""
+"""The description of the replicas that a broker hosts: plain values of one moment for each."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class FollowerInfo:
     broker_id: int
     broker_epoch: int
     log_end_offset: int
-    """-1 until its first fetch in this leader epoch."""
+    """The follower's log end; -1 until its first fetch in this leader epoch."""
     last_caught_up_ms: int
-    """Milliseconds ago; -1 if never in this epoch."""
+    """Milliseconds since the follower was last caught up; -1 if never in this epoch."""
     in_maximal_isr: bool
 
 
@@ -36,7 +36,7 @@ class ReplicaInfo:
     topic_id: bytes
     partition: int
     role: str
-    """leader, follower, or offline."""
+    """The role: leader, follower, or offline."""
     leader_epoch: int = -1
     log_start_offset: int = -1
     log_end_offset: int = -1
@@ -56,7 +56,7 @@ def describe_replicas(
     now_ms: int,
 ) -> Iterator[ReplicaInfo]:
     """The replicas that `wanted` names (no partitions: all of the topic); no topics: every replica
-    here. Each is looked at when it is taken.
+    here. Each is described at the moment when it is taken.
     """
     choice: dict[bytes, frozenset[int]] = {
         topic_id: frozenset(partitions) for topic_id, partitions in wanted

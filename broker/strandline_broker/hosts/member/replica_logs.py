@@ -1,7 +1,7 @@
-"""Which logs this broker holds: opened at the start, made for new replicas, given up with old ones.
+"""The logs of this broker: opened at the start, made for new replicas, removed with old ones.
 
-A replica that the broker held before and that is not there is not made anew while it may count for
-something: it is refused, and named to the controller as missing from the first heartbeat on (P-20).
+A replica that the broker hosted before and that is missing is not recreated while its records may
+count. It is refused, and reported to the controller as missing from the first heartbeat on (P-20).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 Key = tuple[bytes, int]
 
 LOGS_A_JOB: Final = 32
-"""Made together; then whoever else waits for the thread has a turn."""
+"""Logs made in one job; then other work that waits for the thread has its turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a replica has no log that is open: it serves nothing."""
+    """The reason why a replica has no open log: it serves nothing."""
 
     why: str
     condition: ReplicaCondition = ReplicaCondition.OUT_OF_SERVICE
@@ -84,13 +84,15 @@ class ReplicaLogs:
         return [each for each in loaded if each.log is not None]
 
     def _refuse_missing(self, found: set[Key]) -> None:
-        """Those that were here before."""
+        """Refuse the replicas that were here before and are missing."""
         for key in self._directories.hosted - found:
             self._miss(key, f"partition {key[1]} of topic id {topic_id_text(key[0])}")
             self._log.error("replica missing", reason=self.refused[key].why)
 
     def _miss(self, key: Key, name: str) -> None:
-        """While a directory is out of service it may lie there, and is not called missing."""
+        """Refuse a missing replica. While a directory is out of service the replica may lie there,
+        and is not called missing.
+        """
         me, failed = self._me, ", ".join(self._directories.failed)
         nameless = [u.path for _, u in self._directories.unknown() if u.partition == key[1]]
         if self._is_set_aside(key):
@@ -128,11 +130,11 @@ class ReplicaLogs:
         self.strays = tuple(found)
 
     def waits_for_room(self, key: Key) -> bool:
-        """Whether this replica is refused for nothing but a full disk."""
+        """True if a full disk is the only reason why this replica is refused."""
         return key in self._unopened and self._unopened[key].lacked_space
 
     async def open_late(self, adopt: Callable[[Loaded], None]) -> bool:
-        """Try again to open what a full disk kept from being opened; whether any of it is open."""
+        """Open again the logs that a full disk kept closed; returns True if any of them is open."""
         done = False
         for key in filter(self.waits_for_room, list(self._unopened)):
             async with self._opening:
@@ -153,8 +155,8 @@ class ReplicaLogs:
         return True
 
     async def prepare(self, state: PartitionState, adopt: Callable[[Loaded], None]) -> None:
-        """What has to be known, or given up, before a replica that is not open can be made.
-        KafkaStorageError: something is in its way.
+        """Check and clear whatever prevents the creation of a replica that is not open. Raises
+        KafkaStorageError if that fails.
         """
         await self._make_way(state)
         if not await self._recognize(state, adopt):
@@ -211,14 +213,14 @@ class ReplicaLogs:
         return refused is not None and refused.condition is ReplicaCondition.DAMAGED_IDENTITY
 
     def _counts(self, state: PartitionState) -> bool:
-        """Whether it is of those whose records count, or nobody leads from whom to copy them."""
+        """True if the replica's records count, or no leader exists from which to copy them."""
         me = self._me
         counts = me in (*(m.broker_id for m in state.isr), *state.elr)
         return counts or state.leader == NO_LEADER
 
     async def _begin_anew_if_gone(self, state: PartitionState) -> None:
-        """A replica whose directory is gone may be made anew if it is in no ISR and no ELR: then it
-        counts for nothing until it has copied all that its leader holds.
+        """Allow a replica whose directory is gone to start empty if it is in no ISR and no ELR: its
+        records then count for nothing until it has copied all that its leader holds.
 
         A proposal to add it cannot be under way: this incarnation has never fetched it.
         """
@@ -236,9 +238,9 @@ class ReplicaLogs:
     async def create(
         self, wanted: Sequence[tuple[PartitionState, LogConfig]], on_made: Callable[[int], None]
     ) -> list[Log | OSError | KafkaStorageError]:
-        """A log for each, in the directories with the fewest, or why there is none. Their files are
-        made in a few jobs, and noted as hosted with one write before any of them counts (P-20);
-        `on_made` hears after each job how many.
+        """Returns a log for each replica, in the directories with the fewest, or the reason for
+        none. Their files are made in a few jobs. One write records them as hosted before any of
+        them counts (P-20). `on_made` gets the number of logs after each job.
         """
         results: dict[int, Log | OSError | KafkaStorageError] = {}
         jobs: dict[tuple[LogDir, DiskLane], list[tuple[int, NewLog]]] = {}
@@ -273,7 +275,7 @@ class ReplicaLogs:
         results: dict[int, Log | OSError | KafkaStorageError],
         on_made: Callable[[int], None],
     ) -> None:
-        """On the thread that these logs have from here on."""
+        """Make the logs on the thread that they use from here on."""
         for first in range(0, len(numbered), LOGS_A_JOB):
             job = numbered[first : first + LOGS_A_JOB]
             make = partial(log_dir.directory.make_logs, [new for _, new in job])
@@ -285,8 +287,8 @@ class ReplicaLogs:
                 self._dirs.suffers(log_dir, error)
 
     async def _keep(self, made: list[tuple[DataDirectory, Log]]) -> OSError | None:
-        """Why they cannot be noted as hosted. A directory that does not take it, while others are
-        in service, goes out of service.
+        """Record the logs as hosted; returns the reason if that fails. A directory that cannot
+        store it goes out of service, while others are in service.
         """
         while True:
             try:
@@ -314,8 +316,8 @@ class ReplicaLogs:
         )
 
     async def _make_way(self, state: PartitionState) -> None:
-        """What an error kept from being given up goes before another replica of its name comes.
-        KafkaStorageError: it does not, which may be otherwise a little later.
+        """Remove files that an error kept here, before another replica takes their name. Raises
+        KafkaStorageError if that fails; a later try may succeed.
         """
         for path in self._in_the_way(state):
             await self._not_given_up[path]()
@@ -333,13 +335,15 @@ class ReplicaLogs:
         return bool(self._in_the_way(state))
 
     def refuse(self, state: PartitionState, why: str) -> None:
-        """Unless it is refused already: then what was known first says more."""
+        """Refuse the replica with this reason, unless it is refused already: the first reason says
+        more.
+        """
         self.refused.setdefault((state.topic_id, state.partition), Refusal(why))
         self._controller.report_offline()
 
     async def forget(self, key: Key, *, delete: bool) -> None:
-        """A replica that is refused is not assigned to this broker any more. Its files, if there
-        are any, make way for a topic of the same name (P-19).
+        """Drop a refused replica that is no longer assigned to this broker. Its files, if any, are
+        removed to free the name for a topic of the same name (P-19).
         """
         async with self._opening:
             if self.refused.pop(key, None) is None:
@@ -374,8 +378,8 @@ class ReplicaLogs:
     async def _give_up(
         self, log_dir: LogDir, log: Log | PartitionDir, where: tuple[str, str], *, delete: bool
     ) -> None:
-        """If the disk does not let us, it is tried again before another takes the name; the next
-        start finds it, as a stray.
+        """Remove or rename the log. If the disk refuses, it is tried again before another log takes
+        the name; otherwise the next start finds it, as a stray.
         """
         (name, path), key = where, (log.topic_id, log.partition)
         self._not_given_up.pop(path, None)

@@ -1,7 +1,7 @@
-"""The set of replicas of one broker: loading, and what works for them in the background.
+"""The set of replicas of one broker: its loading, and its background work.
 
-What is in the set serves. `adopt` and `drop` alone change it: at the start, and as `envelopes.py`
-applies what the controller pushes.
+Every replica in the set serves. Only `adopt` and `drop` change the set: at the start, and as
+`envelopes.py` applies the controller's pushes.
 """
 
 from __future__ import annotations
@@ -145,9 +145,9 @@ class ReplicaManager:
         return None if broker is None else broker.broker_epoch
 
     async def warm(self, partition: Partition, offset: int, max_bytes: int) -> None:
-        """Read cold bytes beside the loop, and check what has lain on the disk (I-7).
+        """Read cold bytes beside the loop, and check them after their time on the disk (I-7).
 
-        Bytes that are gone are for whoever reads on to judge, by the role of that moment (P-13).
+        The next reader judges bytes that are gone, by the role at that moment (P-13).
         """
         log = partition.log
         if log.log_start_offset <= offset < log.log_end_offset:
@@ -161,7 +161,7 @@ class ReplicaManager:
                 )
 
     def read_cold(self, partition: Partition, read: Callable[[], T]) -> asyncio.Future[T]:
-        """Read where the bytes may have to come from the disk; the caller checks its role again."""
+        """Run a read that may need the disk; the caller checks its role again."""
         thread = self.dirs.of(partition.log).cold
         return asyncio.get_running_loop().run_in_executor(thread, read)
 
@@ -179,8 +179,8 @@ class ReplicaManager:
         partition.take_producers(each.producers)
 
     async def _load_late(self) -> None:
-        """What a full disk kept from being loaded is loaded when there is room, and then given its
-        role.
+        """Load the logs that a full disk kept closed once there is room, then give them their
+        roles.
         """
         while True:
             await asyncio.sleep(FULL_DISK_RETRY_S)
@@ -191,11 +191,11 @@ class ReplicaManager:
                 self._controller.ask_for_all()
 
     def on_applied(self, replicas: int) -> None:
-        """An envelope has stopped, made or given a role to so many replicas."""
+        """Note that an envelope has stopped, made or given a role to so many replicas."""
         self.applied_partitions += replicas
 
     def adopt(self, log: Log, high_watermark: int) -> Partition:
-        """Take a log that is open for a replica, which has no role yet."""
+        """Take an open log as a replica, which has no role yet."""
         partition = Partition(
             self._runtime,
             self.config,
@@ -213,7 +213,7 @@ class ReplicaManager:
         return partition
 
     def drop(self, partition: Partition, why: str) -> None:
-        """Serve it no more; what becomes of its files is for `logs`."""
+        """Stop serving the replica; `logs` decides about its files."""
         self.fetchers.forget(partition.key)
         partition.stop_role(why)
         del self.partitions[partition.key]
@@ -235,7 +235,9 @@ class ReplicaManager:
             group.create_task(self.upkeep.run(), name="log-upkeep")
 
     def _on_dir_failed(self, log_dir: LogDir) -> None:
-        """Its replicas serve nothing until the broker is started anew on a sound directory."""
+        """Stop the directory's replicas: they serve nothing until the broker restarts on a sound
+        directory.
+        """
         for partition in self._all():
             if self.dirs.of(partition.log) is log_dir:
                 why = _why_out(log_dir)
@@ -264,7 +266,8 @@ class ReplicaManager:
         return list(self.partitions.values())
 
     async def close(self) -> None:
-        """Stop serving, flush everything, write the checkpoints. `run` has been cancelled before.
+        """Stop serving, flush everything, write the checkpoints. `run` must have been cancelled
+        before.
 
         Raises OSError if anything could not be flushed: then no clean-shutdown marker may be
         written (I-52).

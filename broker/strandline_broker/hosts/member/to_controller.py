@@ -1,5 +1,5 @@
-"""What the replicas of a broker tell their controller and know of it, and what its heartbeats ask
-them: the two protocols between replicas and whatever speaks to the controller.
+"""The two protocols between replicas and the controller connection: the reports of replicas, and
+the questions of heartbeats.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ if TYPE_CHECKING:
 
 
 class ToController(Protocol):
-    """Given to the replicas when they are made."""
+    """The replicas' way to their controller, which they get when they are made."""
 
     def broker_epoch(self) -> BrokerEpoch:
-        """Of this incarnation; -1 before the registration."""
+        """Broker epoch of this incarnation; -1 before registration."""
         ...
 
     def is_sure(self) -> bool:
-        """Whether nobody else can have been elected because this broker was taken for dead."""
+        """True if the controller cannot have elected another leader after this broker's session
+        ended.
+        """
         ...
 
     def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
-        """The leader of `partition` wishes another ISR; its answer goes to that leader."""
+        """Send the ISR proposal of the leader of `partition`; its answer goes to that leader."""
         ...
 
     def report_offline(self) -> None:
-        """There is news of replicas that do not count, or of losses: have a heartbeat sent soon."""
+        """Send a heartbeat soon: there is news of replicas that do not count, or of losses."""
         ...
 
     def offline_known_at(self, key: tuple[bytes, int]) -> int | None:
@@ -43,29 +45,29 @@ class ToController(Protocol):
         ...
 
     def ask_for_all(self) -> None:
-        """Have everything pushed again: there is something that may be applied now."""
+        """Request that everything is pushed again: some of it may be applicable now."""
         ...
 
 
 class ReplicaReports(Protocol):
-    """What each heartbeat names of the replicas."""
+    """The content of heartbeats about replicas."""
 
     @property
     def losses(self) -> Losses: ...
 
     @property
     def applied_partitions(self) -> int:
-        """How many times a push has stopped, made or given a role to a replica so far."""
+        """Number of times that a push has stopped, made or given a role to a replica so far."""
         ...
 
     def offline_replicas(self) -> OfflineReplicas:
-        """Those that cannot serve, or do not count as others do."""
+        """Replicas that cannot serve, or do not count as others do."""
         ...
 
     def strays(self) -> Sequence[str]:
-        """Directories of replicas that nobody claims (I-87)."""
+        """Directories of replicas that no metadata assigns here (I-87)."""
         ...
 
     def refused_truncations(self) -> Sequence[RefusedTruncation]:
-        """What replicas here have refused to cut (I-41)."""
+        """Truncations that replicas here have refused (I-41)."""
         ...

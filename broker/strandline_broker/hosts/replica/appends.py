@@ -1,10 +1,11 @@
 """Producers' batches at the leader of one partition: refuse, append, answer when the acks are
 reached.
 
-Too few in sync refuse a batch before it is written (I-20), and "not written" is said of nothing
-that was (I-21). The producer's sequence is looked at in the step that appends (I-57). A success is
-told in the leader epoch of the append or not at all: a leader that loses its role says of what
-still waits that nobody knows (I-19, P-25).
+- With too few replicas in sync, a batch is refused before it is written (I-20). "Not written" is
+  never said of a written batch (I-21).
+- The producer's sequence is checked in the step that appends (I-57).
+- A success is reported only in the leader epoch of the append. A leader that loses its role reports
+  an unknown outcome for the waiting appends (I-19, P-25).
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ ACKS_ALL: Final = -1
 
 
 class Appends:
-    """Of one leadership. Whoever appends has compared its epoch: `Partition.check_leader`."""
+    """The appends of one leadership. The caller has compared its epoch:
+    `Partition.check_leader`.
+    """
 
     __slots__ = ("_clock", "_committing", "_flushes", "_flushing", "_leading", "_partition")
 
@@ -60,11 +63,11 @@ class Appends:
         self._flushing = AckPurgatory()
 
     def waiting(self) -> list[AckWaiter]:
-        """Whose appends are not answered for yet, and some that were answered meanwhile."""
+        """The producers whose appends still await an answer; some may be answered already."""
         return [*self._committing.waiters(), *self._flushing.waiters()]
 
     def waiting_for_commit(self) -> list[AckWaiter]:
-        """As `waiting`, without those for whom the leader's disk is enough."""
+        """The same as `waiting`, without producers that wait only for the leader's disk."""
         return self._committing.waiters()
 
     def on_committed(self, high_watermark: int) -> None:
@@ -74,7 +77,7 @@ class Appends:
         self._flushing.release(durable_offset)
 
     def fail_all(self, error: WireError) -> None:
-        """The leadership has ended (P-25)."""
+        """Fail all waiters: the leadership has ended (P-25)."""
         self._committing.fail_all(error)
         self._flushing.fail_all(error)
 
@@ -87,11 +90,11 @@ class Appends:
         looked: Looked | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AckWaiter | None:
-        """Append one batch as the leader; answer `on_done` once, now or when its acks are reached.
+        """Append one batch as the leader; call `on_done` once, now or when its acks are reached.
 
         Validation, sequence check, append and bookkeeping are one synchronous step (I-57). Raises
         WireError if the batch is refused: then nothing was written (I-20). A repeated batch is not
-        looked into: that it was accepted once stays true, whatever the clock says now (I-55).
+        validated: its first acceptance stays true, whatever the clock says now (I-55).
         """
         assert origin is not AppendOrigin.REPLICATION, "followers append from their leader"
         partition, leader = self._partition, self._leading.machine
@@ -195,7 +198,7 @@ class Appends:
         return purgatory.add(required_offset, outcome, on_done)
 
     def timed_out(self, waiter: AckWaiter, error: WireError) -> None:
-        """The producer's own limit ran out; say which replicas are in sync, that is the cause."""
+        """Answer after the producer's own limit with the replicas in sync, which are the cause."""
         if self._leading.machine.below_min_isr():
             error = NotEnoughReplicasAfterAppend(
                 f"{self._leading.describe_isr()};"
@@ -205,7 +208,7 @@ class Appends:
 
 
 def _check_attributes(header: BatchHeader) -> None:
-    """What only a broker may say of a batch."""
+    """Check the attributes that only a broker may set."""
     if header.is_control or header.is_transactional:
         raise UnsupportedVersion("transactional and control batches are not supported yet")
     if header.is_log_append_time:

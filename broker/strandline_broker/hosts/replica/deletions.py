@@ -1,8 +1,8 @@
 """DeleteRecords at the leader of one partition (I-75).
 
-The log start rises at once, so nobody reads below it any more. The call is answered when it is
-durable here and every live member of the ISR has reported it: then no election brings the records
-back.
+The log start rises at once, so no client reads below it any more. The call is answered when the log
+start is durable here and every live member of the ISR has reported it: then no election restores
+the records.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ class Deletions:
         self._waiting: list[asyncio.Future[None]] = []
 
     def on_news(self) -> None:
-        """The leader has had news of a follower or of the ISR, or the role has changed."""
+        """Check the waiting calls after news of a follower or of the ISR, or a change of role."""
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(None)
 
     async def delete_before(self, offset: int) -> int:
-        """Delete the records below `offset` (-1: all that are committed); the low watermark.
+        """Delete the records below `offset` (-1: all that are committed); returns the low
+        watermark.
 
-        Has no limit of its own: the caller gives up when it likes, and the records go all the same.
-        Raises WireError.
+        The call has no time limit of its own. The caller may give up at any time, and the records
+        are deleted nevertheless. Raises WireError.
         """
         partition, leading = self._partition, self._leading
         end = leading.committed_end()

@@ -1,7 +1,8 @@
-"""Who may be in an ISR, by broker and by replica, and the leaders who must hear of it (I-9, P-58).
+"""The replicas that may join an ISR, by broker and by replica, and the leaders that must learn of
+it (I-9, P-58).
 
-It is as of the envelope that is being applied, or of the last one that was: a leader that begins
-within an envelope goes by what that envelope says.
+The state is that of the envelope that is being applied, or of the last applied one. A leader that
+begins within an envelope uses that envelope's state.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Eligibility:
         """Whose leaders are to be told."""
 
     def on_envelope(self, envelope: Envelope) -> None:
-        """Go by an envelope that is accepted and not yet applied."""
+        """Use an envelope that is accepted and not yet applied."""
         self.brokers = self._metadata.eligible_after(envelope)
         self._told = {
             (topic.topic_id, partition.partition): partition.offline_replicas
@@ -43,8 +44,8 @@ class Eligibility:
         self._named = dict.fromkeys((*self._told, *led))
 
     def offline(self, key: Key) -> Collection[BrokerId]:
-        """Whose replica of the partition may not join its ISR, though its broker may be eligible:
-        it lies on a dead directory, or heals.
+        """Brokers whose replica of the partition may not join its ISR, though the broker may be
+        eligible: the replica lies on a failed directory, or heals.
         """
         told = self._told.get(key)
         if told is not None:
@@ -53,16 +54,17 @@ class Eligibility:
         return () if known is None else known.offline_replicas
 
     def tell_leader(self, partition: Partition) -> None:
-        """A newer partition epoch is about to be told to it, which may have come with who may not
-        join from then on: it asks for nobody else in that epoch (I-15, I-16).
+        """Pass the eligible replicas to a leader before its newer partition epoch. That epoch may
+        bar some of them, and the leader proposes no barred one in it (I-15, I-16).
         """
         self._named.pop(partition.key, None)
         if isinstance(partition.role, Leading):
             partition.role.on_eligible(self.brokers, offline=self.offline(partition.key))
 
     def tell_leaders(self, partitions: Mapping[Key, Partition]) -> None:
-        """The envelope was applied: tell the others whom it concerns. If brokers came or went, that
-        is whoever has a replica there, as the controller names each of their partitions.
+        """Pass the eligible replicas to the other affected leaders, after the envelope was applied.
+        If brokers came or went, these are the leaders with a replica there: the controller names
+        each of their partitions.
         """
         for key in list(self._named):
             partition = partitions.get(key)

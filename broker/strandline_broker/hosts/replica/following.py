@@ -1,5 +1,5 @@
-"""One replica as a follower in one leader epoch: the follower machine, and what the answers of its
-leader mean for the replica.
+"""One replica as a follower in one leader epoch: the follower machine, and the effects of its
+leader's answers on the replica.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Following:
-    """The caller holds the gate."""
+    """The follower's role. The caller holds the gate."""
 
     __slots__ = (
         "_agrees",
@@ -70,7 +70,7 @@ class Following:
         self.machine = machine
 
     async def begin(self) -> None:
-        """Cut what is to be cut before the first fetch of the epoch, which calls the log's end
+        """Make the truncations that precede the epoch's first fetch, which declares the log's end
         durable (P-75).
         """
         partition = self._partition
@@ -91,22 +91,22 @@ class Following:
         return self.machine
 
     def end(self, why: str) -> None:
-        """Nothing waits for a follower."""
+        """End the role; no caller waits for a follower."""
 
     def on_own_log_start(self) -> None:
-        """A follower serves no readers."""
+        """Does nothing: a follower serves no readers."""
 
     def on_durable(self) -> None:
-        """A follower acknowledges nothing; its fetches name what is durable."""
+        """Name the durable end in the next fetch; a follower acknowledges nothing."""
 
     def on_state(self, state: PartitionState) -> None:
         self.machine.on_state(state)
 
     async def append(self, records: Buffer, *, leader_high_watermark: int) -> None:
-        """Append what the leader sent; raises CorruptMessage, or KafkaStorageError on a full disk.
+        """Append the leader's records; raises CorruptMessage, or KafkaStorageError on a full disk.
 
-        Batches of a new epoch need the epoch file first, durably (I-47): until the log has reached
-        the leader's epoch, appends go through the disk pool. So does the first with a gap.
+        Batches of a new epoch need the epoch file first, durably (I-47). So appends go through the
+        disk pool until the log has reached the leader's epoch. So does the first append with a gap.
         """
         self._agrees = True  # or else there would be no records to append
         partition, leader_epoch = self._partition, self.machine.leader_epoch
@@ -148,22 +148,22 @@ class Following:
             at += header.size
 
     async def cut(self, effect: TruncateTo) -> None:
-        """Truncate where the leader's history parts from ours, and tell what may be lost."""
+        """Truncate where the leader's history diverges from ours, and report a possible loss."""
         self._on_cut(effect.offset, in_recovery=effect.in_recovery)
         await self._partition.truncate(effect.offset, alarming=effect.below_high_watermark)
         self._agrees = True  # its log reaches at least as far
 
     def on_healing(self) -> None:
-        """The log is about to be cut before its damage. A fetch of this epoch that is on its way
-        may tell the leader later that it is held up to where it ends now, and the leader may commit
-        that with this replica in the ISR (I-9, I-15). What the leader does not have is not waited
-        for: it would believe no such fetch, and may never have so much.
+        """Note our log end before the log is truncated at its damage. A fetch of this epoch that is
+        under way may later report that end to the leader. The leader may then commit up to it with
+        this replica in the ISR (I-9, I-15). An end beyond the leader's own log is not noted: the
+        leader would reject such a fetch, and may never have so many records.
         """
         if self._agrees:
             self._before_healing = max(self._partition.log.log_end_offset, self._before_healing)
 
     async def drop(self, effect: TruncateFully) -> None:
-        """Begin anew where the leader's history begins, and tell what may be lost."""
+        """Restart the log where the leader's history begins, and report a possible loss."""
         start = max(effect.start_at, self._partition.log.log_start_offset)
         self._on_cut(start, in_recovery=effect.in_recovery)
         await self._partition.restart_at(effect.start_at)
@@ -177,7 +177,9 @@ class Following:
         )
 
     def on_high_watermark(self, to: int) -> None:
-        """Take the leader's as far as our log reaches; it falls only with a truncation (I-13)."""
+        """Take the leader's high watermark as far as our log reaches; it falls only with a
+        truncation (I-13).
+        """
         self._agrees = True
         partition = self._partition
         end = partition.log.log_end_offset

@@ -1,13 +1,13 @@
-"""Carries the leaders' ISR proposals to the controller (AlterPartition) and the answers back.
+"""The leaders' ISR proposals on their way to the controller (AlterPartition), and the answers.
 
-Everything that waits goes into one request, and one request is under way at a time; that a
-partition has no more than one open proposal is the leader's own rule (I-28). An answer goes to
-whoever submitted the proposal, paired by request id and not by partition, so a late one cannot be
-taken for that of a later proposal (P-79).
+All waiting proposals go into one request, and one request is under way at a time. The leader itself
+ensures that a partition has at most one open proposal (I-28). An answer goes to the sender of the
+proposal, paired by request id and not by partition. So a late answer cannot be taken for that of a
+later proposal (P-79).
 
-Each proposal is answered exactly once. A call that failed, or an answer that leaves the partition
-out, says nothing about the outcome: the proposer gets a retriable error and goes on counting the
-member it wished to add (P-5, P-6).
+Each proposal is answered exactly once. A failed call, or an answer that leaves the partition out,
+says nothing about the outcome. The proposer then gets a retriable error and continues to count the
+member that it wants to add (P-5, P-6).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 PARTITIONS_MAX: Final = 1000
-"""In one request."""
+"""Limit of partitions in one request."""
 ANSWER_TIMEOUT_S: Final = 2.0
 REGISTRATION_POLL_S: Final = 0.05
 
@@ -70,17 +70,16 @@ class IsrChanges:
         proposal: ProposeIsr,
         answer: Callable[[int, IsrAnswer | WireError], None],
     ) -> None:
-        """Send `proposal` soon; `answer` is called once with its request id and what became of it.
+        """Send `proposal` soon; `answer` is called once with its request id and its outcome.
 
-        A proposal of the same partition that still waits is from a leader epoch that is over, and
-        is given up.
+        A waiting proposal of the same partition is from an earlier leader epoch, and is dropped.
         """
         replaced = self._waiting.pop((topic_id, partition), None)
         self._waiting[topic_id, partition] = _Pending(proposal, answer)
         self._work.set()
         if replaced is not None:
             given_up = RequestTimedOut("a newer proposal for the partition took this one's place")
-            # Not at once: whoever submits is in the middle of carrying out a leader's effects.
+            # Not at once: the caller is in the middle of carrying out a leader's effects.
             loop = asyncio.get_running_loop()
             loop.call_soon(replaced.answer, replaced.proposal.request_id, given_up)
 
@@ -132,7 +131,9 @@ class IsrChanges:
 
 
 def possible(outcome: IsrAnswer | WireError, state: PartitionState | None) -> IsrAnswer | WireError:
-    """An answer that no controller gives is as good as none: the push will tell."""
+    """The outcome, or an error for an answer that no controller gives: the next push tells the
+    truth.
+    """
     if state is None or not isinstance(outcome, IsrAnswer):
         return outcome
     problem = replace(state, isr=outcome.isr, elr=outcome.elr).problem()

@@ -1,11 +1,13 @@
-"""Replicas that take longer for a new role than the others can wait.
+"""Replicas that take too long for a new role.
 
-Their envelope is answered without them, well within a session, so that the controller elects around
-them alone (P-79) and does not fence a broker for what one of its replicas is held up by (I-94). A
-late one goes on. Until it has come to its role nothing newer is applied to it, so that no older
-role ever follows a newer one (I-34, I-44). The newest that was put off takes over from the late one
-at once: a leader that was deposed meanwhile serves nobody (I-83). Then the broker asks for
-everything again.
+Their envelope is answered without them, well within a session. So the controller elects other
+leaders for these partitions only (P-79). It does not fence a broker because one of its replicas is
+slow (I-94).
+
+A late replica continues. Until it has taken its role, no newer state is applied to it, so that no
+older role ever follows a newer one (I-34, I-44). The newest deferred role then follows at once: a
+leader that was deposed meanwhile serves no client (I-83). Then the broker requests everything
+again.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 Key = tuple[bytes, int]
 
 SHARE: Final = 2 / 3
-"""Of a session: the answer comes before the controller has lost patience with the broker."""
+"""Share of a session within which the answer is sent: the controller's session must not end
+first.
+"""
 
 
 class LateRoles:
@@ -42,7 +46,7 @@ class LateRoles:
 
     @asynccontextmanager
     async def owned(self) -> AsyncIterator[None]:
-        """Roles are taken while this lasts; its end ends those under way."""
+        """Roles may be taken within this context; its end cancels those under way."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             try:
@@ -53,25 +57,23 @@ class LateRoles:
                     task.cancel()
 
     def limit_s(self) -> float:
-        """How long an envelope waits for what a disk may hold up."""
+        """The longest time that an envelope waits for a role that a disk delays."""
         return SHARE * self._session_s()
 
     def why(self, key: Key) -> KafkaStorageError | None:
-        """Why nothing may be applied to the replica just now; None if something may."""
+        """The reason why nothing may be applied to the replica now; None if something may."""
         if key not in self._late:
             return None
         return KafkaStorageError("it is still on the way to the role before")
 
     def put_off(self, key: Key, take: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Let a late replica take this role after the one that it is on the way to, in place of any
-        that was put off before.
+        """Defer this role until the late replica has finished its current one. It replaces any role
+        that was deferred before.
         """
         self._put_off[key] = take
 
     async def in_time(self, key: Key, take: Coroutine[Any, Any, None]) -> None:
-        """Let the replica take a role. Raises what `take` does, or KafkaStorageError if that goes
-        on for too long.
-        """
+        """Take the role. Raises what `take` raises, or KafkaStorageError after the limit."""
         assert self._tasks is not None, "roles are taken under `owned`"
         task = self._tasks.create_task(self._take(key, take))
         limit_s = self.limit_s()
@@ -85,7 +87,7 @@ class LateRoles:
             raise error
 
     async def end(self, key: Key) -> None:
-        """The replica goes: it takes no role any more."""
+        """End a replica's late role: the replica is removed."""
         task = self._late.get(key)
         if task is not None:
             task.cancel()

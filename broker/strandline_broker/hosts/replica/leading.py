@@ -1,8 +1,9 @@
-"""One replica as the leader of its partition, in one leader epoch: the leader machine, what it
-wishes carried out, and all who wait at a leader.
+"""One replica as the leader of its partition, in one leader epoch: the leader machine, its effects,
+and all waiting callers.
 
-They wait for this leadership and no other: producers for their acks, DeleteRecords for the
-followers, fetch sessions for news. When it ends, each is told so in the same step (P-25).
+Callers wait for this leadership and no other: producers for their acks, DeleteRecords for the
+followers, fetch sessions for news. When the leadership ends, each of them learns it in the same
+step (P-25).
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
 
 
 def check_leader(partition: Partition, current_leader_epoch: int | None) -> Leading:
-    """Returns the leadership, if the replica leads in the epoch that the caller believes in.
+    """Returns the leadership, if the replica leads in the epoch that the caller expects.
 
-    Order: epoch, then leadership (I-33).
+    The epoch is checked first, then leadership (I-33).
     """
     name, me = partition.name, partition.broker_id
     if partition.out_of_service is not None:
@@ -94,14 +95,14 @@ class Leading:
         self.consumer_listeners: dict[FetchListener, None] = {}
 
     def begin(self) -> None:
-        """It is the replica's role from here on."""
+        """Start as the replica's role."""
         machine = self.machine
         for observer in self._observers:
             observer.elected(self._partition, machine.leader_epoch, machine.epoch_start)
         self.on_tick(monotonic_ms(self._clock))
 
     def end(self, why: str) -> None:
-        """It is the replica's role no more; what waits learns that its fate is unknown (P-25)."""
+        """End as the replica's role; waiting callers learn that the outcome is unknown (P-25)."""
         partition = self._partition
         error = NotLeaderOrFollower(f"{partition.name}: {why}; the records may still be committed")
         self.appends.fail_all(error)
@@ -126,7 +127,7 @@ class Leading:
         return self._partition.role is not self
 
     def readable_end(self, isolation: Isolation) -> Offset:
-        """The only limit of what clients read: the offset behind the last record they may have.
+        """The only limit of client reads: the offset after the last record that they may have.
 
         There are no transactions yet, so the last stable offset is the high watermark.
         """
@@ -161,7 +162,7 @@ class Leading:
         self._look_for_joins()
 
     def on_isr_outcome(self, request_id: int, outcome: IsrAnswer | WireError) -> None:
-        """What became of a proposal of this leader epoch."""
+        """Take the outcome of a proposal of this leader epoch."""
         if isinstance(outcome, WireError):
             now_ms = monotonic_ms(self._clock)
             self.carry_out(self.machine.on_isr_refused(request_id, outcome, now_ms))
@@ -170,12 +171,12 @@ class Leading:
         self._look_for_joins()
 
     def on_append(self, log_end_offset: Offset) -> None:
-        """There is more to read for followers."""
+        """Wake followers: there is more to read."""
         self.carry_out(self.machine.on_append(log_end_offset))
         self._tell(self.replica_listeners)
 
     def on_follower_fetch(self, at: Position, *, broker_id: int, broker_epoch: int) -> None:
-        """A follower was read to from there on (P-35)."""
+        """Note that a follower was read to from this position (P-35)."""
         before = self.machine.followers.get(BrokerId(broker_id))
         self.carry_out(
             self.machine.on_follower_fetch(
@@ -202,22 +203,24 @@ class Leading:
         self._look_for_joins()
 
     def _look_for_joins(self) -> None:
-        """Who has everything is looked at again by its session, and may join the ISR then (I-24):
-        it names no position while that stays what it is.
+        """Let the sessions check again which followers hold everything and may join the ISR (I-24).
+        A request names no position that has not changed.
         """
         if self.machine.may_grow:
             self._tell(self.replica_listeners)
 
     def on_healing(self) -> None:
-        """A leader is not cut."""
+        """Does nothing: a leader's log is not truncated."""
 
     def on_own_log_start(self) -> None:
-        """Followers learn that the log begins later than before."""
+        """Notify followers that the log begins later than before."""
         self.carry_out(self.machine.on_log_start(Offset(self._partition.log.log_start_offset)))
         self._tell(self.replica_listeners)
 
     def carry_out(self, effects: Iterable[Effect]) -> None:
-        """The machine's watermark and the replica's are one: nobody else moves it in this epoch."""
+        """Carry out the machine's effects. The machine's watermark and the replica's are the same:
+        nothing else moves it in this epoch.
+        """
         partition = self._partition
         raised = False
         for effect in effects:
@@ -243,7 +246,7 @@ class Leading:
             listener.on_watermark(partition)
 
     def forget(self, listener: FetchListener) -> None:
-        """It has no news any more, whether its reader was a replica, a consumer or each in turn."""
+        """Drop the listener, whether its reader was a replica, a consumer or each in turn."""
         self.replica_listeners.pop(listener, None)
         self.consumer_listeners.pop(listener, None)
 

@@ -1,5 +1,5 @@
-"""What this broker's replicas have given up for the history of a leader that was elected uncleanly,
-or have lost themselves before they were, until the controller knows it (I-53).
+"""Records that this broker's replicas lost, until the controller knows it (I-53): truncated for the
+history of a leader that was elected uncleanly, or lost by that leader itself before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 WAITING_MAX: Final = 10_000
-"""Reports that the controller has not heard; more partitions than a broker should have."""
+"""Limit of reports that the controller has not received; a broker should have fewer partitions."""
 PER_HEARTBEAT_MAX: Final = 500
 
 
@@ -30,7 +30,9 @@ class Losses:
     def on_cut(
         self, partition: Partition, offset: int, *, leader_epoch: int, in_recovery: bool
     ) -> None:
-        """A follower is about to cut its log where the leader's history parts from it."""
+        """Report that a follower is about to truncate its log where the leader's history
+        diverges.
+        """
         if in_recovery or offset < partition.high_watermark:
             end = partition.log.log_end_offset
             if offset < end:
@@ -43,8 +45,8 @@ class Losses:
                 )
 
     def on_lead(self, partition: Partition, state: PartitionState) -> None:
-        """A leader by an unclean election: up to where its log is what was committed, and what its
-        checkpoint knew to be committed beyond its end.
+        """Report for a leader by an unclean election: the end up to which its log was committed for
+        certain, and the committed records beyond its end that its checkpoint knew.
         """
         if not state.recovering:
             return
@@ -60,7 +62,7 @@ class Losses:
             )
 
     def waiting(self) -> list[ReplicaLoss]:
-        """What to tell next; call `told` with as many when it was heard."""
+        """The next reports to send; call `told` with them once the controller has them."""
         return [self._waiting[at] for at in range(min(len(self._waiting), PER_HEARTBEAT_MAX))]
 
     def told(self, reports: list[ReplicaLoss]) -> None:

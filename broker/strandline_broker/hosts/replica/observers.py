@@ -1,7 +1,7 @@
-"""What is told of a replica's events: fetch sessions, coordinators, and the upkeep of its log.
+"""The observers of a replica's events: fetch sessions, coordinators, and the upkeep of its log.
 
-All of them are told within the step in which the event happens: between the event and the call
-there is no `await`.
+Observers are called within the step of the event: there is no `await` between the event and the
+call.
 """
 
 from __future__ import annotations
@@ -16,44 +16,48 @@ class FetchListener(Protocol):
     """A fetch session that waits for news of a partition."""
 
     def on_news(self, partition: Partition) -> None:
-        """There may be something to read, or the role has changed."""
+        """Called when there may be records to read, or the role has changed."""
         ...
 
     def on_watermark(self, partition: Partition) -> None:
-        """The high watermark has risen; that alone gives a follower nothing to read."""
+        """Called when the high watermark has risen; that alone gives a follower nothing to read."""
         ...
 
     def on_set_back(self, partition: Partition, broker_id: int) -> None:
-        """A request of that replica has named less of it than its leader had heard of before."""
+        """Called when a request of that replica has named an earlier position than its
+        leader knew.
+        """
         ...
 
 
 class RoleObserver(Protocol):
     """Keeps state of its own for the partitions that this broker leads, as a coordinator does.
 
-    Observers are given to the replicas when these are made, and are called in that order. For one
-    replica the calls are: elected, then committed any number of times, then resigned; and so on;
-    and deleted last, when its files are gone.
+    Replicas get their observers when they are made, and call them in that order. The calls for one
+    replica are: elected, then committed any number of times, then resigned; this may repeat. The
+    last call is deleted, when the replica's files are gone.
     """
 
     def elected(self, partition: Partition, epoch: int, start: int) -> None:
-        """It leads in `epoch`, which begins at offset `start`: what lies below is of earlier
-        leaders.
+        """Called when the replica leads in `epoch`, which begins at offset `start`: lower offsets
+        are of earlier leaders.
         """
         ...
 
     def committed(self, partition: Partition, end: int) -> None:
-        """While it leads, all below `end` has become committed; producers that waited for that were
-        answered before.
+        """Called while the replica leads, when all below `end` has become committed; producers that
+        waited for it were answered before.
         """
         ...
 
     def resigned(self, partition: Partition) -> None:
-        """It leads no more; producers that waited for a commit know that its fate is unknown."""
+        """Called when the replica leads no more; producers that waited for a commit know that the
+        outcome is unknown.
+        """
         ...
 
     def deleted(self, partition: Partition) -> None:
-        """The controller has removed the replica."""
+        """Called when the controller has removed the replica."""
         ...
 
 
@@ -61,13 +65,13 @@ class LogObserver(Protocol):
     """Works on a replica's log in the background: flushes, retention, cleaning."""
 
     def on_configured(self, partition: Partition) -> None:
-        """Its configuration may be another one."""
+        """Called when the replica's configuration may have changed."""
         ...
 
     def on_flushed(self, partition: Partition) -> None:
-        """A flush of its log has ended."""
+        """Called when a flush of the log has ended."""
         ...
 
     async def leave_alone(self, partition: Partition) -> None:
-        """Returns once nothing works on its log, which is about to be cut under the gate."""
+        """Returns once nothing works on the log, which is about to be truncated under the gate."""
         ...

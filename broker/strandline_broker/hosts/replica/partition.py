@@ -1,11 +1,11 @@
-"""One replica of one partition: its log, its gate, its disk, and the one role that it has.
+"""One replica of one partition: its log, its gate, its disk, and its one role.
 
-Everything between a check and the act upon it is synchronous; after each await the role and its
+Everything between a check and the act upon it is synchronous. After each await, the role and its
 epoch are checked again (I-42, P-38). Role changes and truncations, which must be durable, run on
 the disk pool under `gate`: nothing is served, appended or applied meanwhile.
 
-The watermark falls only with a truncation (I-13), which cuts epochs and producers' state too (I-47,
-I-58).
+The watermark falls only with a truncation (I-13), which truncates epochs and producers' state too
+(I-47, I-58).
 """
 
 from __future__ import annotations
@@ -98,14 +98,14 @@ class Partition:
 
     @property
     def broker_id(self) -> int:
-        """Of the broker that holds it."""
+        """Id of the broker that holds the replica."""
         return self._config.current.node_id
 
-    # What becomes of it, whatever its role
+    # State changes in every role
 
     def configure(self, entries: Mapping[str, str] | None) -> None:
-        """Go by the topic's own entries from here on, over the broker's as they are now; None: by
-        those that it has.
+        """Use the topic's own entries over the broker's current ones; None: keep the topic's
+        entries.
         """
         if entries is not None:
             self.topic_configs = entries
@@ -115,17 +115,17 @@ class Partition:
         self._upkeep.on_configured(self)
 
     def put_out_of_service(self, why: str) -> None:
-        """Its disk has failed: it serves nothing while this process lives (P-24)."""
+        """Stop serving for the life of this process: the disk has failed (P-24)."""
         self.out_of_service = why
         self._suspects.add(self)
 
     def refuse_history(self, why: str) -> None:
-        """Its log is of another history than the controller's: it takes no role any more (I-2)."""
+        """Refuse every role: the log's history differs from the controller's (I-2)."""
         self.other_history = why
         self._suspects.add(self)
 
     def refuse_truncation(self, refused: RefusedTruncation) -> None:
-        """It fetches no more, until the refusal is released (I-41)."""
+        """Stop fetching until the refusal is released (I-41)."""
         self.refused = refused
         self._suspects.add(self)
 
@@ -133,7 +133,7 @@ class Partition:
         self.refused = None
 
     async def heal_from(self, offset: int) -> None:
-        """Cut the log before its damage, and count as healing until `end_healing`."""
+        """Truncate the log before its damage, and count as healing until `end_healing`."""
         self.healing = True
         self._suspects.add(self)
         if self.role is not None:
@@ -141,24 +141,28 @@ class Partition:
         await self.truncate(offset)
 
     def end_healing(self) -> None:
-        """It holds again what it has given up, as far as that matters."""
+        """End the healing: the replica holds again the lost records that matter."""
         self.healing = False
 
     def learn_high_watermark(self, to: int) -> None:
-        """What its role knows to be committed; the role sees to it that this never falls (I-13)."""
+        """Take the end that the role knows to be committed; the role ensures that it never falls
+        (I-13).
+        """
         self.high_watermark = to
 
     # Roles
 
     def stop_role(self, why: str) -> None:
-        """Serve nothing from here on; what waits for it learns why."""
+        """Stop serving; waiting callers learn the reason."""
         role, self.role = self.role, None
         if role is not None:
             role.end(why)
         self._tell_expecting()
 
     def take_role(self, role: Role, state: PartitionState) -> None:
-        """`Roles` has made it, for this state. KafkaStorageError if its disk has failed by now."""
+        """Take the role that `Roles` made for this state. KafkaStorageError if the disk has failed
+        by now.
+        """
         if self.out_of_service is not None:
             raise KafkaStorageError(f"{self.name}: {self.out_of_service}")
         self.state = state
@@ -171,7 +175,7 @@ class Partition:
             listener.on_news(self)
 
     def update(self, state: PartitionState) -> None:
-        """A newer partition epoch of the same leader epoch (I-34)."""
+        """Take a newer partition epoch of the same leader epoch (I-34)."""
         self.state = state
         if self.role is not None:
             self.role.on_state(state)
@@ -211,8 +215,9 @@ class Partition:
             await self.rebuild_producers()
 
     async def give_up_lost_watermark(self) -> None:
-        """Other records may come where the last process knew of committed ones that are lost: the
-        checkpoint that says so must not count for them (I-13).
+        """Limit the checkpointed watermark to the log's end. New records may take the offsets of
+        committed ones that the last process knew and that are lost; the checkpoint must not count
+        for them (I-13).
         """
         log, end = self.log, self.log.log_end_offset
         if end < self.checkpointed_high_watermark:
@@ -223,8 +228,9 @@ class Partition:
         await self._upkeep.leave_alone(self)
 
     async def rebuild_producers(self) -> None:
-        """Producer state is a function of the log's prefix (I-58). From here on the log keeps it in
-        snapshots. What is known already of this log stays so, whatever its disk says now (I-60).
+        """Load the producer state, a function of the log's prefix (I-58). The log keeps it in
+        snapshots from here on. State that is already known stays, even if the disk now reads
+        differently (I-60).
         """
         clock = self._runtime.clock
         producers = await self.in_disk_pool(
@@ -241,20 +247,21 @@ class Partition:
         self.take_producers(producers)
 
     def take_producers(self, producers: ProducerStates) -> None:
-        """What the producers have appended up to the log's end."""
+        """Take the producer state at the log's end."""
         self.producers = producers
         self.log.keep_producers(producers.entries)
 
     async def in_disk_pool(self, work: Callable[[], T]) -> T:
         """Run blocking work on this replica; the caller holds the gate.
 
-        Raises KafkaStorageError; unless the disk is full, its directory is out of service (P-24).
+        Raises KafkaStorageError; unless the disk is full, its directory is then out of service
+        (P-24).
         """
         assert self.gate.locked(), self.name
         return await self._on_disk(self._dirs.in_disk_pool(self.log, work))
 
     async def in_disk_group(self, steps: Steps[T]) -> T:
-        """As `in_disk_pool`, beside the same of other replicas."""
+        """The same as `in_disk_pool`, beside the same work of other replicas."""
         assert self.gate.locked(), self.name
         return await self._on_disk(self._dirs.lane(self.log).in_group(steps))
 
@@ -264,13 +271,14 @@ class Partition:
         except OSError as error:
             raise self.refuse_write(error) from error
         except asyncio.CancelledError as cancelled:
-            # What a disk has refused it has refused, whoever waits for it (I-99, P-24).
+            # A disk's refusal counts even if the caller is cancelled (I-99, P-24).
             if isinstance(cancelled.__cause__, OSError):
                 self.refuse_write(cancelled.__cause__)
             raise
 
     def raise_log_start(self, to: int) -> bool:
-        """Let the log begin at `to`, which is committed, and tell followers; False if it does.
+        """Raise the log start to `to`, which is committed, and notify followers; False if the log
+        begins there already.
 
         It counts in memory from here on; `LogStarts` makes it durable.
         """
@@ -282,17 +290,17 @@ class Partition:
         return True
 
     def refuse_write(self, error: OSError) -> WireError:
-        """What a failed write means: a full disk refuses the batch, anything else takes the
+        """The error for a failed write: a full disk refuses the batch, any other failure takes the
         directory out of service.
 
-        The log was cut back to where it was, so nothing of the batch is there.
+        The log was truncated back to its former end, so nothing of the batch is there.
         """
         where = f"{self.name} at offset {self.log.log_end_offset} on broker {self.broker_id}"
         return self._dirs.refuse_write(self.log, error, where)
 
     def read_log(self, start: int, *, max_bytes: int, limit: int, checked: bool = False) -> LogRead:
-        """Read the log; KafkaStorageError for damaged offsets (I-7), and as `refuse_read` says.
-        `checked` sees that each batch matches its CRC, for bytes that are cold.
+        """Read the log. Raises KafkaStorageError for damaged offsets (I-7), and as `refuse_read`
+        says. `checked` verifies each batch's CRC, for bytes that are cold.
         """
         try:
             return self.log.read(start, max_bytes=max_bytes, limit=limit, checked=checked)
@@ -300,7 +308,9 @@ class Partition:
             raise self.refuse_read(error) from error
 
     def refuse_read(self, error: OSError) -> WireError:
-        """What a failed read means: a disk that cannot be read takes the replica out of service."""
+        """The error for a failed read: a disk that cannot be read takes the replica out of
+        service.
+        """
         if self._dirs.passes(error):
             return KafkaStorageError(f"{self.name}: {error}; try again")
         self.put_out_of_service(str(error))

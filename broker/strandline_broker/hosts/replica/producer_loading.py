@@ -1,5 +1,5 @@
-"""Producer state of a log that is opened, or was cut: the newest snapshot of it, and the batches
-from there on (I-58).
+"""The producer state of a log that was opened or truncated: from its newest snapshot, and the
+batches after it (I-58).
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ _base_of: Final = attrgetter("base_offset")
 
 
 def load_producers(log: Log, *, expiration_ms: int, now_ms: int, wall_ms: int) -> ProducerStates:
-    """What the producers have appended up to the log's end; blocking, and nothing may be appended
-    meanwhile.
+    """The producer state up to the log's end; blocking, and nothing may be appended meanwhile.
 
-    With a snapshot at the end, as a clean stop leaves it, no batch is looked at. One that is older
-    than the first batch here is of no use: what it leaves out is gone. `now_ms` is monotonic,
-    `wall_ms` the wall clock.
+    With a snapshot at the end, as a clean stop leaves it, no batch is read. A snapshot older than
+    the first batch here is useless: the records between are gone. `now_ms` is monotonic, `wall_ms`
+    the wall clock.
     """
     producers = ProducerStates(expiration_ms)
     segments = log.segments
@@ -42,10 +41,10 @@ def load_producers(log: Log, *, expiration_ms: int, now_ms: int, wall_ms: int) -
 def _idle_ms(
     entries: Iterable[ProducerEntry], segments: tuple[Segment, ...], wall_ms: int
 ) -> dict[int, int]:
-    """For how long at least each producer has appended nothing: since the segment with its last
-    batch was written to last, or the oldest, if that one is gone.
+    """The minimum time for which each producer has appended nothing: since the last write to the
+    segment with its last batch, or to the oldest segment if that one is gone.
 
-    Not of those with an end marker: that may stand in a later segment.
+    Producers with an end marker are left out: the marker may be in a later segment.
     """
     modified: dict[int, int] = {}
     idle = {}

@@ -1,8 +1,8 @@
 """Produce requests that wait for the high watermark, or for the disk.
 
-A waiter is finished exactly once: by the watermark in the leader epoch of its append, by the end of
-that leadership (its outcome is then unknown), or by its own time limit (P-25). Nothing here awaits,
-so no wake-up can be missed (P-66).
+A waiter is finished exactly once, by one of these: the watermark in the leader epoch of its append,
+the end of that leadership (its outcome is then unknown), or its own time limit (P-25). Nothing here
+awaits, so no wake-up can be missed (P-66).
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 
 class ProduceOutcome(NamedTuple):
-    """What became of one batch. With an error, `appended` means that nobody knows (I-21)."""
+    """The outcome of one batch. With an error, `appended` means that the outcome is unknown
+    (I-21).
+    """
 
     error: WireError | None = None
     base_offset: int = -1
     log_append_time_ms: int = -1
-    """The leader's clock, where that is what the records' timestamps are."""
+    """The leader's clock, if the records' timestamps come from it."""
     log_start_offset: int = -1
     leader_epoch: int = -1
     appended: bool = False
@@ -55,13 +57,13 @@ class AckWaiter:
         self._finish(self.outcome)
 
     def give_up(self, error: WireError) -> None:
-        """Its time limit ran out before what it waits for."""
+        """Finish the waiter, whose time limit ended first."""
         if not self.is_done:
             self.fail(error)
             self._purgatory.on_given_up()
 
     def fail(self, error: WireError) -> None:
-        """The append happened and its fate is unknown: the answer says both."""
+        """Finish the waiter with an unknown outcome: the batch was appended, and may be lost."""
         self._finish(self.outcome._replace(error=error))
 
     def _finish(self, outcome: ProduceOutcome) -> None:
@@ -71,10 +73,10 @@ class AckWaiter:
 
 
 class AckPurgatory:
-    """Waiters of one partition by the offset that they need.
+    """The waiters of one partition, by the offset that each needs.
 
-    Who has given up is dropped with all who have when they are the half: so a thousand that give up
-    one after the other, while the watermark stands still, cost a few looks at all and not a
+    Waiters that have given up are dropped together, once they are half of all. So a thousand that
+    give up one after the other, while the watermark stands still, cost a few passes and not a
     thousand.
     """
 
@@ -102,7 +104,7 @@ class AckPurgatory:
         return self._waiters.items()
 
     def release(self, end_offset: int) -> None:
-        """Everything below `end_offset` now is what its producers waited for."""
+        """Answer the producers that wait for offsets below `end_offset`."""
         for waiter in self._waiters.release(Offset(end_offset)):
             self._given_up -= waiter.is_done
             waiter.succeed()
@@ -113,7 +115,7 @@ class AckPurgatory:
             waiter.fail(error)
 
     def on_given_up(self) -> None:
-        """One of the waiters has its answer."""
+        """Count a waiter that has its answer."""
         self._given_up += 1
         if 2 * self._given_up >= len(self._waiters):
             self._waiters.drop(lambda waiter: waiter.is_done)

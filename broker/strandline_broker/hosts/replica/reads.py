@@ -1,8 +1,8 @@
-"""Reading one partition at its leader: followers up to the log end, consumers below the high
+"""Reads of one partition at its leader: followers up to the log end, consumers below the high
 watermark.
 
-Each read is one synchronous step: role, epoch, watermark and bytes are those of one moment (I-12,
-P-13, P-33).
+Each read is one synchronous step: role, epoch, watermark and bytes are of one moment (I-12, P-13,
+P-33).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def read_for_follower(
     max_bytes: int,
     noted: Leading | None = None,
 ) -> LogRead | Divergence | None:
-    """Read up to the log end and note how far the follower has got, in this order (P-35); None if
-    there is nothing to read. `noted`: the leadership that was told so before, by the same position;
-    what has come since is only read.
+    """Read up to the log end, then note the follower's progress (P-35); None if there is nothing to
+    read. `noted`: the leadership that already noted this position; only newer records are read
+    then.
     """
     leading = check_leader(partition, at.current_leader_epoch)
     log, start = partition.log, at.fetch_offset
@@ -69,9 +69,9 @@ def read_for_consumer(
 ) -> LogRead | Divergence | None:
     """Committed batches from the position on; None if there are none yet (I-95).
 
-    `is_sure`: nobody else leads because this broker was taken for dead. While somebody may, no
-    position is called out of range: the log of the next leader may have it, and a consumer that
-    believed it would begin anew (I-106).
+    `is_sure`: no other leader was elected because this broker's session ended. While one may exist,
+    no position is called out of range: the next leader's log may have it, and a consumer would
+    reset its position wrongly (I-106).
     """
     leading = check_leader(partition, at.current_leader_epoch)
     try:
@@ -89,7 +89,7 @@ def read_for_consumer(
 
 
 def divergence(partition: Partition, at: Position) -> Divergence | None:
-    """Where the reader's history leaves ours (I-39); OffsetOutOfRange comes first."""
+    """The point where the reader's history leaves ours (I-39); OffsetOutOfRange comes first."""
     log, name = partition.log, partition.name
     if at.fetch_offset < log.log_start_offset:
         raise OffsetOutOfRange(

@@ -1,15 +1,17 @@
-"""The records of a producer's batch are looked into before they are appended, as Kafka's
-LogValidator does: what is accepted every reader reads, and no timestamp pins retention.
+"""The check of a producer's records before they are appended, as in Kafka's LogValidator: every
+reader can read accepted records, and no timestamp blocks retention.
 
-They fill the batch exactly, their offset deltas count from 0, they have keys where the topic is
-compacted (I-72), and timestamps within the topic's bounds of which the batch's largest is one.
-Nothing is repaired: a batch is appended as it came, or refused. What a broker or a controller makes
-itself (replication, healing, cleaning, the metadata log) does not come by here, and what lies in a
-log already is read as it is.
+- The records fill the batch exactly, and their offset deltas count from 0.
+- They have keys where the topic is compacted (I-72).
+- Their timestamps are within the topic's bounds, and the batch's largest is one of them.
 
-A small batch that is not compressed takes microseconds and is looked into in the append itself. The
-rest has no tight bound, as a few compressed bytes may hold many records, and is looked into before
-its turn, off the event loop.
+Nothing is repaired: a batch is appended as it came, or refused. Batches that a broker or controller
+makes itself (replication, healing, cleaning, the metadata log) are not checked here. Batches that a
+log holds already are read as they are.
+
+A small uncompressed batch takes microseconds and is checked in the append itself. Other batches
+have no tight bound, because a few compressed bytes may hold many records. They are checked before
+their turn, off the event loop.
 """
 
 from __future__ import annotations
@@ -37,8 +39,9 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Clock
 
 ON_LOOP_BYTES_MAX: Final = 256 << 10 if IS_COMPILED else 4 << 10
-"""Of an uncompressed batch that is looked into on the event loop: at worst, headers without
-a byte in them, a millisecond."""
+"""Limit of an uncompressed batch that is checked on the event loop. The worst case, headers without
+a byte in them, takes a millisecond.
+"""
 LOG_APPEND_TIME: Final = "LogAppendTime"
 _COMPRESSION: Final = 0x07
 _FAULTS: Final = {
@@ -59,7 +62,7 @@ _FAULTS: Final = {
 
 
 def warn_of_slow_checks(log: FilteringBoundLogger, *, is_compiled: bool = IS_COMPILED) -> None:
-    """Once, at the start of a broker."""
+    """Log a warning if the checks are not compiled; called once, at the start of a broker."""
     if not is_compiled:
         log.warning(
             "records are checked in Python, some hundred times slower than compiled",
@@ -68,20 +71,22 @@ def warn_of_slow_checks(log: FilteringBoundLogger, *, is_compiled: bool = IS_COM
 
 
 class Looked(NamedTuple):
-    """What was found in a batch before its turn."""
+    """The result of a batch's check before its turn."""
 
     header: BatchHeader
     config: LogConfig
-    """What it was held against. By another one it is looked into again."""
+    """The configuration of the check. With another one the batch is checked again."""
     refused: WireError | None
 
 
 Ahead = dict[int, Looked | None]
-"""By a batch's place in its request; None where the batch itself is not sound."""
+"""The results by a batch's place in its request; None where the batch itself is not sound."""
 
 
 class RecordChecks:
-    """Of one broker. `thread` unpacks and walks what is too much for the event loop."""
+    """The checks of one broker. `thread` unpacks and checks batches that are too large for the
+    event loop.
+    """
 
     def __init__(self, clock: Clock, partitions: Mapping[Key, Partition], thread: Executor) -> None:
         self._clock = clock
@@ -89,8 +94,8 @@ class RecordChecks:
         self._thread = thread
 
     async def ahead(self, batches: Iterable[tuple[Key, Buffer]]) -> Ahead:
-        """Look into the batches that are too much for the event loop, one after the other, so that
-        the batches of other requests have their turns in between.
+        """Check the batches that are too large for the event loop, one after the other, so that the
+        batches of other requests have their turns in between.
         """
         found: Ahead = {}
         for place, (key, batch) in enumerate(batches):
@@ -128,9 +133,10 @@ def _look(partition: str, batch: Buffer, config: LogConfig, now_ms: int) -> Look
 def check_records(
     partition: str, batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> None:
-    """Raises InvalidTimestamp, InvalidRecord or RecordTooLarge at the first thing that is wrong.
+    """Check the records. Raises InvalidTimestamp, InvalidRecord or RecordTooLarge at the first
+    fault.
 
-    Under LogAppendTime the leader's clock takes the place of what the producer says of times.
+    Under LogAppendTime the leader's clock replaces the producer's timestamps.
     """
     try:
         plain = uncompressed(batch, header, config.bound)

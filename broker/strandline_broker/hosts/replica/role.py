@@ -1,4 +1,4 @@
-"""What one replica is in one leader epoch, as the replica itself sees it: its leader or a follower.
+"""The role of one replica in one leader epoch, as the replica itself sees it: leader or follower.
 
 A role is made when its epoch begins and never used again after it.
 """
@@ -25,21 +25,21 @@ class Role(Protocol):
         ...
 
     def end(self, why: str) -> None:
-        """The replica has this role no more."""
+        """End the role."""
         ...
 
     def on_state(self, state: PartitionState) -> None:
-        """There is a newer partition epoch of the same leader epoch."""
+        """Take a newer partition epoch of the same leader epoch."""
         ...
 
     def on_healing(self) -> None:
-        """The log is about to be cut before its damage."""
+        """Called before the log is truncated at its damage."""
         ...
 
     def on_own_log_start(self) -> None:
-        """The replica's log begins later than before."""
+        """Called when the replica's log begins later than before."""
         ...
 
     def on_durable(self) -> None:
-        """More of the log is durable."""
+        """Called when more of the log is durable."""
         ...

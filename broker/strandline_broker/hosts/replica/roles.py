@@ -1,9 +1,8 @@
-"""Gives the replicas of one broker their roles: what one replica is in one leader epoch, its leader
-or a follower.
+"""The roles of one broker's replicas: each replica is leader or follower in one leader epoch.
 
-A role is made when its epoch begins and never used again after it: whoever has awaited something
-compares the role it knew with the one that the replica has (I-42, P-38). What outlasts a role is
-the replica's: the log, the high watermark, the producers, a refused truncation.
+A role is made when its epoch begins and never used again after it. After an await, a caller
+compares its role with the replica's current one (I-42, P-38). The replica owns the state that
+outlasts a role: the log, the high watermark, the producers, a refused truncation.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Roles:
-    """The caller holds the replica's gate, and its former role has ended."""
+    """The making of roles. The caller holds the replica's gate, and the former role has ended."""
 
     def __init__(
         self,
@@ -95,7 +94,7 @@ class Roles:
         )
 
     async def follow(self, partition: Partition, state: PartitionState) -> None:
-        """Publish the role of a follower (of nobody, while there is no leader)."""
+        """Publish the role of a follower; without a leader, it fetches from no broker."""
         follower = Follower(
             state,
             truncate_to_high_watermark=self._config.current.replica_truncation == "high-watermark",
@@ -114,6 +113,8 @@ class Roles:
         partition.take_role(following, state)
 
     def on_deleted(self, partition: Partition) -> None:
-        """The controller has removed the replica; its files are gone, or set aside."""
+        """Notify observers that the controller has removed the replica; its files are gone, or set
+        aside.
+        """
         for observer in self._observers:
             observer.deleted(partition)

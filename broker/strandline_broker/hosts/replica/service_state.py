@@ -1,4 +1,4 @@
-"""Whether a replica may be used at all, as long as this process lives."""
+"""The check that a replica may serve at all, for the life of this process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def unusable(partition: Partition) -> str | None:
-    """Why the replica serves nothing; None if it does."""
+    """The reason why the replica serves nothing; None if it serves."""
     return partition.out_of_service or partition.other_history or partition.log.damaged
 
 
 def admit_epoch(partition: Partition, state: PartitionState) -> None:
-    """KafkaStorageError, from here on for every role, if the log holds a later epoch than any that
-    the controller knows: one of the two is of another history (I-2).
+    """Raise KafkaStorageError, from here on for every role, if the log holds a later epoch than the
+    controller knows: one of the two has another history (I-2).
     """
     latest = partition.log.leader_epochs.latest()
     if latest > state.leader_epoch:

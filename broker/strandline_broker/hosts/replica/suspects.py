@@ -1,8 +1,8 @@
-"""Replicas with which something may be wrong, so that whoever asks for damage and failures looks at
-these: of thousands at rest at none.
+"""Replicas with a possible fault. Checks for damage and failures visit only these, and none of
+thousands of replicas at rest.
 
-What is found, by readers, the scrub or a failed step, in whichever thread, adds the replica. It
-stays until somebody has looked and found nothing, or until it is not held any more.
+A reader, the scrub or a failed step adds the replica, from any thread. The replica stays until a
+check finds no fault, or until it is no longer held.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ if TYPE_CHECKING:
 
 
 class Suspects:
-    """`add` may be called from any thread: each step is one operation of a dict."""
+    """The suspect replicas. `add` may be called from any thread: each step is one operation of a
+    dict.
+    """
 
     def __init__(self, held: Mapping[Key, Partition]) -> None:
         self._held = held
         self._partitions: dict[Partition, None] = {}
 
     def add(self, partition: Partition) -> None:
-        """Something may be wrong with it."""
+        """Add the replica, which may have a fault."""
         self._partitions[partition] = None
 
     def all(self) -> list[Partition]:
-        """Of those that are held."""
+        """The suspects that are still held."""
         found = []
         for partition in list(self._partitions):
             if self._held.get(partition.key) is partition:
@@ -39,8 +41,8 @@ class Suspects:
         return found
 
     def settle(self, partition: Partition, is_wrong: Callable[[Partition], bool]) -> None:
-        """Keep it if something is wrong with it now. What another thread finds meanwhile is either
-        seen by `is_wrong`, or adds the replica again.
+        """Keep the replica if it has a fault now. A fault that another thread finds meanwhile is
+        either seen by `is_wrong`, or adds the replica again.
         """
         self._partitions.pop(partition, None)
         if is_wrong(partition):

@@ -1,9 +1,7 @@
-"""Leaders for whom time matters at the moment: a member of their ISR is behind, or a change of it
-is under way.
+"""Leaders that need ticks now: a member of their ISR is behind, or an ISR change is under way.
 
 At rest there are none, however many partitions the broker leads. A broker that was paused does not
-tick for the time that it has missed, as what followers sent meanwhile is still in its sockets
-(I-96).
+tick for the time that it missed: the followers' requests are still in its sockets (I-96).
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ class Ticks:
         return len(self._watched)
 
     def watch(self, leading: Leading) -> None:
-        """After each input of a leader: tick for it, if time means something to it."""
+        """Decide after each input of a leader whether it needs ticks."""
         if leading not in self._watched and leading.machine.awaits_time:
             self._watched[leading] = None
 
@@ -45,7 +43,7 @@ class Ticks:
             self.tick(monotonic_ms(self._clock))
 
     def tick(self, now_ms: int) -> None:
-        """Time has passed, unless this process was paused meanwhile."""
+        """Tick the leaders, unless this process was paused meanwhile."""
         stalled = now_ms - self._ticked_ms > self._tick_ms + STALL_MS
         self._ticked_ms = now_ms
         if stalled:

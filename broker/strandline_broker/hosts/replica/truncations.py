@@ -1,9 +1,12 @@
-"""Cuts that followers have refused, as they would take what is known to be committed (I-41).
+"""Truncations that followers have refused because they would remove committed records (I-41).
 
-Such a replica keeps its log and fetches no more; its broker names it to the controller, with what
-it was to cut. It goes on when the controller announces an unclean election that its log has not
-taken over yet, when it leads itself, or when an operator allows the cut. What an operator allows
-holds for the leader epoch that it was asked in, until the two histories agree.
+Such a replica keeps its log and stops fetching. Its broker reports it to the controller, with the
+refused truncation. The replica continues in three cases:
+
+- The controller announces an unclean election that its log has not followed yet.
+- The replica itself leads.
+- An operator allows the truncation. The permission holds for the leader epoch in which it was
+  given, until the two histories agree.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Truncations:
-    """Of one broker; each refusal stands on its partition."""
+    """The refused truncations of one broker; each refusal is stored on its partition."""
 
     def __init__(self, runtime: Runtime, me: BrokerId, controller: ToController) -> None:
         from prometheus_client import Counter, Gauge
@@ -46,7 +49,7 @@ class Truncations:
         )
 
     def on_refused(self, partition: Partition, offset: Offset) -> None:
-        """The follower has just refused to let its log end at `offset`."""
+        """Note that the follower has just refused to truncate its log at `offset`."""
         follower = partition.follower
         assert follower is not None, partition.name
         partition.refuse_truncation(
@@ -75,13 +78,13 @@ class Truncations:
         self._controller.report_offline()
 
     def of(self, partitions: Iterable[Partition]) -> list[RefusedTruncation]:
-        """What these replicas have refused to cut."""
+        """The refused truncations of these replicas."""
         found = [p.refused for p in partitions if p.refused is not None]
         self._stopped.set(len(found))
         return found
 
     def still_refuses(self, partition: Partition, state: PartitionState) -> bool:
-        """Whether the replica stays stopped as it begins to follow in a new leader epoch."""
+        """True if the replica stays stopped as it begins to follow in a new leader epoch."""
         if partition.refused is None:
             return False
         if partition.log.leader_epochs.latest() < state.unclean_epoch:
@@ -89,15 +92,15 @@ class Truncations:
         return partition.refused is not None
 
     def release(self, partition: Partition, why: str) -> None:
-        """What the replica has refused counts no more."""
+        """Drop the replica's refusal."""
         if partition.refused is not None:
             partition.release_refusal()
             self._log.warning("truncation not refused any more", partition=partition.name, why=why)
             self._controller.report_offline()
 
     def allow(self, partition: Partition, offset: int) -> None:
-        """An operator lets the replica cut its log at `offset`, and where the leader's history then
-        parts from what is left. Raises where there is nothing to allow.
+        """Let the replica truncate its log at `offset`, and where the leader's history then
+        diverges from the rest; an operator allows it. Raises if there is no refusal to release.
         """
         refused, follower = partition.refused, partition.follower
         why = unusable(partition)
@@ -115,7 +118,7 @@ class Truncations:
 
 
 def refusal_text(partition: Partition) -> str:
-    """What a stopped replica was to cut, in words for people."""
+    """The refused truncation of a stopped replica, in words for people."""
     refused = partition.refused
     assert refused is not None, partition.name
     return (

@@ -1,4 +1,4 @@
-"""What a broker decides about an administrator's request before the controller gets it."""
+"""A broker's decisions about an administrator's request before the controller gets it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMEOUT_S_MAX: Final = 300.0
 def refused_configs(
     resource_type: int, entries: Mapping[str, str], settings: GroupSettings
 ) -> WireError | None:
-    """Returns why the broker refuses what is to be set; None if the controller decides.
+    """Returns the broker's reason to refuse the new values; None if the controller decides.
 
     The bounds of a group's keys are the brokers' own.
     """
@@ -35,7 +35,7 @@ def refused_configs(
 
 
 def timeout_s(timeout_ms: int) -> float:
-    """Returns the request's own limit within bounds; one that names none gets the default."""
+    """Returns the request's own limit within bounds; a request without one gets the default."""
     if timeout_ms <= 0:
         return TIMEOUT_S_DEFAULT
     return min(max(timeout_ms / 1000, TIMEOUT_S_MIN), TIMEOUT_S_MAX)

@@ -47,7 +47,7 @@ class ConfigSynonym(NamedTuple):
 class DescribedConfig:
     name: str
     synonyms: list[ConfigSynonym]
-    """At least one, the strongest source first: its value counts."""
+    """The sources of a value, at least one, the strongest first: its value counts."""
     read_only: bool
     documentation: str
 
@@ -96,7 +96,7 @@ class ConfigsService:
                 yield _described(entry, [ConfigSynonym(entry, value, FROM_TOPIC)])
 
     def _group(self, group_id: str) -> Iterator[DescribedConfig]:
-        """Of any id: a group need not be there to have a configuration."""
+        """The configuration of any group id: the group need not exist."""
         check_group_id(group_id)
         own = self._metadata.view.dynamic_configs.groups.get(group_id, {})
         for key in GROUP_KEYS.values():

@@ -1,9 +1,10 @@
 """FetchRange: a committed range of one partition as a server stream, for bulk readers such as
 Spark.
 
-Each message is read at one moment of one leadership: a reader that gets to the end has read exactly
-what was committed (I-12). Bytes come from the disk pool; after each read role, epoch and truncation
-are checked again (P-13, P-34). While a message is sent the next one is read, and no further.
+Each message is read at one moment of one leadership: a reader that reaches the end has read exactly
+the committed records (I-12). Bytes come from the disk pool; after each read, role, epoch and
+truncation are checked again (P-13, P-34). While one message is sent, only the next one is read
+ahead.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class _Reading:
     read: asyncio.Future[tuple[bytes, int, int]]
 
     def drop(self) -> None:
-        """Nobody waits for it any more, whatever becomes of it."""
+        """Drop the read ahead; its result is ignored."""
         if not self.read.cancel() and not self.read.cancelled():
             self.read.exception()
 
@@ -72,7 +73,7 @@ class FetchRangeService:
                 reading, ahead = ahead, None
                 answer, next_offset = await self._finish(reading)
                 if offset < next_offset < request.stop_offset:
-                    with contextlib.suppress(WireError):  # it is told in its turn
+                    with contextlib.suppress(WireError):  # the error is reported in its turn
                         ahead = self._begin(request, next_offset)
                 yield answer
                 if next_offset <= offset:
@@ -123,7 +124,7 @@ class FetchRangeService:
         try:
             records, base_offset, next_offset = await reading.read
         except OffsetOutOfRange:
-            check_leader(partition, leader.leader_epoch)  # what it leads no more says nothing
+            check_leader(partition, leader.leader_epoch)  # a former leader's range proves nothing
             raise
         log = partition.log
         if partition.role is not reading.leading or log.state.truncations != reading.truncations:

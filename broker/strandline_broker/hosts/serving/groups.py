@@ -1,4 +1,4 @@
-"""What clients and administrators ask of groups: heartbeats, commits, lists, descriptions."""
+"""Group requests of clients and administrators: heartbeats, commits, lists, descriptions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 GROUPS_AT_ONCE: Final = 100
 """Groups or members between two turns of other calls."""
 PER_GROUP: Final = 50
-"""Offsets that take as long as it takes to ask for those of one group."""
+"""Number of offsets that cost as much as the request for those of one group."""
 _TOO_MANY_OFFSETS: Final = InvalidRequest(
     f"the groups before this one have {ANSWERED_MAX} offsets or more: ask for fewer groups at a"
     " time"
@@ -55,7 +55,9 @@ class GroupsService:
         return reply
 
     async def beat(self, command: ConsumerBeat) -> Reply:
-        """A heartbeat outside a stream: it ends the member's stream. Raises WireError."""
+        """Answers a heartbeat outside a stream, which ends the member's stream. Raises
+        WireError.
+        """
         host = self._shards.of_group(command.group_id)
         host.sessions.close_member(command.group_id, command.member_id)
         return await host.submit(command)
@@ -65,7 +67,7 @@ class GroupsService:
     ) -> AsyncIterator[OffsetsFetched | WireError]:
         """Yields an answer for each command, in order; an error stands for itself.
 
-        All groups are asked before the first answer is awaited: they may wait for the same.
+        All shards are asked before the first answer is awaited: they may wait for the same event.
         """
         turns, room = Turns(), ANSWERED_MAX
         asked: list[asyncio.Future[Reply] | WireError] = []
@@ -115,7 +117,9 @@ class GroupsService:
         return chosen, failed
 
     async def _listed(self) -> AsyncIterator[Reply]:
-        """Of each shard that is not idle; all are asked before the first answer is awaited."""
+        """The groups of each shard that is not idle; all shards are asked before the first answer
+        is awaited.
+        """
         hosts = [h for h in self._shards.hosts() if h.machine.state is not ShardState.INACTIVE]
         asked = [host.submit(ListGroups()) async for host in in_turns(hosts, every=1)]
         for answer in asked:
@@ -124,7 +128,7 @@ class GroupsService:
     async def describe(
         self, group_ids: Iterable[str]
     ) -> AsyncIterator[tuple[str, GroupDescription | WireError]]:
-        """Yields each group's description, or why there is none."""
+        """Yields each group's description, or the reason for its absence."""
         turns, room = Turns(GROUPS_AT_ONCE), ANSWERED_MAX
         for group_id in group_ids:
             await turns.took()
@@ -138,7 +142,7 @@ class GroupsService:
             yield group_id, reply if room >= 0 else _TOO_MANY_MEMBERS
 
     async def delete(self, group_ids: Iterable[str]) -> AsyncIterator[tuple[str, WireError | None]]:
-        """Yields each group with the error that kept it."""
+        """Yields each group with the error that prevented its deletion."""
         async for group_id in in_turns(group_ids, GROUPS_AT_ONCE):
             try:
                 await self.ask(DeleteGroup(group_id), group_id)
@@ -149,6 +153,6 @@ class GroupsService:
 
 
 def _offsets_in(answer: asyncio.Future[Reply]) -> int:
-    """How many offsets an answer has that is there already."""
+    """The number of offsets in an answer that has arrived."""
     reply = answer.result() if answer.done() else None
     return len(reply.offsets) if isinstance(reply, OffsetsFetched) else 0

@@ -36,7 +36,7 @@ class UnknownTopic(NamedTuple):
 
 
 def live_brokers(view: MetadataView, listener: str) -> Iterator[Node]:
-    """Yields the brokers that a client may be sent to: a fenced one is left out."""
+    """Yields the brokers to which a client may be sent: a fenced one is left out."""
     for broker in view.brokers.values():
         node = node_on(view, broker.broker_id, listener)
         if node is not None and not broker.fenced:
@@ -51,7 +51,9 @@ def all_topics(view: MetadataView) -> list[CachedTopic]:
 def named_topics(
     view: MetadataView, refs: Iterable[TopicRef]
 ) -> Iterator[CachedTopic | UnknownTopic]:
-    """Yields each topic that is named once, however often it is: the answer needs a bound."""
+    """Yields each named topic once, however often the request names it: the answer needs a
+    bound.
+    """
     for ref in dict.fromkeys(refs):
         if ref.topic_id:
             topic = view.topic(TopicId(ref.topic_id))

@@ -1,4 +1,6 @@
-"""ListOffsets and OffsetsForLeaderEpoch: where a log ends, and where a time or an epoch lies."""
+"""ListOffsets and OffsetsForLeaderEpoch: the ends of a log, and the offsets of a time or an
+epoch.
+"""
 
 from __future__ import annotations
 
@@ -69,9 +71,9 @@ class OffsetsService:
     def end_of_epoch(
         self, key: tuple[bytes, int], leader_epoch: int, *, current_leader_epoch: int | None
     ) -> tuple[int, int]:
-        """Returns (epoch, end offset) of the largest epoch at or below the one asked for.
+        """Returns (epoch, end offset) of the largest epoch at or below the requested one.
 
-        The leader alone answers, in the epoch that the caller believes in (I-38). Raises WireError.
+        Only the leader answers, in the epoch that the caller expects (I-38). Raises WireError.
         """
         partition = replica_of(self._replicas, *key)
         check_leader(partition, current_leader_epoch)

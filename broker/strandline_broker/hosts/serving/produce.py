@@ -42,7 +42,9 @@ class AwaitedAppend(NamedTuple):
 
 
 class ProduceService:
-    """`checks` looks into large or compressed batches before their turn, off the event loop."""
+    """The service of produce requests; `checks` validates large or compressed batches before their
+    turn, off the event loop.
+    """
 
     def __init__(
         self, replicas: ReplicaManager, metadata: MetadataCache, checks: RecordChecks

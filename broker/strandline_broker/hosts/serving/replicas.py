@@ -65,7 +65,7 @@ def current_leader(view: MetadataView, key: tuple[bytes, int]) -> CurrentLeader 
 
 
 def node_on(view: MetadataView, broker_id: BrokerId, listener: str) -> Node | None:
-    """Returns where clients of that listener reach the broker; None without such a listener."""
+    """Returns the broker's address for clients of that listener; None without such a listener."""
     endpoint = view.endpoint(broker_id, listener)
     if endpoint is None:
         return None

@@ -17,7 +17,7 @@ ANSWERED_MAX: Final = 200_000
 
 
 class Turns:
-    """Counts what a handler has done since its last pause."""
+    """The count of a handler's work since its last pause."""
 
     __slots__ = ("_done", "_every")
 
@@ -26,7 +26,7 @@ class Turns:
         self._done = 0
 
     async def took(self, elements: int = 1) -> None:
-        """So many elements are done: pause if that makes it `every`."""
+        """Count so many elements, and pause if that makes it `every`."""
         self._done += elements
         if self._done >= self._every:
             self._done = 0

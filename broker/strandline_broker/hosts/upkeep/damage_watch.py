@@ -1,20 +1,23 @@
-"""Notices damaged ranges in the logs of this broker, and heals what another replica holds.
+"""The detection of damaged ranges in the logs of this broker, and their healing from another
+replica.
 
-A range may be found by a reader, by the scrub or at the start; the log keeps it, and a look twice a
-second at the replicas with which something may be wrong finds what is new. The controller hears of
-it with the next heartbeat, takes the replica out of the ISR if another sound member is there, or
-out of the ELR beside a sound leader, and moves its leadership. Then, and not before, the replica
-may lose what it acknowledged: it cuts its log before the damage and copies the rest from the leader
-(I-15, I-41). What it needs to know for that is of one moment: the controller has answered a
-heartbeat that named the damage, and a push of that age or later shows another leader, and neither
-an ISR nor an ELR with this replica.
+A reader, the scrub or the start finds a range, and the log keeps it. A check twice a second of the
+suspect replicas finds what is new. The next heartbeat reports it to the controller. The controller
+removes the replica from the ISR if another sound member is there, or from the ELR beside a sound
+leader, and moves its leadership.
 
-A replica goes on being named until it holds again what the leader calls committed, and all that it
-had in common with the leader. A fetch that was sent before the cut may reach the leader after it,
-and an ISR with this replica, asked for because of it, the controller even later: it is refused as
-long as the replica is named (I-24), and true once the replica holds again what that fetch has said.
+Only then may the replica lose records that it acknowledged: it truncates its log before the damage
+and copies the rest from the leader (I-15, I-41). Two facts must hold at one moment. The controller
+has answered a heartbeat that named the damage. A push of that age or later shows another leader,
+and neither an ISR nor an ELR with this replica.
 
-A replica that is the last in its ISR keeps what it has, and so does one whose leader lacks a range
+A replica is reported until it holds again all that the leader calls committed, and all that it had
+in common with the leader. A fetch that was sent before the truncation may reach the leader after
+it. An ISR proposal that it causes may reach the controller even later. That proposal is refused as
+long as the replica is reported (I-24), and is true once the replica holds again what that fetch
+reported.
+
+A replica that is the last in its ISR keeps its records. So does one whose leader lacks a range
 itself: the damaged copies may be the only ones.
 """
 
@@ -52,7 +55,9 @@ LOOK_MS: Final = 500
 
 
 def condition_of(partition: Partition) -> ReplicaCondition | None:
-    """Why the replica does not count as others do; None if it does, as far as its disk has room."""
+    """The reason why the replica does not count as others do; None if it does, as far as its disk
+    has room.
+    """
     log = partition.log
     if unusable(partition) is not None:
         return ReplicaCondition.OUT_OF_SERVICE
@@ -110,7 +115,7 @@ class DamageWatch:
             await self.look()
 
     async def look(self) -> None:
-        """See what is new, and heal what may be healed."""
+        """Find new damage, and heal replicas that may be healed."""
         suspects = self._suspects.all()
         self._see_unreadable(suspects)
         damaged = [p for p in suspects if p.log.damaged_ranges.entries or p in self._seen]
@@ -127,7 +132,7 @@ class DamageWatch:
             self._suspects.settle(partition, self._is_wrong)
 
     def _is_wrong(self, partition: Partition) -> bool:
-        """Whether it is to be looked at again, or to be named."""
+        """True if the replica must be checked again, or reported."""
         log = partition.log
         is_noted = log.replay_lacks or len(log.damaged_ranges.entries) > 0
         return is_noted or partition in self._seen or condition_of(partition) is not None
@@ -170,8 +175,8 @@ class DamageWatch:
                 )
 
     async def _look_closely(self, log: Log) -> tuple[DamagedRange, ...]:
-        """A reader takes all that is behind the first bad byte for bad: see what is. What this
-        returns is known so well; whatever is found later is news for the next look.
+        """Find the exact damage: a reader takes all bytes after the first bad one for bad. What
+        this returns is known for certain; later findings are news for the next check.
         """
         ranges, unread = log.damaged_ranges, set[int]()
         while True:
@@ -210,7 +215,7 @@ class DamageWatch:
         if state is None or follower is None or not follower.may_fetch:
             return False
         if not follower.is_answered:
-            return False  # nobody knows up to where the leader may believe a fetch of before
+            return False  # an earlier fetch may still raise the end that the leader knows
         if self._me in state.elr or any(m.broker_id == self._me for m in state.isr):
             return False
         known_at = self._controller.offline_known_at(partition.key)
@@ -220,8 +225,8 @@ class DamageWatch:
         return told is not None and state.leader not in told.offline_replicas
 
     def _may_replay(self, partition: Partition) -> bool:
-        """Whether what was passed over when its producers' state was read is sound after all, and
-        nothing is appended while it is read again: a leader does that at its next role.
+        """True if batches skipped by the load of producer state are sound after all, and nothing is
+        appended while they are read again: a leader does that at its next role.
         """
         log = partition.log
         if not log.replay_lacks or partition.out_of_service is not None:
@@ -243,8 +248,8 @@ class DamageWatch:
 
     async def _heal(self, partition: Partition) -> None:
         async with partition.gate:
-            # A gate that is free may have been promised to somebody who has waited for it: a cut, a
-            # new log start or another role came first then.
+            # A free gate may have been promised to an earlier waiter: a truncation, a new log start
+            # or another role then came first.
             if not self.may_heal(partition):
                 return
             log = partition.log
@@ -268,6 +273,6 @@ class DamageWatch:
 
 
 def _save_ranges(log: Log) -> None:
-    """Where a log was that is deleted, another of its name may be (I-36)."""
+    """Save the damaged ranges. A deleted log's path may hold another log of its name (I-36)."""
     if not log.deleted:
         log.damaged_ranges.save()

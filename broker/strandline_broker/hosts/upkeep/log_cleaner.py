@@ -1,14 +1,14 @@
-"""The log cleaner of a broker: one compacted log at a time, on a thread of its own, at a bounded
+"""The log cleaner of a broker: one compacted log at a time, on a separate thread, at a bounded
 rate.
 
-A cleaning runs step by step. Between two steps the loop looks whether it may go on: a log that was
-truncated, given up or put out of service in the meantime is left, and what was in the making goes.
-Whoever cuts or gives up a log calls `abandon` first, under the partition's gate, so that nothing of
-a cleaning is left in a directory that says something else by then. What cannot be read is marked
+A cleaning runs step by step. Between two steps the loop checks that it may continue: it leaves a
+log that was truncated, removed or put out of service meanwhile, and removes the unfinished files.
+Code that truncates or removes a log calls `abandon` first, under the partition's gate. So no file
+of a cleaning stays in a directory whose log has changed. A log that cannot be read is marked
 uncleanable and reported; other logs are cleaned.
 
-Nothing at or above the committed, flushed end is touched (I-69), and new segments take the place of
-old ones under the gate, so that a crash leaves the one or the other (I-73).
+Nothing at or above the committed, flushed end is touched (I-69). New segments replace old ones
+under the gate, so that a crash leaves either the old or the new (I-73).
 """
 
 from __future__ import annotations
@@ -138,14 +138,14 @@ class LogCleaner:
         self._free_at_s = 0.0
 
     def on_configured(self, partition: Partition) -> None:
-        """Its configuration may be another one."""
+        """Take over the partition's configuration, which may have changed."""
         if "compact" in partition.log.config.cleanup_policy:
             self._compacted[partition] = None
         else:
             self.forget(partition)
 
     def forget(self, partition: Partition) -> None:
-        """It is not compacted, or not held any more."""
+        """Drop the partition, which is not compacted, or no longer held."""
         self._compacted.pop(partition, None)
         self._uncleanable.pop(partition, None)
 
@@ -157,7 +157,8 @@ class LogCleaner:
                 await asyncio.sleep(self._config.current.log_cleaner_backoff_ms / 1000)
 
     async def abandon(self, partition: Partition) -> None:
-        """Leave this log, and nothing of its cleaning in its directory; returns once that is so.
+        """Stop cleaning this log, and remove the cleaning's files from its directory; returns once
+        that is done.
 
         The caller holds the partition's gate, or the partition is no longer among those held.
         """
@@ -350,7 +351,9 @@ class LogCleaner:
         return True
 
     async def _mark_damage(self, partition: Partition, base_offset: int) -> None:
-        """What is marked, `DamageWatch` reports and heals; a healed log is another one to us."""
+        """Mark the damage; `DamageWatch` reports and heals it. A healed log counts as a different
+        one here.
+        """
         try:
             await self._in_own_thread(partial(check_segment, partition.log, base_offset))
         except (OSError, WireError) as error:
@@ -375,8 +378,8 @@ class LogCleaner:
 
 
 def _grounds(log: Log) -> tuple[int, int]:
-    """What may make an uncleanable log cleanable: one that was cut is another, and a batch that
-    unpacks to too much may be within a higher bound.
+    """The facts that may make an uncleanable log cleanable: a truncated log is a different one, and
+    a batch that unpacks to too much may be within a higher bound.
     """
     return log.state.truncations, log.config.max_message_decompressed_bytes
 
@@ -394,7 +397,9 @@ def _next(steps: Generator[Progress | Replace, None, CleaningResult]) -> Step:
 
 
 def _facts(segments: tuple[Segment, ...], asks_age: bool) -> tuple[SealedSegment, ...]:
-    """Of sealed segments; blocks, as their timestamps may have to be read. Raises CannotClean."""
+    """The facts of sealed segments; blocks, as their timestamps may have to be read. Raises
+    CannotClean.
+    """
     try:
         return tuple(
             SealedSegment(

@@ -1,9 +1,14 @@
 """Retention of all logs of a broker, whether it leads or follows them (I-74, I-75).
 
-For each log: decide which segments go, raise the log's start in memory, write its checkpoint,
-shorten the epochs, take the segments out of the log, rename their files. The files are removed when
-`file.delete.delay.ms` is over. A crash between any two steps leaves a log that begins at the old
-start or the new one, and what was not yet removed goes in a later round.
+The steps for each log:
+
+- Choose the segments to remove, and raise the log's start in memory.
+- Write its checkpoint, and shorten the epochs.
+- Take the segments out of the log, and rename their files. The files are removed after
+  `file.delete.delay.ms`.
+
+A crash between any two steps leaves a log that begins at the old start or the new one. A later
+round removes the remaining files.
 """
 
 from __future__ import annotations
@@ -56,12 +61,16 @@ class LogRetention:
         self._wake = asyncio.Event()
 
     def log_start_raised(self, partition: Partition, on_durable: Callable[[], None]) -> None:
-        """What lies below goes soon; `on_durable` is called once the log start of now is."""
+        """Schedule the removal of segments below the log start; `on_durable` is called once that
+        start is durable.
+        """
         self._request(partition)
         self._log_starts.persist(partition.log, on_durable)
 
     async def until_durable(self, partition: Partition) -> None:
-        """As `log_start_raised`, for a caller who waits; KafkaStorageError if it cannot be."""
+        """Does the same as `log_start_raised`, for a caller who waits; KafkaStorageError if it
+        cannot be durable.
+        """
         self._request(partition)
         await self._log_starts.durable(partition.log)
 
@@ -101,7 +110,7 @@ class LogRetention:
                 facts = await self._dirs.in_disk_pool(log, partial(_facts, log.segments[:-1]))
                 await self._carry_out(partition, self._decide(partition, facts))
         except (OSError, WireError, BadBatch) as error:
-            # Whatever was not done is done in a later round, or after the next start.
+            # A later round, or the next start, does the rest.
             if isinstance(error, BadBatch):
                 damage_met(log, error)  # to be healed; a later round reads what is sound again
             self._log.warning(
@@ -135,7 +144,7 @@ class LogRetention:
         return gone
 
     async def _carry_out(self, partition: Partition, gone: tuple[Segment, ...]) -> None:
-        """In the order that a crash may cut off anywhere."""
+        """Remove the segments, in an order that a crash may interrupt anywhere."""
         log = partition.log
         await self._log_starts.durable(log)
         start = log.state.durable_start  # it may have risen meanwhile
@@ -158,7 +167,7 @@ class LogRetention:
                 log_start_offset=start,
             )
         if gone or log.deleted_segments.is_behind:
-            # An error may have left some behind; they go first, whatever else goes now.
+            # An error may have left some behind; they are renamed first, in any case.
             rename = partial(
                 log.deleted_segments.add,
                 gone,
@@ -171,8 +180,8 @@ class LogRetention:
                 self._removals.on_deleted(log)
 
     async def _flush(self, partition: Partition) -> None:
-        """What was sealed holds the producers' snapshot from which the log goes on: a flush does
-        not see it any more once the segment has left the log.
+        """Flush the sealed segments' producer snapshot, from which the log continues: a later flush
+        does not reach it once the segment has left the log.
         """
         log = partition.log
         ticket = log.flush_snapshot()
@@ -182,7 +191,7 @@ class LogRetention:
 
 
 def _facts(segments: tuple[Segment, ...]) -> dict[Segment, SegmentFacts]:
-    """Of sealed segments; blocks, as their timestamps may have to be read."""
+    """The facts of sealed segments; blocks, as their timestamps may have to be read."""
     return {segment: _fact(segment) for segment in segments}
 
 

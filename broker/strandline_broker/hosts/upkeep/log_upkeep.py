@@ -1,5 +1,5 @@
-"""What a broker does for its logs in the background: log starts, retention, compaction, flushes by
-time, checkpoints.
+"""A broker's background work for its logs: log starts, retention, compaction, flushes by time,
+checkpoints.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ class LogUpkeep:
         self.checkpoints = LogCheckpoints(runtime, config.current, dirs, partitions)
 
     def on_configured(self, partition: Partition) -> None:
-        """Its configuration may be another one."""
+        """Take over the partition's configuration, which may have changed."""
         self.flushes.on_configured(partition.log)
         self.cleaner.on_configured(partition)
 
     def on_flushed(self, partition: Partition) -> None:
-        """A flush of its log has ended."""
+        """Note that a flush of the log has ended."""
         self.flushes.on_flushed(partition.log)
 
     async def leave_alone(self, partition: Partition) -> None:
-        """Returns once nothing of a cleaning of its log is left; the caller holds the gate."""
+        """Returns once nothing of a cleaning of the log is left; the caller holds the gate."""
         await self.cleaner.abandon(partition)
 
     def forget(self, partition: Partition) -> None:
-        """It is not held any more."""
+        """Drop the partition, which is no longer held."""
         self.flushes.forget(partition.log)
         self.removals.forget(partition.log)
         self.cleaner.forget(partition)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Do the background work until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.log_starts.run(), name="log-starts")
             group.create_task(self.retention.run(), name="retention")

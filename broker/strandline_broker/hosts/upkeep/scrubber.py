@@ -1,11 +1,11 @@
-"""Reads segments in the background and finds what the disk has changed in them, or what it gives
-back again: a mark goes where everything is sound.
+"""The scrub of segments in the background, which finds bytes that the disk changed, and bytes that
+read well again: a mark on sound bytes is removed.
 
-A start does not read what lies below the recovery point, and a reader sees a wrong CRC only in what
-it is asked for. So every `log.scrub.interval` each sealed segment is read once, and an active one
-of which a part is marked, on a thread of its own and no faster than
-`log.scrub.io.max.bytes.per.second`. What is found is marked in the log; `damage_watch` tells the
-controller and heals it.
+A start does not read below the recovery point, and a reader notices a wrong CRC only in its own
+range. So every `log.scrub.interval` each sealed segment is read once, and an active one of which a
+part is marked. The scrub has a separate thread and reads no faster than
+`log.scrub.io.max.bytes.per.second`. Findings are marked in the log; `damage_watch` reports them to
+the controller and heals them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 FIRST_ROUND_MS: Final = 600_000
-"""A broker that is restarted more often than it scrubs is scrubbed all the same."""
+"""Time until the first round, so that a broker that restarts more often than it scrubs is scrubbed
+nevertheless.
+"""
 
 
 class Scrubber:
@@ -75,7 +77,9 @@ class Scrubber:
             await asyncio.sleep(max(interval_ms - spent_ms, 1) / 1000)
 
     async def round(self) -> None:
-        """Every segment that is sealed now, and the active one if a part of it is marked, once."""
+        """Read every segment that is sealed now, and the active one if a part of it is marked,
+        once.
+        """
         begun_ms = monotonic_ms(self._clock)
         segments = size = found = 0
         for partition in list(self._partitions()):

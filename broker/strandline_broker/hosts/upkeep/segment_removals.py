@@ -1,8 +1,8 @@
-"""Removes the files of segments that have left their logs, each when its `file.delete.delay.ms` is
-over.
+"""The removal of files of segments that have left their logs, each when its `file.delete.delay.ms`
+is over.
 
-A log is looked at when something of it is due: however many logs have nothing to remove, they cost
-nothing.
+A log is checked when one of its files is due: logs without such files cost nothing, however many
+they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SegmentRemovals:
-    """Of all logs of a broker; owned by `LogUpkeep`, whose task group runs `run`."""
+    """The removals of all logs of a broker; owned by `LogUpkeep`, whose task group runs `run`."""
 
     def __init__(self, runtime: Runtime, dirs: LogDirs) -> None:
         self._clock = runtime.clock
@@ -31,14 +31,14 @@ class SegmentRemovals:
         self._wake = asyncio.Event()
 
     def on_deleted(self, log: Log) -> None:
-        """Segments of `log` were renamed, or some of them."""
+        """Note that some segments of `log` were renamed."""
         due_ms = log.deleted_segments.next_ms
         if due_ms is not None:
             self._due.set(log, due_ms)
             self._wake.set()
 
     def forget(self, log: Log) -> None:
-        """Its directory goes as a whole."""
+        """Drop the log, whose directory is removed as a whole."""
         self._due.drop(log)
 
     async def run(self) -> None:
