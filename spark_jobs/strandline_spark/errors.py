@@ -1,7 +1,7 @@
-"""What can go wrong on Spark's side, one class for each kind, with the remedy in the message.
+"""The errors of Spark's side, one class for each kind, with the remedy in the message.
 
-They cross from Spark's Python workers to the driver as text, so each message stands alone: what
-happened, where, and what to do. `remedy_line` finds that message again in what Spark makes of it.
+Errors cross from Spark's Python workers to the driver as text. So each message is complete: it says
+what happened, where, and what to do. `remedy_line` finds that message in Spark's traceback.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class StrandlineSparkError(Exception):
-    """Base of everything this package reports."""
+    """The base class of all errors that this package raises."""
 
 
 class OptionError(StrandlineSparkError):
@@ -21,12 +21,12 @@ class ClusterUnreachable(StrandlineSparkError):
 
 
 class UnknownTopic(StrandlineSparkError):
-    """A topic that was asked for does not exist."""
+    """A requested topic does not exist."""
 
 
 class DataLoss(StrandlineSparkError):
-    """Records that the query relies on are no longer what they were: truncated, aged out, or of
-    another topic.
+    """Records that the query relies on have changed: they were truncated, removed by retention, or
+    belong to another topic.
     """
 
 
@@ -35,21 +35,21 @@ class RangeStalled(StrandlineSparkError):
 
 
 class RecordsNotServed(StrandlineSparkError):
-    """A leader cannot read its disk, and no other one has come."""
+    """A leader cannot read its disk, and no other leader was elected."""
 
 
 class FenceError(StrandlineSparkError):
-    """A micro-batch does not start where the table ends, so committing it would lose or double
+    """A micro-batch does not start where the table ends. To commit it would lose or duplicate
     records.
     """
 
 
 class TableError(StrandlineSparkError):
-    """The Delta table is missing, of another shape, or was written by somebody else meanwhile."""
+    """The Delta table is missing, has another shape, or another process wrote to it meanwhile."""
 
 
 class WriteFailed(StrandlineSparkError):
-    """Rows could not be written to their topic, or may not be."""
+    """Rows could not be written to their topic, or must not be."""
 
 
 class EnvironmentProblem(StrandlineSparkError):
@@ -71,14 +71,15 @@ _LASTING: Final = frozenset(
         "RecordTooLarge",
     )
 )
-"""Those of a task that are the same however often the task is run."""
+"""The errors of a task that recur however often the task runs."""
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _CAUSE: Final = "↳"
 
 
 def first_line(why: Exception) -> str:
-    """What a library says, without the stack that it may add. delta-rs gives each cause a line, in
-    colours: then the last one, from which all came, follows.
+    """The message of a library's error, without a stack trace.
+
+    delta-rs gives each cause a line, in colours. Then the last line, the root cause, is added.
     """
     lines = [_COLOUR.sub("", line).strip() for line in str(why).splitlines()]
     first = next((line for line in lines if line), repr(why))
@@ -87,14 +88,14 @@ def first_line(why: Exception) -> str:
 
 
 def remedy_line(text: str) -> str | None:
-    """The message of the last of our errors in `text`, a Java or Python traceback; None if there is
-    none.
+    """The message of the last error of this package in `text`, a Java or Python traceback; None if
+    there is none.
     """
     found = _NAMED.findall(text)
     return found[-1][1].strip() if found else None
 
 
 def is_lasting(text: str) -> bool:
-    """Whether a task that failed with this traceback would fail again."""
+    """True if a task that failed with this traceback would fail again."""
     found = _NAMED.findall(text)
     return bool(found) and found[-1][0] in _LASTING

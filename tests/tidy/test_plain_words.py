@@ -36,7 +36,13 @@ SUBJECTLESS = {
     "cli",
     "client/strandline",
     "proof/strandline_proof/sim",
-    "spark_jobs/strandline_spark",
+    "spark_jobs/strandline_spark/bronze",
+    "spark_jobs/strandline_spark/commands",
+    "spark_jobs/strandline_spark/gold",
+    "spark_jobs/strandline_spark/parsing",
+    "spark_jobs/strandline_spark/pipeline",
+    "spark_jobs/strandline_spark/report",
+    "spark_jobs/strandline_spark/silver",
 }
 
 OPENERS = re.compile(

@@ -1,13 +1,12 @@
-"""What Spark's side asks of the brokers, over the plain synchronous stubs: topics, ends of logs,
-ends of epochs.
+"""The requests of Spark's side to the brokers, over the plain synchronous stubs: topics, ends of
+logs, ends of epochs.
 
-Channels belong to a process: they are made when first needed, kept for its life and keyed by
-process id, because Spark forks its workers. Objects of this module hold addresses and epochs only,
+Channels belong to a process. They are made when first needed, kept for its life and keyed by
+process id, because Spark forks its workers. Objects of this module hold only addresses and epochs,
 so they can be pickled.
 
-An answer is believed only from a leader whose epoch is not below one that was seen before (P-82): a
-deposed leader may serve an older prefix, and to a reader that resumes that would look like lost
-records.
+An answer counts only if its leader's epoch is not below one that was seen before (P-82). A deposed
+leader may serve an older prefix. To a reader that resumes, that would look like lost records.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 CALL_SECONDS: Final = 5.0
 """Deadline of one unary call."""
 PATIENCE_SECONDS: Final = 30.0
-"""How long an election or a restart is waited out before an error is given."""
+"""How long calls wait for an election or a restart before they raise an error."""
 BACKOFF_SECONDS_MIN: Final = 0.05
 BACKOFF_SECONDS_MAX: Final = 1.0
 
@@ -47,12 +46,12 @@ _channels: dict[tuple[int, str], grpc.Channel] = {}
 
 
 def stub_for(address: str) -> services_pb2_grpc.BrokerServiceStub:
-    """A stub on this process's channel to `address`."""
+    """Returns a stub on this process's channel to `address`."""
     return services_pb2_grpc.BrokerServiceStub(channel_to(address))
 
 
 def channel_to(address: str) -> grpc.Channel:
-    """This process's channel to `address`."""
+    """Returns this process's channel to `address`."""
     key = (os.getpid(), address)
     channel = _channels.get(key)
     if channel is None:
@@ -61,7 +60,7 @@ def channel_to(address: str) -> grpc.Channel:
 
 
 def close_channels() -> None:
-    """Ends this process's channels, for a process that will start others or is done with the
+    """Closes this process's channels, for a process that will start others or no longer needs the
     cluster.
     """
     mine = [key for key in _channels if key[0] == os.getpid()]
@@ -70,7 +69,7 @@ def close_channels() -> None:
 
 
 def pauses(patience: float) -> Iterator[float]:
-    """Yields the seconds left, with a growing pause between; ends when the patience does."""
+    """Yields the seconds left, with a growing pause between; ends when `patience` is used up."""
     deadline = time.monotonic() + patience
     pause = BACKOFF_SECONDS_MIN
     left = patience
@@ -86,18 +85,16 @@ class Leader(NamedTuple):
 
     topic_id: bytes
     address: str
-    """host:port of the leader; empty while there is none."""
+    """`host:port` of the leader; empty while there is none."""
     epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
     internal: bool = False
-    """Of a topic that the cluster keeps for itself."""
+    """True for a topic that the cluster keeps for itself."""
 
 
 class Mark(NamedTuple):
-    """Where a partition's log begins and how far consumers may read it, by the leader of an
-    epoch.
-    """
+    """Log start and high watermark of a partition, from the leader of an epoch."""
 
     leader: Leader
     log_start: int
@@ -116,15 +113,17 @@ Leaders = dict[TopicPartition, Leader]
 Marks = dict[TopicPartition, Mark]
 _Answer = TypeVar("_Answer")
 _Answers = Callable[[], "Iterator[tuple[TopicPartition, int, _Answer]]"]
-"""Waits for a call that is under way: partition, error code, answer. Raises RpcError."""
+"""A function that waits for a call in progress and yields partition, error code and answer. It
+raises RpcError.
+"""
 
 
 class TopicChanged(UnknownTopic):
-    """A topic is another one than the caller has seen a moment before."""
+    """A topic now has another id than the one that the caller saw a moment before."""
 
 
 def unknown(topics: Iterable[str]) -> UnknownTopic:
-    """The error of topics that were asked for and do not exist."""
+    """Returns the error for requested topics that do not exist."""
     return UnknownTopic(
         f"topic {', '.join(sorted(topics))} does not exist; create it with "
         "`strandline topic create`"
@@ -141,21 +140,21 @@ class Cluster:
         self._epochs: dict[tuple[bytes, int], int] = {}
         self._raised = 0
         self._read: tuple[metadata_pb2.MetadataResponse, int, Leaders] | None = None
-        """Metadata's last answer, as of how many raised epochs, and what was made of it: most
-        triggers get the same one again.
+        """The last Metadata answer, the count of raised epochs at that time, and the result made of
+        it. Most triggers get the same answer again.
         """
         self._asked: dict[str, ListOffsetsQuestion] = {}
-        """What `marks` asked each broker last, for the same reason."""
+        """The last question of `marks` to each broker, reused for the same reason."""
 
     def remember_epoch(self, topic_id: bytes, partition: int, epoch: int) -> None:
-        """From now on a leader of an earlier epoch is not believed."""
+        """Ignores leaders of an earlier epoch from now on."""
         key = (topic_id, partition)
         if epoch > self._epochs.get(key, -1):
             self._epochs[key] = epoch
             self._raised += 1
 
     def leaders(self, topics: Iterable[str], patience: float | None = None) -> Leaders:
-        """Every partition of the topics. Raises UnknownTopic or, past the patience,
+        """Returns every partition of the topics. Raises UnknownTopic or, past the patience,
         ClusterUnreachable.
         """
         found, absent = self.existing(topics, patience)
@@ -166,17 +165,19 @@ class Cluster:
     def existing(
         self, topics: Iterable[str], patience: float | None = None
     ) -> tuple[Leaders, set[str]]:
-        """The partitions of those topics that exist, and the names of the others.
+        """Returns the partitions of the topics that exist, and the names of the others.
 
-        A topic that was just created is not known to every broker at once, so "unknown" is asked of
-        each of them.
+        Not every broker knows a new topic at once. So a topic is unknown only if each of them says
+        so.
         """
         wanted = tuple(topics)
         return self._described(wanted, set(wanted), patience)
 
     def matching(self, pattern: re.Pattern[str], known: Iterable[str]) -> tuple[Leaders, set[str]]:
-        """The partitions of the topics whose whole name matches (internal ones never do), and those
-        of `known` that do not exist: a broker that lags may not tell of a topic, so each is asked.
+        """Returns the partitions of the topics whose whole name matches (internal ones never do),
+        and the missing ones of `known`.
+
+        A broker that lags may not report a topic, so each is asked.
         """
         found, _ = self._described(None, set(), None)
         found = {
@@ -192,8 +193,8 @@ class Cluster:
     def _described(
         self, wanted: tuple[str, ...] | None, needed: set[str], patience: float | None
     ) -> tuple[Leaders, set[str]]:
-        """What Metadata tells of the wanted topics (None: all of them), and what is needed and not
-        there.
+        """Returns Metadata's answer about the wanted topics (None: all of them), and the needed
+        topics that are missing.
         """
         patience = self._patience if patience is None else patience
         why = "no answer"
@@ -235,8 +236,8 @@ class Cluster:
         return answer
 
     def _leaders_in(self, answer: metadata_pb2.MetadataResponse) -> Leaders | None:
-        """The partitions described, or None if one of them is described by a broker that lags
-        behind what was seen.
+        """Returns the described partitions; None if a broker that lags behind known epochs
+        describes one of them.
         """
         if self._read is not None and self._read[:2] == (answer, self._raised):
             return self._read[2]
@@ -263,9 +264,10 @@ class Cluster:
         return out
 
     def marks(self, leaders: Leaders) -> Marks:
-        """Log start and high watermark of each partition, of one ListOffsets a broker.
+        """Returns log start and high watermark of each partition, with one ListOffsets to each
+        broker.
 
-        A new leader gives its high watermark only once that cannot go back (I-11).
+        A new leader gives its high watermark only once it cannot go back (I-11).
         """
 
         def ask(address: str, part: Leaders) -> _Answers[tuple[int, int]]:
@@ -288,8 +290,8 @@ class Cluster:
     def offsets_at(
         self, times: Mapping[TopicPartition, int], leaders: Leaders
     ) -> dict[TopicPartition, int]:
-        """The first offset whose timestamp is at or after the time in milliseconds; -1 if there is
-        none yet.
+        """Returns the first offset whose timestamp is at or after the time in milliseconds; -1 if
+        there is none yet.
         """
 
         def ask(address: str, part: Leaders) -> _Answers[int]:
@@ -307,8 +309,8 @@ class Cluster:
     def epoch_ends(
         self, wanted: Mapping[TopicPartition, int], leaders: Leaders
     ) -> dict[TopicPartition, int]:
-        """OffsetsForLeaderEpoch: where the leader's log leaves the given epoch. Raises TopicChanged
-        if a topic is not that of `leaders` any more.
+        """Returns the offset where the leader's log leaves the given epoch (OffsetsForLeaderEpoch).
+        Raises TopicChanged if a topic is not the one of `leaders` any more.
         """
 
         def ask(address: str, part: Leaders) -> _Answers[int]:
@@ -332,7 +334,7 @@ class Cluster:
                 for result_topic in call.result().topics:
                     for p in result_topic.partitions:
                         tp = names[(result_topic.topic_id, p.partition)]
-                        # A leader that cannot say has not begun its own epoch yet.
+                        # A leader that cannot answer has not begun its own epoch yet.
                         silent = p.error_code == NONE and p.end_offset < 0
                         yield tp, OffsetNotAvailable.code if silent else p.error_code, p.end_offset
 
@@ -381,7 +383,7 @@ class Cluster:
         return done
 
     def _same(self, known: Leaders, pending: Iterable[TopicPartition], left: float) -> Leaders:
-        """The leaders now, of the same topics as before."""
+        """Returns the present leaders of the same topics as before."""
         found, _ = self.existing(sorted({tp.topic for tp in pending}), left)
         for tp in pending:
             if tp not in found or found[tp].topic_id != known[tp].topic_id:
@@ -392,7 +394,9 @@ class Cluster:
 def _by_address(
     pending: Iterable[TopicPartition], leaders: Leaders, why: dict[TopicPartition, str]
 ) -> dict[str, Leaders]:
-    """The pending partitions by leader's address; `why` explains what has no leader."""
+    """Returns the pending partitions by leader's address; `why` gets a reason for each without a
+    leader.
+    """
     out: dict[str, Leaders] = {}
     for tp in sorted(pending):
         if leaders[tp].address:

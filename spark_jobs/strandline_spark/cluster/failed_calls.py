@@ -1,4 +1,4 @@
-"""What is said of a call that failed, and whether asking again may cure it."""
+"""The text for a failed call, and the decision to retry it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def retriable_text(tp: TopicPartition, code: int) -> str:
-    """Why to ask again. Raises what asking again cannot cure."""
+    """Returns the reason to retry. Raises errors that a retry cannot cure."""
     error: WireError = from_code(code)
     if not error.retriable and not isinstance(error, OffsetNotAvailable | UnknownTopicId):
         raise error
@@ -21,6 +21,6 @@ def retriable_text(tp: TopicPartition, code: int) -> str:
 
 
 def transport_text(error: grpc.RpcError) -> str:
-    """A transport failure in a few words."""
+    """Describes a transport failure in a few words."""
     code = error.code() if isinstance(error, grpc.Call) else None
     return code.name if code is not None else "no connection"

@@ -1,6 +1,6 @@
-"""Which cluster is meant: the flags first, then the environment, then ./.strandline.
+"""The choice of the cluster: flags first, then the environment, then ./.strandline.
 
-The same order as the `strandline` command, whose directories hold a `cluster.json`.
+The order is that of the `strandline` command, whose directories hold a `cluster.json`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEFAULT_DIR: Final = ".strandline"
 
 
 def add_cluster(command: argparse.ArgumentParser) -> None:
-    """The flags that name a cluster."""
+    """Adds the flags that name a cluster."""
     command.add_argument(
         "--bootstrap", help="host:port of one or more brokers (default: STRANDLINE_BOOTSTRAP)"
     )
@@ -31,7 +31,9 @@ def add_cluster(command: argparse.ArgumentParser) -> None:
 def find_bootstrap_if_any(
     bootstrap: str | None, directory: str | None, environ: Mapping[str, str]
 ) -> str | None:
-    """As `find_bootstrap`; None if nothing names a cluster and ./.strandline is not there."""
+    """Returns the addresses like `find_bootstrap`; None if nothing names a cluster and
+    ./.strandline does not exist.
+    """
     named = bootstrap or directory or environ.get("STRANDLINE_BOOTSTRAP")
     if not named and not environ.get("STRANDLINE_DIR") and not Path(DEFAULT_DIR).is_dir():
         return None
@@ -39,7 +41,9 @@ def find_bootstrap_if_any(
 
 
 def find_bootstrap(bootstrap: str | None, directory: str | None, environ: Mapping[str, str]) -> str:
-    """Addresses of brokers, `host:port,host:port`. Raises OptionError if nothing says which."""
+    """Returns the addresses of brokers, `host:port,host:port`. Raises OptionError if nothing names
+    them.
+    """
     if bootstrap and directory:
         raise OptionError("--bootstrap and --dir both name a cluster: give one of them")
     if not bootstrap and not directory:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from strandline_spark.source.offsets import TopicPartition
 
 REPLICA: Final = -1
-"""A client's replica id."""
+"""The replica id of a client."""
 
 
 class ListOffsetsQuestion:
-    """May be asked again as long as the leaders are the same."""
+    """A question that can be asked again as long as the leaders are the same."""
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class ListOffsetsQuestion:
         self._count = count
 
     def ask(self, stub: Any, seconds: float) -> Any:
-        """A call for `answers`, which is under way."""
+        """Starts a call, which `answers` takes."""
         return stub.ListOffsets.future(self._request, timeout=seconds)
 
     def answers(self, call: Any) -> list[fetch_pb2.ListOffsetsPartitionResult]:
-        """One for each of what is wanted, in its order. Raises RpcError."""
+        """Returns one answer for each wanted partition, in order. Raises RpcError."""
         placed = {
             place: result
             for topic in call.result().topics

@@ -1,4 +1,4 @@
-"""Pipelines that ship: files to run as they are, or to begin one's own with."""
+"""Example pipelines: files to run unchanged, or to start your own from."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ NAMES: Final = ("access", "flights")
 
 
 def text_of(name: str) -> str:
-    """The file of the pipeline, one of NAMES."""
+    """Returns the file of the pipeline, one of NAMES."""
     return files(__package__).joinpath(f"{name}.toml").read_text("utf-8")

@@ -1,7 +1,7 @@
-"""`lag`: how far a checkpoint's query is behind its topics, offsets against high watermarks.
+"""The lag of a checkpoint's query behind its topics: offsets against high watermarks.
 
-It reads what Spark keeps of a query, the job itself need not run: the end of the last batch that is
-done, and of the one that is planned and may be on its way.
+The functions read what Spark stores about a query, so the job need not run: the end of the last
+finished batch, and the end of the planned batch that may be in progress.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ NOT_THERE: Final = -1
 
 @dataclass(slots=True)
 class PartitionLag:
-    """One partition of a checkpoint's query. Offsets are -1 where there is none."""
+    """One partition of a checkpoint's query. Offsets are -1 if unknown."""
 
     topic: str
     partition: int
     done: int
-    """Where the last batch that is done ended: the next offset that the query has not read."""
+    """End of the last finished batch: the next offset that the query has not read."""
     planned: int
-    """Where the batch ends that was planned last."""
+    """End of the last planned batch."""
     log_start: int = NOT_THERE
     high_watermark: int = NOT_THERE
     lag: int = NOT_THERE
@@ -39,8 +39,8 @@ class PartitionLag:
 
 
 def checkpoint_lag(checkpoint: str, bootstrap: tuple[str, ...]) -> list[PartitionLag]:
-    """In order; partitions that have come since are there too. Raises TableError if there is no
-    such checkpoint, and ClusterUnreachable.
+    """Returns the partitions in order, those included that appeared since. Raises TableError if
+    there is no such checkpoint, and ClusterUnreachable.
     """
     done, planned, ids = _stored(checkpoint)
     topics = sorted({tp.topic for tp in planned})
@@ -57,7 +57,7 @@ def checkpoint_lag(checkpoint: str, bootstrap: tuple[str, ...]) -> list[Partitio
 
 
 def _stored(checkpoint: str) -> tuple[Offsets, Offsets, dict[str, bytes]]:
-    """Offsets done and planned, and the topic ids they belong to, where the checkpoint says."""
+    """Returns the finished and the planned offsets, and the topic ids that the checkpoint has."""
     found = read_checkpoint(checkpoint)
     if found is None or not found.planned:
         raise TableError(
@@ -67,7 +67,7 @@ def _stored(checkpoint: str) -> tuple[Offsets, Offsets, dict[str, bytes]]:
     last = found.planned[-1]
     planned = found.end(last)
     if not found.done:
-        # Its first batch says where it began.
+        # The first batch says where the query began.
         return begins(None, planned), planned.ends, planned.topic_ids
     done: StreamOffset = planned if found.done[-1] == last else found.end(found.done[-1])
     return done.ends, planned.ends, done.topic_ids
@@ -96,7 +96,7 @@ def _lag_of(
             f" {topic_id_text(mark.topic_id)}"
         )
         return found
-    # A partition that came since is read from its first record on.
+    # A partition that appeared since is read from its first record on.
     at = mark.log_start if done is None else done
     found.lag = max(0, mark.high_watermark - at)
     if at < mark.log_start:

@@ -1,8 +1,7 @@
-"""Shows a stream's progress as the committed offsets of a group, for `strandline group lag`.
+"""The progress of a stream as the committed offsets of a group, for `strandline group lag`.
 
-Nothing is ever read from there: the checkpoint says where the stream stands. So it is done with
-best effort, between two micro-batches, and a failure costs the stream one short wait and is tried
-again a while later.
+The checkpoint says where the stream stands; these offsets are never read. So commits are best
+effort, between two micro-batches. A failure costs the stream one short wait and is retried later.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _logger: Final = logging.getLogger(__name__)
 
 CALL_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 30.0
-"""How long nothing is tried after a failure."""
+"""Pause after a failure."""
 
 
 class GroupProgress:
@@ -41,8 +40,10 @@ class GroupProgress:
         self._not_before = 0.0
 
     def show(self, finished: StreamOffset, marks: Marks) -> None:
-        """Commits the ends of a finished batch, unless they are committed already. Partitions that
-        are gone, or another topic's by now, are left out: the coordinator would refuse them.
+        """Commits the ends of a finished batch, unless they are committed already.
+
+        Partitions that are gone or now belong to another topic are left out: the coordinator would
+        refuse them.
         """
         ids = finished.topic_ids
         there = {
@@ -71,7 +72,7 @@ class GroupProgress:
         )
 
     def _find(self) -> str:
-        """The coordinator's address; that of some broker if it cannot be told."""
+        """Returns the coordinator's address, or that of any broker if it is unknown."""
         request = groups_pb2.FindCoordinatorRequest(key_type=0, coordinator_keys=[self._group_id])
         for address in self._bootstrap:
             try:
@@ -84,7 +85,7 @@ class GroupProgress:
         return self._bootstrap[0]
 
     def _commit(self, address: str, offset: StreamOffset) -> str | None:
-        """Why it failed; None if it did not."""
+        """Returns the reason of the failure; None on success."""
         topics: dict[str, committed_offsets_pb2.OffsetCommitTopic] = {}
         for tp, end in offset.ends.items():
             topic = topics.setdefault(

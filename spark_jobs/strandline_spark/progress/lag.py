@@ -1,9 +1,9 @@
-"""How far a streaming query is behind its topics: in offsets, and in seconds.
+"""The lag of a streaming query behind its topics, in offsets and in seconds.
 
-Offsets come from what Spark reports of a micro-batch: its end, and the ends of the logs when it was
+Offsets come from Spark's report of a micro-batch: its end, and the ends of the logs when it was
 planned. Seconds are the age of the first batch of records not yet read, by its own timestamps; one
-small FetchRange for each partition tells it. A partition whose records are all read is 0 of both
-behind.
+small FetchRange for each partition gets it. A partition whose records are all read has a lag of 0
+in both.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ if TYPE_CHECKING:
     from strandline_spark.source.offsets import TopicPartition
 
 BEHIND: Final = "@behind"
-"""Where it stands beside the latest offsets; no topic can have this name."""
+"""The key of the lag beside the latest offsets; no topic can have this name."""
 LOOKED_AT_MAX: Final = 100
-"""How many partitions are asked for their first record not yet read, the furthest behind first."""
+"""Number of partitions whose first unread record is looked up, those with the greatest lag first.
+"""
 ASKING_SECONDS: Final = 2.0
-"""Bound of all questions about one micro-batch."""
+"""Limit for all questions about one micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Of the partitions of a query."""
+    """The least, average and greatest value over the partitions of a query."""
 
     least: float
     average: float
@@ -51,7 +52,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Collection[float]) -> Spread | None:
-        """None of no values."""
+        """Returns the spread; None without values."""
         if not values:
             return None
         return cls(min(values), sum(values) / len(values), max(values))
@@ -59,15 +60,15 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far one source of a query is behind after a micro-batch."""
+    """The lag of one source of a query after a micro-batch."""
 
     query: str
-    """Its name; its id, if it has none."""
+    """Name of the query, or its id if it has none."""
     batch_id: int
     topics: tuple[str, ...]
     offsets: Spread
     seconds: Spread | None
-    """None if no broker could say."""
+    """The lag in seconds; None if no broker answered."""
 
     def __str__(self) -> str:
         shown = ", ".join(self.topics[:3]) + (", …" if len(self.topics) > 3 else "")
@@ -82,13 +83,14 @@ class Lag:
 
 
 def offsets_behind(ends: Offsets, latest: Offsets) -> Offsets:
-    """Of each partition that exists."""
+    """Returns the lag in offsets of each partition that exists."""
     return {tp: max(0, end - ends.get(tp, 0)) for tp, end in latest.items()}
 
 
 def with_behind(latest: dict[str, Any], behind: Offsets) -> dict[str, Any]:
-    """The latest offsets as Spark reports them, and beside them what its Kafka source has for
-    metrics, which a source in Python has none of.
+    """Returns the latest offsets as Spark reports them, with the metrics of its Kafka source.
+
+    A Python source cannot report metrics of its own.
     """
     spread = Spread.of(behind.values())
     if spread is None:
@@ -103,8 +105,8 @@ def with_behind(latest: dict[str, Any], behind: Offsets) -> dict[str, Any]:
 
 
 def reported(end: str | None, latest: str | None) -> tuple[StreamOffset, Offsets] | None:
-    """The end offset of a micro-batch and the latest ones, out of what Spark tells of a source;
-    None if that is not one of ours, or nothing was planned.
+    """Returns the end offset of a micro-batch and the latest offsets, from Spark's report of a
+    source; None if the source is not ours, or nothing was planned.
     """
     try:
         ended, logs = parse_json(end or "null"), parse_json(latest or "null")
@@ -119,7 +121,7 @@ def reported(end: str | None, latest: str | None) -> tuple[StreamOffset, Offsets
 def seconds_behind(
     bootstrap: tuple[str, ...], ended: StreamOffset, latest: Offsets, now: float
 ) -> Spread | None:
-    """The age of what is not read yet at `now`, in seconds since 1970; None if no broker says."""
+    """Returns the age of unread records at `now` (seconds since 1970); None without an answer."""
     behind = offsets_behind(ended.ends, latest)
     found = {tp: 0.0 for tp, offsets in behind.items() if offsets == 0}
     most = sorted(behind.keys() - found, key=lambda tp: -behind[tp])[:LOOKED_AT_MAX]
@@ -135,8 +137,8 @@ def seconds_behind(
 def _unread_since(
     bootstrap: tuple[str, ...], ended: StreamOffset, latest: Offsets, deadline: float
 ) -> Offsets:
-    """The timestamp in milliseconds of the first batch not yet read, of each partition that could
-    be asked in time.
+    """Returns the timestamp in milliseconds of the first unread batch, for each partition that
+    could be asked in time.
     """
     try:
         leaders, _ = Cluster(bootstrap, ASKING_SECONDS).existing({tp.topic for tp in latest})
@@ -159,8 +161,8 @@ def _unread_since(
 def _first_timestamp(
     leader: Leader, tp: TopicPartition, start: int, stop: int, seconds: float
 ) -> int | None:
-    """None if the leader does not say."""
-    # A planner's process loads this module for its first batch, and asks for no timestamp.
+    """Returns the timestamp; None if the leader does not answer."""
+    # A planner's process loads this module for its first batch, and never asks for a timestamp.
     from strandline_proto.batch import read_header
 
     call = stub_for(leader.address).FetchRange(

@@ -1,4 +1,4 @@
-"""Tells after each micro-batch how far its query is behind the topics, in Spark's driver."""
+"""The listener in Spark's driver that reports the lag of a query after each micro-batch."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class LagListener(StreamingQueryListener):
-    """`spark.streams.addListener(LagListener("127.0.0.1:9092"))`: logs a `Lag` of each micro-batch
-    of every query that reads the cluster, at INFO, or hands it to `on_lag`.
+    """Logs a `Lag` of each micro-batch of every query that reads the cluster, at INFO, or passes it
+    to `on_lag`. Use: `spark.streams.addListener(LagListener("127.0.0.1:9092"))`.
 
-    Spark calls it on a thread of its own, so no micro-batch waits for it. Raises OptionError if
+    Spark calls it on its own thread, so no micro-batch waits for it. Raises OptionError if
     `bootstrap` names no brokers.
     """
 
@@ -39,7 +39,7 @@ class LagListener(StreamingQueryListener):
         self._on_lag = on_lag
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing to tell yet."""
+        """Does nothing: there is no progress yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
@@ -56,10 +56,10 @@ class LagListener(StreamingQueryListener):
                 self._on_lag(lag)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing new: what was told last still holds."""
+        """Does nothing: the last report still holds."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Nothing more to tell."""
+        """Does nothing: there is no more progress."""
 
     def _lag(self, query: str, batch_id: int, ended: StreamOffset, latest: Offsets) -> Lag | None:
         offsets = Spread.of(offsets_behind(ended.ends, latest).values())

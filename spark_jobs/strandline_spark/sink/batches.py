@@ -1,8 +1,8 @@
-"""Which partition a row goes to, which rows stand in one batch, and under which producer id.
+"""The placement of rows: the partition of each row, the rows of each batch, and the producer id.
 
-All of it depends on the rows of the task and their order alone, never on time or on what the
-brokers answer, so that a task that is run again sends the same batches again: their sequence
-numbers are the same, and a leader that has them does not append them twice.
+All of it depends only on the task's rows and their order, never on time or on answers of brokers.
+So a task that runs again sends the same batches with the same sequence numbers. A leader that holds
+a batch does not append it twice.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
 ROWS_PER_BATCH: Final = 1000
 EPOCHS: Final = 32767
-"""Micro-batches that share a producer id, each with an epoch of its own."""
+"""Number of micro-batches that share a producer id, each with its own epoch."""
 
 
 def chosen_identity(query_id: str, task: int, batch_id: int, partitions: int) -> Identity:
-    """Of what one task writes in one micro-batch to topics of so many partitions.
+    """Returns the producer id and epoch of one task in one micro-batch, for topics of so many
+    partitions.
 
-    A newer micro-batch of the same task has a higher epoch, or another id. So has a topic that got
-    more partitions between a batch and its rerun: its rows stand elsewhere then, and under their
-    old numbers some would be taken for others and dropped.
+    A newer micro-batch of the same task has a higher epoch or another id. A topic that got more
+    partitions between a batch and its rerun also has another id. Its rows go to other partitions
+    then. Under their old numbers the leader would take some of them for others and drop them.
     """
     block, epoch = divmod(batch_id, EPOCHS)
     digest = sha256(f"{query_id}/{task}/{block}/{partitions}".encode()).digest()
@@ -53,8 +54,10 @@ class _Open:
 
 
 class Cutter:
-    """Places the rows of one task and cuts them into batches: 1000 rows, or fewer where they would
-    be more than `batch_bytes`. What is open is bounded by `open_bytes`.
+    """Places the rows of one task and cuts them into batches.
+
+    A batch ends at 1000 rows, or before it would exceed `batch_bytes`. Open batches are bounded by
+    `open_bytes`.
     """
 
     def __init__(self, *, start: int, batch_bytes: int, open_bytes: int) -> None:
@@ -68,8 +71,8 @@ class Cutter:
     def add(
         self, topic: str, partitions: int, partition: int | None, row: Row, size: int
     ) -> list[Cut]:
-        """The batches that are full now. `size` is that of the row; WriteFailed if there is no
-        such partition.
+        """Returns the batches that are full now. `size` is the row's size. Raises WriteFailed if
+        the partition does not exist.
         """
         key = topic, self._place(topic, partitions, partition, row)
         cut: list[Cut] = []
@@ -89,7 +92,7 @@ class Cutter:
         return cut
 
     def rest(self) -> list[Cut]:
-        """All that is open, in the order in which it was begun."""
+        """Returns all open batches, in the order in which they were begun."""
         return [self._close(key) for key in list(self._open)]
 
     def _close(self, key: tuple[str, int]) -> Cut:
@@ -98,7 +101,9 @@ class Cutter:
         return Cut(*key, done.rows, done.size)
 
     def _place(self, topic: str, partitions: int, partition: int | None, row: Row) -> int:
-        """Rows without a key fill one batch after the other, each of the next partition."""
+        """Returns the row's partition. Rows without a key fill one batch after the other, each for
+        the next partition.
+        """
         if partition is not None:
             if not 0 <= partition < partitions:
                 raise WriteFailed(

@@ -1,7 +1,8 @@
-"""The options of the sink, named as those of Spark's Kafka sink, and checked before a task starts.
+"""The options of the sink, named like those of Spark's Kafka sink, and checked before a task
+starts.
 
-Every setting of the client may have Kafka's prefix (`kafka.acks`). What the client does not have,
-and what would do nothing here, is refused.
+Every setting of the client may have Kafka's prefix (`kafka.acks`). Settings that the client does
+not have, or that would do nothing here, are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 BATCH_BYTES: Final = 256 << 10
 BUFFER_BYTES: Final = 64 << 20
 SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
-"""Spark hands these over with the others, and means itself."""
+"""Options that Spark passes to the sink but uses itself."""
 NAMES: Final = OptionNames(
     owner="sink",
     known=(
@@ -57,19 +58,20 @@ NAMES: Final = OptionNames(
 
 
 class Guarantee(StrEnum):
-    """What a streaming batch that is run again does."""
+    """The effect of a streaming batch that runs again."""
 
     EXACTLY_ONCE = "exactly-once"
-    """It writes nothing twice, as long as it has the same tasks with the same rows in order."""
+    """A rerun writes nothing twice, if it has the same tasks with the same rows in the same order.
+    """
     AT_LEAST_ONCE = "at-least-once"
-    """It writes its rows again."""
+    """A rerun writes its rows again."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
     bootstrap: tuple[str, ...]
     topic: str | None
-    """Of every row, whatever its column says."""
+    """The topic of every row; overrides the row's column."""
     guarantee: Guarantee | None
     acks: str
     enable_idempotence: bool | None
@@ -83,7 +85,9 @@ class SinkOptions:
     metadata_max_age_ms: int
 
     def producer(self) -> Producer:
-        """A producer that is not started. Raises OptionError where options contradict."""
+        """Returns a producer that is not started. Raises OptionError if options contradict each
+        other.
+        """
         arguments: dict[str, Any] = {
             "acks": self.acks,
             "enable_idempotence": self.enable_idempotence,
@@ -103,7 +107,9 @@ class SinkOptions:
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Checked options. Raises OptionError naming the option, its value and what is accepted."""
+    """Returns the checked options. Raises OptionError, which names the option, its value and the
+    accepted values.
+    """
     plain = {name: value for name, value in options.items() if name.lower() not in SPARKS_OWN}
     given = NAMES.given(plain)
     parsed = SinkOptions(
@@ -137,7 +143,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def check_for_batch_write(options: SinkOptions) -> None:
-    """Refuses what only a stream can do."""
+    """Refuses options that only a stream supports."""
     if options.guarantee is Guarantee.EXACTLY_ONCE:
         raise OptionError(
             "deliveryGuarantee=exactly-once is for streams (writeStream): a task of a batch write"
@@ -146,7 +152,7 @@ def check_for_batch_write(options: SinkOptions) -> None:
 
 
 def check_for_stream_write(options: SinkOptions) -> None:
-    """Refuses what would make a rerun write twice, unless that is asked for."""
+    """Refuses options with which a rerun would write twice, unless the user asked for that."""
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         return
     if options.acks not in ("all", "-1") or options.enable_idempotence is False:

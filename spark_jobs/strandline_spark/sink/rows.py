@@ -1,4 +1,4 @@
-"""The rows of Spark's Arrow batches as records: one column after the other, then row by row."""
+"""The conversion of Spark's Arrow batches into records: column by column, then row by row."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from strandline.types import Headers
 
 TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
-"""The end of the year 9999, as the client has it."""
+"""The end of the year 9999, the same limit as in the client."""
 _US_PER_MS: Final = 1000
 
 
 class Rows:
-    """Of one task, in order. `topic` is the option, and goes before the column."""
+    """The rows of one task, in order. The option `topic` overrides the column."""
 
     def __init__(self, topic: str | None) -> None:
         self._topic = topic
         self._count = 0
 
     def of(self, batch: Any, now_ms: int) -> Iterator[tuple[str, int | None, Row]]:
-        """(topic, partition or None, record) of each row; rows without a time have `now_ms`.
+        """Yields (topic, partition or None, record) of each row; rows without a time get `now_ms`.
 
-        Raises WriteFailed for what no record can hold.
+        Raises WriteFailed for a row that no record can hold.
         """
         columns = {name: batch.column(name) for name in batch.schema.names}
         size = batch.num_rows

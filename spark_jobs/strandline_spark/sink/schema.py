@@ -1,4 +1,4 @@
-"""The columns that the sink takes: those of Spark's Kafka sink, and a timestamp."""
+"""The columns that the sink accepts: those of Spark's Kafka sink, and a timestamp."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "headers": ("array<struct<key:string,value:binary>>",),
     "timestamp": ("timestamp",),
 }
-"""By name: the types that are accepted, as Spark writes them."""
+"""The accepted types of each column, as Spark writes them."""
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """Raises OptionError, naming column, type and remedy. `topic` is the option."""
+    """Raises OptionError, which names column, type and remedy. `topic` is the option."""
     seen: set[str] = set()
     for field in schema.fields:
         name, kind = field.name, field.dataType.simpleString()

@@ -1,9 +1,8 @@
-"""The `strandline` sink for Spark: what its tasks do, and what the driver says of them.
+"""The `strandline` sink for Spark: the code of its tasks, and of the driver.
 
-A streaming batch that is run again writes nothing twice: each of its tasks chooses the producer id
-and epoch that it had before, and sends the same batches. A batch write has no such number that
-would be the same the next time, so its tasks take an id from a broker, and what is tried again is
-written again.
+A streaming batch that runs again writes nothing twice: each task chooses the same producer id and
+epoch as before, and sends the same batches. A batch write has no number that stays the same in the
+next run. So its tasks get an id from a broker, and a retried task writes its rows again.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _WHY_FENCED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Which part of which run this is. Without a query, what is tried again is written again."""
+    """The identity of this task and its run. Without a query, a retry writes its rows again."""
 
     number: int
     attempt: int
@@ -68,7 +67,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What one task has written, acknowledged."""
+    """The rows that one task has written, all acknowledged."""
 
     records: int
     attempt: int
@@ -101,8 +100,10 @@ class StrandlineWriter(DataSourceArrowWriter):
 
 
 class StrandlineStreamWriter(DataSourceStreamArrowWriter):
-    """A streaming query. What its tasks have written is in the log before Spark's commit, and is
-    known again there if that does not come.
+    """The writer of a streaming query.
+
+    The rows of its tasks are in the log before Spark's commit. If that commit does not happen, the
+    leaders recognize the rows in the rerun.
     """
 
     def __init__(self, options: SinkOptions) -> None:
@@ -114,7 +115,7 @@ class StrandlineStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _task(*, is_repeatable: bool = False) -> Task:
-    """The one that this process runs. Raises EnvironmentProblem if Spark does not say which."""
+    """Returns the task of this process. Raises EnvironmentProblem if Spark does not name it."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -133,7 +134,7 @@ def _task(*, is_repeatable: bool = False) -> Task:
 
 
 def write_rows(options: SinkOptions, iterator: Iterator[Any], task: Task) -> Written:
-    """All rows of one task, acknowledged. Raises WriteFailed."""
+    """Writes all rows of one task and waits for their acknowledgement. Raises WriteFailed."""
     try:
         return Written(asyncio.run(_write(options, iterator, task)), task.attempt)
     except InvalidProducerEpoch as error:
@@ -148,14 +149,14 @@ async def _write(options: SinkOptions, iterator: Iterator[Any], task: Task) -> i
     loop = asyncio.get_running_loop()
     async with options.producer() as producer:
         sink = _TaskSink(Batches(producer), options, task)
-        # Spark may take its time for the next rows: acknowledgements come in meanwhile.
+        # Spark may be slow to give the next rows; acknowledgements arrive meanwhile.
         while (batch := await loop.run_in_executor(None, next, iterator, _END)) is not _END:
             await sink.add(batch)
         return await sink.finish()
 
 
 class _TaskSink:
-    """The rows of one task on their way: placed, cut and handed over."""
+    """Places, cuts and sends the rows of one task."""
 
     def __init__(self, out: Batches, options: SinkOptions, task: Task) -> None:
         self._out = out

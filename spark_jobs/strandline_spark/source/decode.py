@@ -1,13 +1,16 @@
-"""Raw batch bytes of one partition, as FetchRange delivers them, to Arrow record batches. No Python
-loop over rows.
+"""The decoder of one partition's raw batches, as FetchRange delivers them, into Arrow record
+batches. No Python loop runs over rows.
 
-Python looks at each batch's header and checks its CRC; a compiled walk finds where each record's
-key and value lie; Arrow's `take` copies them out of the raw buffer. Bodies of compressed and of
-plain batches are laid into one buffer in the order of their offsets, so rows never come out mixed.
+Python reads each batch's header and checks its CRC. A compiled walk finds the position of each
+record's key and value. Arrow's `take` copies them out of the raw buffer. Bodies of compressed and
+of plain batches go into one buffer in the order of their offsets, so rows keep their order.
 
-Nothing protects a batch's base offset and leader epoch but their order (I-5), so the order is
-checked: offsets rise, epochs do not fall, and a batch that claims to be dense yields every offset
-it covers.
+No checksum covers a batch's base offset and leader epoch; only their order protects them (I-5). So
+the decoder checks three things:
+
+* offsets rise
+* epochs never decrease
+* a batch that claims to be dense yields every offset that it covers
 """
 
 from __future__ import annotations
@@ -30,14 +33,14 @@ if TYPE_CHECKING:
 
     from strandline_proto.decompression import Buffer
 
-# Decompressed bodies are emitted once they reach this size: it bounds memory, and larger Arrow
-# batches gain nothing. With a message and one body more, of 1 GiB at most, a group stays below the
-# 2 GiB that Arrow's binary columns can hold.
+# Decompressed bodies are emitted once they reach this size. That bounds memory, and larger Arrow
+# batches gain nothing. With one more message and one more body of at most 1 GiB, a group stays
+# below the 2 GiB limit of Arrow's binary columns.
 GROUP_BYTES: Final = 8 << 20
 OPTION: Final = "the option maxDecompressedBytes"
 # The seven one-byte fields that even an empty record has.
 RECORD_BYTES_MIN: Final = 7
-# The range of milliseconds whose microseconds fit 64 bits; what lies outside is set to the nearest
+# The range of milliseconds whose microseconds fit 64 bits. Values outside are set to the nearest
 # end.
 TIMESTAMP_MS_MAX: Final = (1 << 63) // 1000 - 1
 DEFAULT_BOUND: Final = Bound(option=OPTION)
@@ -52,7 +55,7 @@ class _Body:
 
 @dataclass(frozen=True, slots=True)
 class _Positions:
-    """What was found of the rows of a group: see `row_walk.rows`."""
+    """The positions of a group's rows: see `row_walk.rows`."""
 
     marks: Any
     nulls: Any
@@ -62,12 +65,12 @@ class _Positions:
 
 
 class RangeDecoder:
-    """Decodes the messages of one range [start, stop), in order, and keeps account of every offset
-    in it.
+    """Decodes the messages of one range [start, stop), in order, and accounts for every offset in
+    it.
 
-    `position` is the next offset to come. `rows` were yielded; `skipped` offsets of the range hold
-    no record: control batches, and holes that compaction left; the records of `lost` offsets are
-    gone. `rows + skipped + lost == position - start` always.
+    `position` is the next expected offset. `rows` counts the rows yielded. `skipped` counts the
+    offsets without a record: control batches, and holes that compaction left. `lost` counts the
+    offsets whose records are gone. `rows + skipped + lost == position - start` always.
     """
 
     def __init__(
@@ -93,8 +96,8 @@ class RangeDecoder:
         self._bound = bound
 
     def decode(self, records: Buffer) -> Iterator[Any]:
-        """The Arrow batches of one message. Raises CorruptMessage before anything of a broken batch
-        is yielded.
+        """Yields the Arrow batches of one message. Raises CorruptMessage before it yields anything
+        of a broken batch.
         """
         group: list[_Body] = []
         size = 0
@@ -107,15 +110,15 @@ class RangeDecoder:
         yield from self._emit(group, records)
 
     def finish(self, next_offset: int) -> None:
-        """The broker has served everything below `next_offset`: what has not come by then does not
-        exist.
+        """Counts the missing offsets below `next_offset` as skipped: the broker has served
+        everything below it.
         """
         end = min(max(next_offset, self.position), self.stop)
         self.skipped += end - self.position
         self.position = end
 
     def lose(self, next_offset: int) -> None:
-        """The records below `next_offset` that have not come are gone."""
+        """Counts the missing offsets below `next_offset` as lost."""
         end = min(max(next_offset, self.position), self.stop)
         self.lost += end - self.position
         self.position = end
@@ -125,8 +128,8 @@ class RangeDecoder:
 
     def _bodies(self, records: Buffer) -> Iterator[_Body]:
         view = memoryview(records)
-        # A message may be decoded again after a failure, so what is learnt from it counts only once
-        # it was emitted.
+        # A message may be decoded again after a failure. So its facts count only once it was
+        # emitted.
         at, previous_end, epoch = 0, -1, self.leader_epoch
         for at, header in iter_headers(view):
             if header.magic != MAGIC:
@@ -214,7 +217,7 @@ class RangeDecoder:
     def _makers(
         self, found: _Positions, group: list[_Body], data: Any
     ) -> dict[str, Callable[[], Any]]:
-        """How each column is made; one that is not asked for costs nothing."""
+        """Returns a function for each column; a column that is not wanted costs nothing."""
         rows = len(found.offsets)
 
         def of_batch(name: str, kind: Any) -> Any:
@@ -244,7 +247,7 @@ class RangeDecoder:
         }
 
     def _batch_table(self, group: list[_Body]) -> Any:
-        """One row for each batch, as the walk wants it. Counts are bounded before anything is
+        """Returns one row for each batch, in the walk's form. Counts are checked before memory is
         allocated by them.
         """
         table = np.empty((len(group), 7), np.int64)
@@ -277,7 +280,9 @@ class RangeDecoder:
         return table
 
     def _account(self, group: list[_Body], rows: int) -> None:
-        """Every offset up to the end of the group is a row, or a hole that the batches show."""
+        """Checks that every offset up to the end of the group is a row, or a hole that the batches
+        show.
+        """
         last = group[-1].header
         end = min(last.next_offset, self.stop)
         self.rows += rows
@@ -318,8 +323,8 @@ def _joined(group: list[_Body]) -> bytes:
 
 
 def _spans(marks: Any, data: Any) -> Any:
-    """The buffer cut at every mark: key, gap, value, gap, key, … as one binary array that copies
-    nothing.
+    """Returns the buffer, cut at every mark, as one binary array (key, gap, value, gap, key, …).
+    Nothing is copied.
     """
     return pa.Array.from_buffers(
         pa.binary(), len(marks) - 1, [None, pa.py_buffer(np.ascontiguousarray(marks)), data]
@@ -327,7 +332,7 @@ def _spans(marks: Any, data: Any) -> Any:
 
 
 def _taken(spans: Any, first: int, rows: int, null: Any) -> Any:
-    """Every fourth span from `first`; null where the record says so."""
+    """Returns every fourth span from `first`; null where the record has null."""
     indices = np.arange(first, 4 * rows + first, 4, dtype=np.int32)
     if null.any():
         return spans.take(pa.array(indices, mask=null))
@@ -335,8 +340,8 @@ def _taken(spans: Any, first: int, rows: int, null: Any) -> Any:
 
 
 def _text(keys: Any) -> Any:
-    """Header keys as strings. A key that is not UTF-8 is repaired as Java does it, so that no
-    record stops a table.
+    """Returns header keys as strings. A key that is not UTF-8 is repaired as Java does it, so that
+    no record stops a table.
     """
     try:
         return keys.cast(pa.string())

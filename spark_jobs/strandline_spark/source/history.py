@@ -1,8 +1,12 @@
-"""Whether the cluster still holds what the offsets of a query stand for, and where to go on if not.
+"""The check that the cluster still holds the records that a query's offsets mean, and where reading
+continues if not.
 
-An offset is compared in this order, because each comparison is worth nothing without the one
-before: is it the same topic (its id); does the leader's log leave the offset's leader epoch at or
-above it (asked once after each election, KIP-320); does the log still begin at or below it.
+Each comparison of an offset depends on the one before, so the order is fixed:
+
+* The topic is the same (its id).
+* The leader's log does not leave the offset's leader epoch below the offset. The leader is asked
+  once after each election (KIP-320).
+* The log still begins at or below the offset.
 """
 
 from __future__ import annotations
@@ -28,31 +32,33 @@ _LEFT: Final = (
 
 @dataclass(slots=True)
 class Found:
-    """What the cluster shows of an offset."""
+    """The state of the cluster for one offset."""
 
     marks: Marks
     begins: Offsets
-    """Where each partition goes on: at its offset, or where that means nothing any more, at the
-    first record not yet read.
+    """The offset where each partition continues: its own, or the first unread record if the own one
+    means nothing any more.
     """
     losses: list[Loss]
     behind: list[TopicPartition]
-    """Their high watermark lies below where they go on."""
+    """Partitions whose high watermark is below the offset where they continue."""
 
 
 class History:
-    """What one process has learnt of the leaders of a query's partitions."""
+    """The facts that one process has learnt about the leaders of a query's partitions."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._seen = Lineage()
-        """High watermarks by leader epoch: they bound an offset's epoch closer than the last
+        """High watermarks by leader epoch. They bound an offset's epoch more closely than the last
         epoch does.
         """
         self._checked: dict[TopicPartition, tuple[int, int]] = {}
 
     def compare(self, offset: StreamOffset, marks: Marks, absent: set[str]) -> Found:
-        """Partitions that `offset` does not know go on at their first record."""
+        """Compares each offset with the cluster. Partitions that `offset` lacks start at their
+        first record.
+        """
         losses: list[Loss] = []
         begins = dict.fromkeys(marks, 0)
         for tp, end in offset.ends.items():
@@ -80,8 +86,9 @@ class History:
         return Found(marks, begins, losses, behind)
 
     def judge_behind(self, found: Found) -> None:
-        """Of partitions whose high watermark stays below: data loss only if the log itself ends
-        there on a full ISR.
+        """Judges the partitions whose high watermark stays below the offset.
+
+        That is data loss only if the log itself ends there on a full ISR.
         """
         marks = found.marks
         asked = {tp: marks[tp].epoch for tp in found.behind}
@@ -103,12 +110,14 @@ class History:
                 )
 
     def note(self, marks: Marks) -> None:
-        """What the leaders say now bounds the epochs of what is planned by it."""
+        """Stores the leaders' answers, which bound the epochs of ranges planned by them."""
         for tp, mark in marks.items():
             self._seen.note(tp, epoch=mark.epoch, end=mark.high_watermark)
 
     def epoch_of(self, tp: TopicPartition, offset: int, marks: Marks) -> int:
-        """An epoch that all records below `offset` are within, the smallest that is known."""
+        """Returns the smallest known epoch that is not below the epoch of any record below
+        `offset`.
+        """
         least = self._seen.epoch_of(tp, offset)
         return marks[tp].epoch if least is None else least
 
@@ -117,8 +126,8 @@ class History:
         self._checked.pop(tp, None)
 
     def _truncations(self, offset: StreamOffset, begins: Offsets, marks: Marks) -> Offsets:
-        """Where the histories part, of partitions whose leader's log does not hold what was
-        read.
+        """Returns the offset where the histories part, for each partition whose leader's log lacks
+        records that were read.
         """
         asked = {
             tp: epoch
@@ -135,7 +144,7 @@ class History:
 
 
 def retained(first: Offsets, stops: Offsets, marks: Marks) -> list[Loss]:
-    """What retention took of [first, stop) of each partition."""
+    """Returns the losses by retention in [first, stop) of each partition."""
     out = []
     for tp, stop in stops.items():
         at, log_start = first[tp], marks[tp].log_start

@@ -1,9 +1,12 @@
-"""Records that a query relies on and that are gone: which, why, and what can be done about it.
+"""Lost records that a query relies on: which, why, and the remedies.
 
-Losses of all partitions are found first and reported together, so that one look tells the whole
-damage. Three things may follow (the option `failOnDataLoss`): the query stops; it goes on at the
-first record not yet read; or it goes on only where retention alone took records, because a topic
-created anew and a log that was cut back give offsets another meaning.
+The losses of all partitions are found first and reported together, so that one error shows the
+whole damage. The option `failOnDataLoss` chooses what follows:
+
+* The query stops.
+* The query continues at the first unread record.
+* The query continues only where retention alone removed records. After a topic was created again,
+  or a log was truncated, offsets have another meaning.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 _logger: Final = logging.getLogger(__name__)
 
 NAMED_MAX: Final = 20
-"""How many partitions a message names; the rest is counted."""
+"""Number of partitions that a message names; the others are counted."""
 
 
 class OnLoss(StrEnum):
@@ -72,7 +75,9 @@ _JOB_RETENTION_WAYS_OUT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """[start, end) of one partition; `end` is None where everything from `start` on is gone."""
+    """The lost range [start, end) of one partition; `end` is None if everything from `start` on is
+    gone.
+    """
 
     tp: TopicPartition
     start: int
@@ -86,21 +91,21 @@ class Loss:
 
 
 def settle(losses: Sequence[Loss], on_loss: OnLoss) -> None:
-    """Raises DataLoss with all of them, or warns of them if the query is to go on."""
+    """Raises DataLoss with all losses, or logs a warning for each if the query continues."""
     if not losses:
         return
     reasons = {loss.reason for loss in losses}
     alone = reasons == {Reason.RETENTION}
     text = described(losses)
     if on_loss is OnLoss.STOP or (on_loss is OnLoss.EXCEPT_RETENTION and not alone):
-        # The offsets of what is left mean what they meant.
+        # The remaining offsets keep their meaning.
         gone = DELETION_WAYS_OUT if reasons <= {Reason.RETENTION, Reason.DELETION} else WAYS_OUT
         raise DataLoss(f"{text}.{RETENTION_WAYS_OUT if alone else gone}")
     _logger.warning("%s; going on at the first record not yet read", text)
 
 
 def described(losses: Sequence[Loss]) -> str:
-    """The losses in one line."""
+    """Returns the losses in one line."""
     ordered = sorted(losses, key=lambda loss: (loss.tp, loss.start))
     more = len(ordered) - NAMED_MAX
     named = "; ".join(str(loss) for loss in ordered[:NAMED_MAX])
@@ -108,7 +113,7 @@ def described(losses: Sequence[Loss]) -> str:
 
 
 def for_job(message: str) -> str:
-    """The message of a DataLoss with the ways out that a user of the bronze job has."""
+    """Returns the message of a DataLoss with the remedies for a user of the bronze job."""
     return (
         message.replace(RETENTION_WAYS_OUT, _JOB_RETENTION_WAYS_OUT)
         .replace(DELETION_WAYS_OUT, JOB_DELETION_WAYS_OUT)
@@ -117,7 +122,7 @@ def for_job(message: str) -> str:
 
 
 def for_replay(message: str) -> str:
-    """The message of a DataLoss with the way out that a user of `replay` has."""
+    """Returns the message of a DataLoss with the remedy for a user of `replay`."""
     again = " Start it again, to read the topic as it is now"
     later = " Give a later --from; earliest is the first record that the topic still holds"
     message = message.replace(RETENTION_WAYS_OUT, later).replace(DELETION_WAYS_OUT, again)

@@ -1,16 +1,16 @@
-"""Offsets as Spark stores them: `{"topic": {"0": 23}}`, end-exclusive, the shape that Spark's Kafka
-source uses, and beside it where those offsets come from:
+"""Offsets as Spark stores them: `{"topic": {"0": 23}}`, end-exclusive, in the form of Spark's Kafka
+source, with their lineage:
 
     {"t": {"0": 23}, "@lineage": {"t": {"id": "…", "epochs": {"0": 4}, "starts": {"0": 20}}}}
 
-An offset means a record only within one topic (`id`) and one history of leaders (`epochs`: all
-records below the offset are of that leader epoch or an earlier one). `starts` says where a batch
-begins whose partition does not begin where the batch before ended: the first batch of a stream, a
-topic created anew, a log that was cut back. The plain form, without `@lineage`, is read too.
+An offset names a record only within one topic (`id`) and one history of leaders. `epochs` bounds
+that history: all records below the offset have that leader epoch or an earlier one. `starts` gives
+the start of a batch whose partition does not begin where the previous batch ended: the first batch
+of a stream, a topic that was created again, a truncated log. The plain form, without `@lineage`, is
+read too.
 
-Spark compares two offsets as JSON text, so the text must be a function of the offsets alone: topics
-are sorted, and partitions sorted by number (an unstable order makes an availableNow run that never
-ends).
+Spark compares two offsets as JSON text, so the text is a function of the offsets alone. Topics are
+sorted, and partitions are sorted by number. With an unstable order an availableNow run never ends.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 LINEAGE: Final = "@lineage"
-"""No topic can have this name."""
+"""The key of the lineage; no topic can have this name."""
 OFFSET_MAX: Final = (1 << 63) - 1
 INT32_MAX: Final = (1 << 31) - 1
 LATEST: Final = -1
 EARLIEST: Final = -2
-"""What ListOffsets, and offsets in options, mean by these numbers."""
+"""The meaning of these numbers in ListOffsets and in offsets of options."""
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic, by name. Sorts by topic, then by partition number."""
+    """One partition of a topic, by name; sorted by topic, then by partition number."""
 
     topic: str
     partition: int
@@ -49,7 +49,7 @@ OffsetJson = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """Where a stream stands after a batch, and what its offsets mean."""
+    """The position of a stream after a batch, and the lineage of its offsets."""
 
     ends: Offsets
     topic_ids: dict[str, bytes] = field(default_factory=dict)
@@ -58,15 +58,15 @@ class StreamOffset:
 
 
 def begins(start: StreamOffset | None, end: StreamOffset) -> Offsets:
-    """Where the batch from `start` to `end` begins. A partition that is new to the stream begins
-    with its first record.
+    """Returns the start offsets of the batch from `start` to `end`. A partition that is new to the
+    stream starts at its first record.
     """
     before = {} if start is None else start.ends
     return {tp: end.starts.get(tp, before.get(tp, 0)) for tp in end.ends}
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetJson:
-    """The nested form, in the one order that all of our offsets have."""
+    """Returns the nested form, in the one order that all our offsets have."""
     out: OffsetJson = {}
     for tp in sorted(offsets):
         out.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
@@ -74,8 +74,8 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetJson:
 
 
 def from_json(data: Any, *, least: int = EARLIEST) -> Offsets:
-    """The inverse of `to_json`; LATEST and EARLIEST are taken for offsets too, unless the `least`
-    is 0. Raises ValueError naming the part that has another shape.
+    """The inverse of `to_json`. LATEST and EARLIEST count as offsets unless `least` is 0. Raises
+    ValueError, which names the malformed part.
     """
     words = "" if least == 0 else ", -1 (latest) or -2 (earliest)"
     if not isinstance(data, dict):
@@ -93,7 +93,7 @@ def from_json(data: Any, *, least: int = EARLIEST) -> Offsets:
 
 
 def partition_number(text: str, topic: str) -> int:
-    """`text` as the number of a partition, which has one way of being written."""
+    """Returns `text` as a partition number. A number has only one valid spelling."""
     number = decimal(text)
     if number is None or number > INT32_MAX or str(number) != text:
         raise ValueError(f"{text!r} of topic {topic!r} is not a partition number")
@@ -101,7 +101,7 @@ def partition_number(text: str, topic: str) -> int:
 
 
 def stream_to_json(offset: StreamOffset) -> dict[str, Any]:
-    """The form that Spark checkpoints."""
+    """Returns the form that Spark checkpoints."""
     out: dict[str, Any] = dict(to_json(offset.ends))
     lineage: dict[str, Any] = {}
     epochs, starts = to_json(offset.epochs), to_json(offset.starts)
@@ -115,8 +115,10 @@ def stream_to_json(offset: StreamOffset) -> dict[str, Any]:
 
 
 def stream_from_json(data: Any, *, least: int = EARLIEST) -> StreamOffset:
-    """The inverse of `stream_to_json`; the plain form is read too, and so are LATEST and EARLIEST,
-    which options hold and checkpoints do not (`least` is 0 then). Raises ValueError.
+    """The inverse of `stream_to_json`; it accepts the plain form too.
+
+    LATEST and EARLIEST are allowed in options, but not in checkpoints (`least` is 0 there). Raises
+    ValueError.
     """
     if not isinstance(data, dict):
         raise ValueError(f"{data!r} is not an object of topics")
@@ -144,7 +146,7 @@ def stream_from_json(data: Any, *, least: int = EARLIEST) -> StreamOffset:
 
 
 def decimal(text: str) -> int | None:
-    """A whole number of the digits 0 to 9, at most 2^63 - 1; None for any other text."""
+    """Returns a whole number of the digits 0 to 9, at most 2^63 - 1; None for any other text."""
     if not (text.isascii() and text.isdigit()) or len(text) > 19:
         return None
     number = int(text)
@@ -152,7 +154,7 @@ def decimal(text: str) -> int | None:
 
 
 def parse_json(text: str) -> Any:
-    """JSON in which no object has a key twice. Raises ValueError."""
+    """Parses JSON in which no object has a key twice. Raises ValueError."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -169,15 +171,15 @@ def parse_json(text: str) -> Any:
 
 
 def names(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions for a message: `t/0, t/1`."""
+    """Returns the partitions for a message: `t/0, t/1`."""
     return ", ".join(str(tp) for tp in sorted(partitions))
 
 
 def limited(start: Offsets, end: Offsets, max_offsets: int) -> Offsets:
-    """`end`, moved back so that at most about `max_offsets` lie between: each backlog is cut in
-    proportion.
+    """Returns `end`, moved back so that at most about `max_offsets` lie between: each backlog is
+    cut in proportion.
 
-    Every partition with a backlog moves by at least one, so none starves; hence the sum may pass
+    Every partition with a backlog advances by at least one, so none starves. So the sum may exceed
     the limit by the number of partitions. `start` holds every partition of `end`.
     """
     backlog = {tp: max(0, end[tp] - start[tp]) for tp in end}

@@ -1,7 +1,7 @@
-"""The names of options, as Spark hands them over: lower-cased, some with Kafka's prefix.
+"""The names of options as Spark passes them: lower-cased, some with Kafka's prefix.
 
-Whatever is not listed is refused, with the nearest known name: an option that is silently ignored
-is worse than an error.
+An unlisted name is refused, and the error names the nearest known one. An option that is silently
+ignored is worse than an error.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class OptionNames:
 
     owner: str
     known: tuple[str, ...]
-    """As they are documented."""
+    """The names as documented."""
     prefixes: tuple[str, ...]
     cannot_work: Mapping[str, str]
-    """Options that Spark's Kafka source or sink knows, lower-cased, and what to do without them."""
+    """Options that Spark's Kafka source or sink knows, lower-cased, with the advice for each."""
 
     def given(self, options: Mapping[str, str]) -> dict[str, str]:
-        """The options by the names as they are documented. Raises OptionError."""
+        """Returns the options by their documented names. Raises OptionError."""
         given: dict[str, str] = {}
         for name, value in options.items():
             known = self._known(name)

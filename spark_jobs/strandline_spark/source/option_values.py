@@ -1,5 +1,5 @@
-"""The values of the source's options: each function turns one text into what it means, or raises
-OptionError naming the option, the value and what is accepted.
+"""The values of the source's options. Each function converts one text, or raises OptionError, which
+names the option, the value and the accepted values.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ OFFSET_RETRY_MS: Final = 1000
 _NOT_PLAIN: Final = re.compile(r"%[0-9A-Fa-f]{2}|[#?]")
 SECONDS_MIN: Final = 100_000_000
 SECONDS_MAX: Final = 100_000_000_000
-"""Times between these are seconds of the years from 1973 on, as milliseconds of January to March
-1973.
+"""Limit for a time that was likely given in seconds.
+
+Times up to this value are seconds of the years from 1973 on; as milliseconds they are January to
+March 1973.
 """
 
 Position = str | StreamOffset
@@ -50,7 +52,7 @@ Times = int | Offsets
 
 
 class NoOffset(StrEnum):
-    """What a start means after whose time there is no record."""
+    """The start of a partition that has no record at or after the start time."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -155,7 +157,7 @@ def count(given: Mapping[str, str], name: str, default: int) -> int:
 
 
 def seconds_of_ms(given: Mapping[str, str], name: str, default: int) -> float:
-    """Above 0, in seconds."""
+    """Returns the option in seconds; it must be above 0."""
     number = count(given, name, default)
     if number < 1:
         raise OptionError(f"{name}: {given[name]!r} is not above 0")
@@ -163,7 +165,7 @@ def seconds_of_ms(given: Mapping[str, str], name: str, default: int) -> float:
 
 
 def delay(value: str | None) -> float | None:
-    """A time as Spark writes it: 15m, 30s, 500ms."""
+    """Returns the seconds of a time as Spark writes it: 15m, 30s, 500ms."""
     if value is None:
         return None
     units = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -177,7 +179,9 @@ def delay(value: str | None) -> float | None:
 
 
 def times_of(given: Mapping[str, str], side: str) -> Times | None:
-    """The global time goes before those of partitions, and both before offsets."""
+    """Returns the times of one side. The global time overrides those of partitions, and both
+    override offsets.
+    """
     name = f"{side}Timestamp"
     if name in given:
         return time_ms(name, decimal(given[name].strip()), given[name])
@@ -237,7 +241,7 @@ def flag(name: str, value: str | None, *, default: bool) -> bool:
 
 
 def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns in their order: all that are included, or those of them that are named."""
+    """Returns the columns in their order: all included ones, or the named ones of them."""
     headers = flag("includeHeaders", given.get("includeHeaders"), default=False)
     batch_meta = flag("includeBatchMeta", given.get("includeBatchMeta"), default=False)
     all_of_them = column_names(include_headers=headers, include_batch_meta=batch_meta)
@@ -255,8 +259,10 @@ def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def group_of(given: Mapping[str, str]) -> str | None:
-    """The group that shows a stream's progress. A prefix makes one of it and of what is read: Spark
-    tells a source nothing else by which it would know its own group again after a restart.
+    """Returns the group that shows a stream's progress.
+
+    With a prefix the name is made from the prefix and what is read. Spark gives a source nothing
+    else by which it could find its own group after a restart.
     """
     for name in ("group.id", "groupIdPrefix"):
         if name in given and not given[name].strip():
@@ -279,8 +285,10 @@ def optional_path(value: str | None) -> str | None:
 
 
 def local_path(name: str, value: str) -> str:
-    """`value` as a path of this machine's file system. Raises OptionError for another scheme, and
-    for a URL with a part that is none of a path or stands for another character.
+    """Returns `value` as a path of this machine's file system.
+
+    Raises OptionError for another scheme, and for a URL with a part that is no path or has an
+    escaped character.
     """
     path = (
         value.removeprefix("file://")

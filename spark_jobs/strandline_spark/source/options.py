@@ -1,8 +1,8 @@
-"""The options of the source, named as those of Spark's Kafka source, and checked when `load()` is
-called. Whatever is not listed is refused.
+"""The options of the source, named like those of Spark's Kafka source, and checked at `load()`. An
+unlisted option is refused.
 
-Spark hands options over with lower-cased names; messages use the names as they are documented.
-Every name may have Kafka's prefix (`kafka.bootstrap.servers`), and some have another in Spark.
+Spark passes options with lower-cased names; messages use the documented names. Every name may have
+Kafka's prefix (`kafka.bootstrap.servers`), and some have another one in Spark.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ NAMES: Final = OptionNames(
 class SourceOptions:
     bootstrap: tuple[str, ...]
     topics: tuple[str, ...]
-    """Topics subscribed whole; empty if partitions are assigned."""
+    """Topics that are subscribed whole; empty if partitions are assigned."""
     pattern: re.Pattern[str] | None
-    """The topics whose whole names match it, those that come later too."""
+    """A pattern that matches the whole names of the topics, of later ones too."""
     assigned: tuple[TopicPartition, ...]
     starting: Position | None
     ending: Position | None
@@ -130,7 +130,9 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Checked options. Raises OptionError naming the option, its value and what is accepted."""
+    """Returns the checked options. Raises OptionError, which names the option, its value and the
+    accepted values.
+    """
     given = NAMES.given(options)
     check_isolation(given.get("isolation.level"))
     bootstrap = servers_of(given.get("bootstrap.servers"))
@@ -175,7 +177,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def check_for_batch(options: SourceOptions) -> None:
-    """Refuses what only a stream can do."""
+    """Refuses options that only a stream supports."""
     if options.starting == "latest" and options.starting_times is None:
         raise OptionError(
             "startingOffsets=latest reads nothing in a batch query; use earliest or offsets"
@@ -202,7 +204,7 @@ def check_for_batch(options: SourceOptions) -> None:
 
 
 def check_for_stream(options: SourceOptions) -> None:
-    """Refuses what only a batch query can do."""
+    """Refuses options that only a batch query supports."""
     if options.ending is not None or options.ending_times is not None:
         raise OptionError(
             "endingOffsets, endingTimestamp and endingOffsetsByTimestamp are for batch queries"

@@ -1,17 +1,17 @@
-"""Which offsets a query reads: where it starts, how far a micro-batch goes, and what is done where
-records that it relies on are gone.
+"""The plan of a query: where it starts, where a micro-batch ends, and what happens if records that
+it relies on are gone.
 
-All of it runs on the driver. What Spark does with these answers shapes the rules:
+The planner runs on the driver. Spark's use of the answers shapes the rules:
 
-* Spark keeps end offsets alone, and asks for the initial offset again after a restart in which
-  batch 0 had not committed. So the first batch's end says where the stream began, and that batch is
-  made even if there is nothing to read yet.
-* Spark compares offsets as text. A batch in which nothing moves answers with the very offset that
-  it was asked for, so a new leader without new records makes no batch.
+* Spark stores only end offsets. After a restart before batch 0 committed, it asks for the initial
+  offset again. So the first batch's end says where the stream began, and that batch is made even if
+  there is nothing to read yet.
+* Spark compares offsets as text. If nothing advances, the answer is the very offset that Spark
+  passed, so a new leader without new records makes no batch.
 * An end offset is never below its start, unless records are gone: high watermarks may trail.
-* Under availableNow nothing that has appeared since its target is read, new partitions included.
-* Offsets are tied to a topic id and to a leader epoch (P-82). Losses are found for all partitions
-  before anything is said, and reading goes on at the first record not yet read.
+* Under availableNow nothing that appeared after its target is read, new partitions included.
+* Offsets are tied to a topic id and to a leader epoch (P-82). The losses of all partitions are
+  found before any error is raised. Reading continues at the first unread record.
 """
 
 from __future__ import annotations
@@ -50,17 +50,19 @@ if TYPE_CHECKING:
 _logger: Final = logging.getLogger(__name__)
 
 TRY_SECONDS: Final = 7.5
-"""How long one try to plan waits for answers: elections are ridden out by the default retries."""
+"""How long one attempt to plan waits for answers. The default retries outlast an election."""
 CHANGING_SECONDS: Final = 300.0
-"""Bound of all tries together."""
+"""Limit of all attempts together."""
 TRAILING_SECONDS: Final = 5.0
-"""How long a high watermark below the start is waited for before a trigger is given up as empty."""
+"""How long planning waits for a high watermark below the start. Then the trigger makes an empty
+batch.
+"""
 
 _Answer = TypeVar("_Answer")
 
 
 class Planner:
-    """The driver's view of one query. Holds no connection, so it may be pickled."""
+    """The driver's view of one query. It holds no connection, so it can be pickled."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -76,18 +78,18 @@ class Planner:
         self._planned: tuple[StreamOffset, Marks] | None = None
         self._told: set[Loss] = set()
         self._believed: tuple[StreamOffset, StreamOffset] | None = None
-        """What `_trusted` was asked last, and its answer."""
+        """The last argument of `_trusted`, and its result."""
         self._waiting_since = time.monotonic()
         self.high_watermarks: Offsets | None = None
-        """The ends of the logs at the last micro-batch, whatever limits and targets said: for
-        progress reports.
+        """The ends of the logs at the last micro-batch, without limits and targets, for progress
+        reports; None before the first.
         """
         self.ends: Offsets = {}
-        """Where the query stands after that micro-batch."""
+        """The position of the query after that micro-batch."""
 
     def initial(self) -> StreamOffset:
-        """Where the query starts: the answer of an earlier version's file, or what the options mean
-        now; the same at every call.
+        """Returns the start of the query: from the file of an earlier version, or from the options.
+        Every call returns the same.
         """
         if self._initial is None:
             stored = self._files.initial()
@@ -99,15 +101,16 @@ class Planner:
         return self._initial
 
     def take_target(self) -> None:
-        """Fixes what "available now" means."""
+        """Fixes the offsets that "available now" means."""
         marks, _ = self._unchanged(self._look)
         self._target = {(mark.topic_id, tp): mark.high_watermark for tp, mark in marks.items()}
 
     def latest(
         self, start: StreamOffset, max_offsets: int | None, *, waits: bool = True
     ) -> StreamOffset:
-        """The end of the micro-batch that starts at `start`: `start` itself if there is nothing to
-        do, or so little that it `waits` for more.
+        """Returns the end of the micro-batch that starts at `start`.
+
+        Returns `start` itself if there is nothing to do, or if the batch `waits` for more offsets.
         """
         known = self._trusted(start)
         found = self._settled(known)
@@ -118,7 +121,7 @@ class Planner:
         self.high_watermarks = {tp: mark.high_watermark for tp, mark in marks.items()}
         self.ends = dict(found.begins)
         ends = {tp: max(self._available(tp, marks[tp]), at) for tp, at in found.begins.items()}
-        # What retention took is not read, so it does not count.
+        # Records that retention removed are not read, so they do not count.
         first = {tp: min(max(at, marks[tp].log_start), ends[tp]) for tp, at in found.begins.items()}
         if waits and self._too_little(sum(ends.values()) - sum(first.values())):
             ends = dict(found.begins)
@@ -134,8 +137,8 @@ class Planner:
         return end
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[PlannedRange]:
-        """The tasks that read from `start` to `end`: one for each partition that has anything to
-        read.
+        """Returns the tasks that read from `start` to `end`: one for each partition with anything
+        to read.
         """
         self._begun = True
         if start == end:
@@ -143,7 +146,7 @@ class Planner:
         first = begins(start, end)
         if self._planned is not None and self._planned[0] == end:
             return self._tasks(first, end.ends, self._planned[1])
-        # A batch that was planned before a restart: what it is made of may be gone by now.
+        # This batch may have been planned before a restart, so its records may be gone by now.
         known = self._trusted(end)
         found = self._settled(known)
         lost = [loss for loss in found.losses if loss.reason is not Reason.RETENTION]
@@ -157,7 +160,9 @@ class Planner:
         return self._tasks(first, stops, found.marks)
 
     def batch_ranges(self) -> list[PlannedRange]:
-        """The tasks of a batch query. Raises OptionError if its bounds contradict each other."""
+        """Returns the tasks of a batch query. Raises OptionError if its bounds contradict each
+        other.
+        """
         return self._unchanged(self._batch_ranges)
 
     def _batch_ranges(self) -> list[PlannedRange]:
@@ -204,7 +209,7 @@ class Planner:
         )
 
     def _settle(self, losses: list[Loss]) -> None:
-        """Stops the query, or says each loss once."""
+        """Stops the query, or reports each loss once."""
         settle([loss for loss in losses if loss not in self._told], self._options.on_loss)
         self._told |= set(losses)
 
@@ -214,8 +219,8 @@ class Planner:
         return min(mark.high_watermark, self._target.get((mark.topic_id, tp), 0))
 
     def _trusted(self, offset: StreamOffset) -> StreamOffset:
-        """`offset` with the lineage that an earlier version kept elsewhere; leaders of earlier
-        epochs are not believed from now on.
+        """Returns `offset` with the lineage that an earlier version stored elsewhere. From now on
+        leaders of earlier epochs are not trusted.
         """
         if self._believed is not None and self._believed[0] is offset:
             return self._believed[1]
@@ -227,8 +232,8 @@ class Planner:
         return known
 
     def _look(self, read: Iterable[str] = ()) -> tuple[Marks, set[str]]:
-        """The query's partitions that exist, and the topics that do not, of those that it names and
-        those that it has read.
+        """Returns the query's partitions that exist, and the missing topics among those that it
+        names and those that it has read.
         """
         if self._options.pattern is not None:
             leaders, absent = self._cluster.matching(self._options.pattern, read)
@@ -239,14 +244,16 @@ class Planner:
         return self._cluster.marks(leaders), absent
 
     def _whole(self) -> Marks:
-        """The query's partitions, which must all exist."""
+        """Returns the query's partitions, which must all exist."""
         marks, absent = self._look()
         _must_exist(absent, set(self._options.assigned) - set(marks))
         return marks
 
     def _unchanged(self, ask: Callable[[], _Answer]) -> _Answer:
-        """The answer, asked again if a topic came or went in between, and as often as the options
-        say if no broker gave one.
+        """Returns the answer.
+
+        Asks again if a topic was created or deleted in between. Asks again as often as the options
+        allow if no broker answered.
         """
         left = self._options.offset_retries
         for _ in pauses(CHANGING_SECONDS):
@@ -262,15 +269,15 @@ class Planner:
         raise ClusterUnreachable("topics are created and deleted faster than they can be read")
 
     def _too_little(self, offsets: int) -> bool:
-        """Whether a batch of so many offsets waits for more. What is available now is read now."""
+        """True if a batch of so many offsets waits for more. Under availableNow no batch waits."""
         least = self._options.min_offsets_per_trigger
         if least is None or offsets >= least or self._target is not None:
             return False
         return time.monotonic() - self._waiting_since < self._options.trigger_delay_seconds
 
     def _settled(self, offset: StreamOffset) -> Found:
-        """What the cluster shows of `offset`, after a while of waiting for high watermarks that
-        trail behind it.
+        """Compares `offset` with the cluster, after a wait for high watermarks that trail behind
+        it.
         """
         for _ in pauses(TRAILING_SECONDS):
             found = self._unchanged(lambda: self._compared(offset))
@@ -300,10 +307,10 @@ class Planner:
     def _described(
         self, start: StreamOffset, found: Found, ends: Offsets, *, began: bool
     ) -> StreamOffset | None:
-        """The end offset with its lineage; None if it is where `start` is.
+        """Returns the end offset with its lineage; None if it equals `start`.
 
-        A partition that has not moved keeps the epoch it had, whoever leads it now, and one that is
-        gone its offset: should it be the same topic after all, it goes on there.
+        A partition that has not advanced keeps its epoch, whichever broker leads it now. A
+        partition that is gone keeps its offset, and continues there if the same topic comes back.
         """
         known = start.topic_ids
         now = {tp.topic: found.marks[tp].topic_id for tp in ends}
@@ -341,7 +348,7 @@ class Planner:
         return replace(start, topic_ids=ids | start.topic_ids, epochs=epochs | start.epochs)
 
     def _first(self, marks: Marks, default: str) -> StreamOffset:
-        """Where a new query starts: a time goes before offsets."""
+        """Returns the start of a new query. Times override offsets."""
         options = self._options
         if options.starting_times is None:
             return self._resolve(options.starting or default, "startingOffsets", marks)
@@ -356,14 +363,14 @@ class Planner:
         return StreamOffset(_or_latest(found, marks))
 
     def _last(self, marks: Marks) -> Offsets:
-        """Where a batch query ends."""
+        """Returns the end of a batch query."""
         options = self._options
         if options.ending_times is None:
             return self._resolve(options.ending or "latest", "endingOffsets", marks).ends
         return _or_latest(self._at(options.ending_times, "ending", marks), marks)
 
     def _at(self, times: Times, side: str, marks: Marks) -> dict[TopicPartition, int | None]:
-        """The first offset at or after its time; None where there is none."""
+        """Returns the first offset at or after its time; None where there is none."""
         wanted = times if isinstance(times, dict) else dict.fromkeys(marks, times)
         _must_name(_name_of(times, side), wanted, marks)
         leaders = {tp: mark.leader for tp, mark in marks.items()}
@@ -371,7 +378,7 @@ class Planner:
         return {tp: None if found[tp] < 0 else found[tp] for tp in sorted(found)}
 
     def _resolve(self, position: Position, name: str, marks: Marks) -> StreamOffset:
-        """Words as numbers; a lineage that was given stays."""
+        """Replaces words by numbers; keeps a given lineage."""
         words = {
             EARLIEST: {tp: mark.log_start for tp, mark in marks.items()},
             LATEST: {tp: mark.high_watermark for tp, mark in marks.items()},
@@ -384,7 +391,9 @@ class Planner:
 
 
 def _must_exist(topics: set[str], partitions: set[TopicPartition]) -> None:
-    """Raises UnknownTopic if there are any that a query names and has never read."""
+    """Raises UnknownTopic if the query names a topic or partition that is missing and that it has
+    never read.
+    """
     if topics:
         raise unknown(topics)
     if partitions:

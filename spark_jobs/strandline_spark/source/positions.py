@@ -1,13 +1,13 @@
-"""What streams of earlier versions kept beside Spark's checkpoint, whose offsets then said nothing
-of their lineage. It is read at the first resume, and never written.
+"""The files that earlier versions kept beside Spark's checkpoint, whose offsets then had no
+lineage. The first resume reads them; they are never written.
 
-Two files:
+There are two files:
 
-* the *initial offsets* (the option `initialOffsetsPath`), where the stream began. Spark asks for
-  that again after a restart in which batch 0 had not committed.
-* `<initialOffsetsPath>.epochs`, the topic ids that the offsets belong to, and for each partition
-  which leader epoch had been seen when which end offset was planned: all records below such an end
-  are of that epoch or an earlier one.
+* The *initial offsets* (the option `initialOffsetsPath`), where the stream began. Spark asks for
+  them again after a restart before batch 0 committed.
+* `<initialOffsetsPath>.epochs`: the topic ids of the offsets. For each partition it also has each
+  leader epoch with the end offset planned under it. All records below such an end have that epoch
+  or an earlier one.
 """
 
 from __future__ import annotations
@@ -28,27 +28,25 @@ from strandline_spark.source.offsets import (
 
 @dataclass(slots=True)
 class Lineage:
-    """Topic ids, and for each partition its leader epochs with the largest end offset seen in
-    each.
-    """
+    """Topic ids, and each partition's leader epochs with the largest end offset seen in each."""
 
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     epochs: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
 
     def note(self, tp: TopicPartition, *, epoch: int, end: int) -> None:
-        """Records below `end` were committed while `epoch` was the leader's."""
+        """Notes that records below `end` were committed while the leader had this `epoch`."""
         ends = self.epochs.setdefault(tp, {})
         ends[epoch] = max(end, ends.get(epoch, -1))
 
     def epoch_of(self, tp: TopicPartition, offset: int) -> int | None:
-        """The smallest epoch that all records below `offset` are known to be within; None if
-        nothing is known.
+        """Returns the smallest known epoch that is not below the epoch of any record below
+        `offset`; None if nothing is known.
         """
         fitting = [epoch for epoch, end in self.epochs.get(tp, {}).items() if end >= offset]
         return min(fitting, default=None)
 
     def completed(self, offset: StreamOffset) -> StreamOffset:
-        """`offset` with what it does not say itself."""
+        """Returns `offset` with the lineage that it lacks."""
         plain = {tp: end for tp, end in offset.ends.items() if tp.topic not in offset.topic_ids}
         ids = {tp.topic: self.topic_ids[tp.topic] for tp in plain if tp.topic in self.topic_ids}
         epochs = {tp: self.epoch_of(tp, end) for tp, end in plain.items() if tp.topic in ids}
@@ -67,7 +65,7 @@ class Lineage:
 
 
 class PositionFiles:
-    """The two files. Either may be absent, and both are without a path."""
+    """The two files. Either may be absent; without a path both are."""
 
     def __init__(self, path: str | None) -> None:
         self.path = path
@@ -83,7 +81,7 @@ class PositionFiles:
             raise _unreadable(self.path, why) from why
 
     def completed(self, offset: StreamOffset) -> StreamOffset:
-        """`offset` with the lineage that the file adds to the plain form."""
+        """Returns `offset` with the lineage that the file adds to the plain form."""
         if self._lineage is None:
             self._lineage = self.lineage()
         return self._lineage.completed(offset)

@@ -1,13 +1,13 @@
-"""One planned range, read on an executor: FetchRange, decoded message by message, until its last
-offset has come.
+"""The reader of one planned range on an executor: it calls FetchRange and decodes message by
+message until the range's last offset arrived.
 
-Reading is pure: the same range gives the same records however often it is read (a task may be
-retried or run twice). It is never short: what does not come within the deadline is an error, and so
-is what the broker no longer has.
+Reading has no side effects: the same range gives the same records every time (a task may be retried
+or run twice). A range is never read short. If records do not arrive within the deadline, or the
+broker no longer has them, the task fails.
 
-One server stream for each range; gRPC reads ahead within its window, so no thread is needed. A
-stream has a deadline of its own and is renewed where it stopped, so a stuck broker is noticed while
-a slow reader is not cut off.
+Each range has one server stream. gRPC reads ahead within its window, so no thread is needed. A
+stream has its own deadline and is renewed where it stopped. So a stuck broker is detected, while a
+slow reader is not cut off.
 """
 
 from __future__ import annotations
@@ -54,29 +54,31 @@ if TYPE_CHECKING:
     from strandline_spark.source.splitting import PlannedRange
 
 MESSAGE_BYTES: Final = 2 << 20
-"""Best measured size of one message, and so of one Arrow batch: larger ones cost the JVM more than
-they save.
+"""The best measured size of one message, and so of one Arrow batch. Larger ones cost the JVM more
+than they save.
 """
 STALL_SECONDS: Final = 120.0
 """Longest wait for the next record of a range (the option pollTimeoutMs)."""
 STREAM_SECONDS: Final = 60.0
-"""Deadline of one stream; a stream that has delivered something is renewed, one that has not is an
-error to retry.
+"""Deadline of one stream. A stream that delivered something is renewed; any other is an error to
+retry.
 """
 GONE_SECONDS: Final = 10.0
-"""How long a broker may not know a topic id (it may lag behind the controller) before the topic
-counts as gone.
+"""How long a broker may not know a topic id before the topic counts as gone. A broker may lag
+behind the controller.
 """
 REFUSED_SECONDS: Final = 10.0
-"""How long a leader may say that it cannot read its disk. One that has another replica in sync
-hands over within that; where there is none, waiting cures nothing.
+"""How long a leader may report that it cannot read its disk. A leader with another in-sync replica
+hands over within that time; without one, waiting helps nothing.
 """
 CORRUPT_TRIES: Final = 3
-"""A batch damaged on its way is fetched again; one damaged at the broker stays damaged."""
+"""Attempts to fetch a damaged batch. A batch damaged on its way is sound in the next attempt; one
+damaged at the broker stays damaged.
+"""
 
 
 class _Gone(Exception):
-    """The cluster's metadata knows the topic no more, or under another id."""
+    """The cluster's metadata no longer has the topic, or has it under another id."""
 
 
 class RangeReader:
@@ -116,8 +118,8 @@ class RangeReader:
         self._refused_since: float | None = None
 
     def batches(self) -> Iterator[Any]:
-        """Raises DataLoss, RangeStalled, RecordsNotServed or CorruptMessage; never ends before the
-        range's last offset.
+        """Yields the batches of the range; never ends before its last offset. Raises DataLoss,
+        RangeStalled, RecordsNotServed or CorruptMessage.
         """
         self._waiting_since = time.monotonic()
         while self.decoder.position < self._stop:
@@ -157,9 +159,10 @@ class RangeReader:
         return leader
 
     def _holds_the_range(self, leader: Leader) -> bool:
-        """Whether anything is left to read of the range, which was planned by the log of an earlier
-        leader: a later one may have been elected without it, and its records of the same offsets
-        are others.
+        """True if this leader holds the rest of the range.
+
+        The range was planned from the log of an earlier leader. A later leader may have been
+        elected without it, and then has other records at the same offsets.
         """
         tp = self._planned.tp
         if leader.epoch > self._epoch:
@@ -181,7 +184,7 @@ class RangeReader:
         return self.decoder.position < self._stop
 
     def _stream(self, leader: Leader) -> Iterator[Any]:
-        """Everything one call delivers. An error inside is for `batches` to judge."""
+        """Yields all messages of one call. `batches` judges its errors."""
         call = hot_calls.fetch_range(channel_to(leader.address))(
             FetchRangeRequest(
                 topic_id=leader.topic_id,
@@ -204,8 +207,8 @@ class RangeReader:
                 self.decoder.finish(message.next_offset)
                 self._progressed()
         finally:
-            # A task that is killed, or a LIMIT that is satisfied, closes this generator: the
-            # server's stream ends too.
+            # A killed task or a satisfied LIMIT closes this generator, which also ends the server's
+            # stream.
             call.cancel()
 
     def _progressed(self) -> None:
@@ -215,7 +218,7 @@ class RangeReader:
         self._refused_since = None
 
     def _handle(self, error: WireError) -> None:
-        """Remembers why to try again. Raises what trying again cannot cure."""
+        """Stores the reason to retry. Raises errors that a retry cannot cure."""
         if not error.retriable:
             raise error
         if isinstance(error, KafkaStorageError):
@@ -233,7 +236,9 @@ class RangeReader:
             ) from error
 
     def _handle_gone(self, gone: _Gone) -> None:
-        """A broker may lag behind the controller for a while; after that the topic is gone."""
+        """Retries for a while, since a broker may lag behind the controller; then the topic counts
+        as gone.
+        """
         self._why = str(gone)
         if time.monotonic() - self._waiting_since >= GONE_SECONDS:
             what = f"the topic was deleted or created again ({gone})"
@@ -241,7 +246,7 @@ class RangeReader:
             self._stop = self.decoder.position
 
     def _out_of_range(self, message: FetchRangeResponse) -> None:
-        """The log starts later than it did. (A trailing watermark is OFFSET_NOT_AVAILABLE.)"""
+        """Handles a log that now starts later. (A trailing watermark is OFFSET_NOT_AVAILABLE.)"""
         if message.log_start_offset <= self.decoder.position:
             raise from_code(message.error_code, message.error_message)
         first = self.decoder.position

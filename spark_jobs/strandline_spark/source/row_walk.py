@@ -1,16 +1,16 @@
-"""Walks over the records of many batches. They find positions; Arrow then copies the bytes.
+"""Walks over the records of many batches, which find positions. Arrow then copies the bytes.
 
-A record (all integers zigzag varints unless said): length, attributes (one byte), timestamp delta,
-offset delta, key length (-1: null), key, value length (-1: null), value, number of headers, and for
-each header key length, key, value length (-1: null), value.
+A record has these fields, all zigzag varints unless noted: length, attributes (one byte), timestamp
+delta, offset delta, key length (-1: null), key, value length (-1: null), value, number of headers.
+Each header has key length, key, value length (-1: null), value.
 
-Positions are 32-bit, as Arrow's binary offsets are; the caller keeps the buffer below 2 GiB. The
-walks trust nothing: every read is bounded by the body's end, and a body that does not hold exactly
-its records is reported by batch.
+Positions are 32-bit, like Arrow's binary offsets; the caller keeps the buffer below 2 GiB. The
+walks trust no input: every read is bounded by the body's end. If a body does not hold exactly its
+records, its batch is reported.
 
-`rows` and `headers` are compiled from `_records.c` where there was a compiler when the package was
-installed: some ten nanoseconds a record. Without one they are the functions here, which give the
-same answers and take three microseconds.
+`rows` and `headers` are compiled from `_records.c` if a compiler was present at the installation;
+they take about ten nanoseconds a record. Otherwise they are the functions here, which give the same
+answers and take three microseconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 SOUND: Final = -1
-"""Returned in place of the index of a broken batch when there is none."""
+"""The value in place of the index of a broken batch if there is none."""
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 
@@ -57,17 +57,22 @@ def rows_in_python(
     batch_of: Array,
     headers: Array,
 ) -> tuple[int, int]:
-    """Positions of the records of [start, stop): (rows, SOUND or the index of the first broken
-    batch).
+    """Returns the number of records of [start, stop) and SOUND, or the index of the first broken
+    batch, and fills in their positions.
 
     `batches` (int64) has a row for each batch: body start, body end, record count, base offset,
     last offset, base timestamp, and the batch's append time or -1 where records carry their own.
-    The others have room for as many rows as the batches have records, n. For row i
-    `marks[4i:4i+4]` (int32, 4n+1) is set to key start, key end, value start, value end,
-    `nulls[:, i]` (bool, 2 x n) to (key is null, value is null), `offsets[i]` and `timestamps[i]`
-    (int64) to what they say, a timestamp beyond 64 bits to the nearest that has them,
-    `batch_of[i]` (int32) to its batch, `headers[:, i]` (int32, 3 x n) to where its headers start
-    and end and how many there are. Raises ValueError if the arrays do not fit the batches.
+    The other arrays have room for as many rows as the batches have records, n. For row i the walk
+    sets
+
+    * `marks[4i:4i+4]` (int32, 4n+1) to key start, key end, value start, value end
+    * `nulls[:, i]` (bool, 2 x n) to (key is null, value is null)
+    * `offsets[i]` and `timestamps[i]` (int64) to the record's; a timestamp beyond 64 bits to the
+      nearest one within
+    * `batch_of[i]` (int32) to its batch
+    * `headers[:, i]` (int32, 3 x n) to the start and the end of its headers and their number
+
+    Raises ValueError if the arrays do not fit the batches.
     """
     view, row, last_mark = memoryview(data), 0, 0
     for number, batch in enumerate(batches.tolist()):
@@ -118,11 +123,12 @@ def _record(view: memoryview, at: int, end: int) -> _Record:
 
 
 def headers_in_python(data: Buffer, places: Array, marks: Array, nulls: Array) -> int:
-    """Positions of every header of the rows of which `places` has what `rows` put into `headers`;
-    the first broken row, or SOUND.
+    """Returns the index of the first broken row, or SOUND, and fills in the positions of all
+    headers.
 
-    Of n headers in all number h gets `marks[4h:4h+4]` (int32, 4n+1): key start, key end, value
-    start, value end, and `nulls[h]` (bool) whether its value is null.
+    `places` holds the values that `rows` put into `headers`. Of n headers in all, number h gets
+    `marks[4h:4h+4]` (int32, 4n+1): key start, key end, value start, value end. `nulls[h]` (bool) is
+    true if its value is null.
     """
     view, header, last_mark = memoryview(data), 0, 0
     for row, (at, end, count) in enumerate(places.T.tolist()):
@@ -146,7 +152,7 @@ def _require(sound: bool) -> None:
 
 
 def _varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
-    """(value, next position)."""
+    """Returns (value, next position)."""
     raw = 0
     for shift in range(0, 64, 7):
         _require(at < end)
@@ -160,7 +166,7 @@ def _varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def _span(view: memoryview, at: int, end: int, *, nullable: bool) -> tuple[int, int, bool, int]:
-    """(start, end, is null, next position)."""
+    """Returns (start, end, is null, next position)."""
     length, at = _varint(view, at, end)
     _require((-1 if nullable else 0) <= length <= end - at)
     last = at + max(length, 0)

@@ -1,8 +1,8 @@
-"""The columns of the source: those of Spark's Kafka source, the leader epoch of each record's
-batch, and on demand the record's headers and what the producer wrote into the batch.
+"""The columns of the source: those of Spark's Kafka source and the leader epoch of each record's
+batch. On demand there are also the record's headers, and the producer's fields of the batch.
 
 Spark compares the schema of an Arrow batch with its own field by field, nullability and time zone
-included, so the two forms here are one decision written twice.
+included. So the two forms here must agree.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _ARROW: Final[dict[str, Any]] = {
 HEADERS: Final = ("headers",)
 BATCH_META: Final = ("producerId", "producerEpoch", "baseSequence")
 PLAIN: Final = tuple(name for name in _ARROW if name not in HEADERS + BATCH_META)
-"""The columns unless more, or fewer, are asked for."""
+"""The columns, unless the options ask for more or fewer."""
 
 
 def column_names(*, include_headers: bool, include_batch_meta: bool) -> tuple[str, ...]:
-    """The columns in their one order."""
+    """Returns the columns in their one order."""
     return PLAIN + (HEADERS if include_headers else ()) + (BATCH_META if include_batch_meta else ())
 
 
 def spark_schema(columns: Iterable[str]) -> StructType:
-    """The schema as Spark has it."""
+    """Returns the schema in Spark's form."""
     from pyspark.sql.types import (
         ArrayType,
         BinaryType,
@@ -71,5 +71,5 @@ def spark_schema(columns: Iterable[str]) -> StructType:
 
 
 def arrow_schema(columns: Iterable[str]) -> Any:
-    """The same schema as Arrow's."""
+    """Returns the same schema in Arrow's form."""
     return pa.schema([pa.field(name, _ARROW[name]) for name in columns])

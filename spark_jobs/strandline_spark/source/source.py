@@ -1,7 +1,7 @@
 """The `strandline` data source for Spark: Kafka's columns and options, no JVM jar.
 
-Spark makes these objects in several processes and pickles them, so they hold options and nothing
-that is open. What each process does, and why the readers are shaped so:
+Spark makes these objects in several processes and pickles them, so they hold options and no open
+resource. The work of each process shapes the readers:
 
     driver, at load()      StrandlineDataSource: options and schema
     driver, for the query  one stream reader: offsets, limits, partitions (its memory lasts as long
@@ -59,11 +59,11 @@ if TYPE_CHECKING:
 
 
 SEEN: Final = 2
-"""Offsets that a stream's reader remembers: the start and the end of a micro-batch."""
+"""Number of offsets that a stream's reader remembers: the start and the end of a micro-batch."""
 
 
 class RangePartition(InputPartition):
-    """One range of one partition: all that a task needs to know."""
+    """One range of one partition, with all that a task needs."""
 
     def __init__(self, planned: PlannedRange) -> None:
         super().__init__(planned)
@@ -76,7 +76,7 @@ class StrandlineDataSource(DataSource):
     _is_checked = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # What was pickled was looked at before: it has been written through already.
+        # A pickled writer was checked before: it has written already.
         self.__dict__.update(state, _is_checked=True)
 
     @classmethod
@@ -144,7 +144,7 @@ class StrandlineDataSource(DataSource):
 
 
 def check_topic(options: SinkOptions) -> None:
-    """Raises UnknownTopic or ClusterUnreachable if the option's topic is not there."""
+    """Raises UnknownTopic or ClusterUnreachable if the option's topic does not exist."""
     if options.topic is not None:
         from strandline_spark.cluster.cluster import Cluster
 
@@ -152,8 +152,10 @@ def check_topic(options: SinkOptions) -> None:
 
 
 def check_schema(given: StructType, own: StructType) -> None:
-    """Raises OptionError for `.schema(…)` of another shape: Spark would find out in the tasks."""
-    # A table's options stand in the metadata.
+    """Raises OptionError for `.schema(…)` of another shape. Spark would detect it only in the
+    tasks.
+    """
+    # The metadata holds a table's options.
     shapes = [[(f.name, f.dataType, f.nullable) for f in one.fields] for one in (given, own)]
     if shapes[0] != shapes[1]:
         raise OptionError(
@@ -163,7 +165,7 @@ def check_schema(given: StructType, own: StructType) -> None:
 
 
 def read_records(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
-    """The Arrow batches of a task. Spark asks for a partition of None where there is nothing to
+    """Yields the Arrow batches of a task. Spark passes None as the partition if there is nothing to
     read.
     """
     if not isinstance(partition, RangePartition):
@@ -187,7 +189,7 @@ def _read_planned(options: SourceOptions, planned: PlannedRange) -> Iterator[Any
 
 
 class StrandlineReader(DataSourceReader):
-    """A batch query: the range is decided once, when Spark plans it."""
+    """A batch query. Its range is fixed once, when Spark plans it."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -204,8 +206,8 @@ class StrandlineReader(DataSourceReader):
 
 
 class StrandlineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming query. Offsets are `{"topic": {"0": 23}}`, end-exclusive, as in Spark's Kafka
-    source, with their lineage beside them.
+    """A streaming query. Its offsets are `{"topic": {"0": 23}}`, end-exclusive, as in Spark's Kafka
+    source, with their lineage.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -214,7 +216,7 @@ class StrandlineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self.seen: deque[tuple[dict[str, Any], StreamOffset]] = deque(maxlen=SEEN)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Executors need the options alone.
+        # Executors need only the options.
         return {"options": self.options, "_planner": None, "seen": deque()}
 
     @property
@@ -237,10 +239,11 @@ class StrandlineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         begin = self._parsed(start)
-        # Spark asks for all only where options do not count: for a trigger that fires once.
+        # Spark asks for everything only for a trigger that fires once, where limits do not count.
         end = self.planner.latest(begin, most, waits=not isinstance(limit, ReadAllAvailable))
         if end is begin:
-            # Spark compares texts: where nothing moved, the answer is the question.
+            # Spark compares texts. If nothing advanced, the answer is the same object that Spark
+            # passed.
             return start
         told = stream_to_json(end)
         self.seen.append((told, end))
@@ -262,8 +265,8 @@ class StrandlineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return [RangePartition(one) for one in planned]
 
     def _parsed(self, data: dict[str, Any]) -> StreamOffset:
-        """Spark hands each offset over several times; of thousands of partitions, parsing it would
-        be most of what planning costs.
+        """Parses an offset once. Spark passes each offset several times, and parsing thousands of
+        partitions would dominate planning.
         """
         for known, offset in self.seen:
             if known == data:
@@ -282,6 +285,6 @@ class StrandlineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return read_records(self.options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: progress lives in Spark's checkpoint, and the last batch is never passed
+        """Does nothing: progress is in Spark's checkpoint, and Spark never passes the last batch
         here.
         """

@@ -1,8 +1,9 @@
-"""Tasks of a query: one for each partition, and more where ranges are long.
+"""The tasks of a query: one for each partition, and more for long ranges.
 
 `maxRecordsPerPartition` cuts each range into as few equal pieces as fit. `minPartitions` then cuts
-long ranges in proportion to their length, and leaves short ones whole: a task costs the same
-whatever it reads. What retention took stays with the first piece, which reads nothing there.
+long ranges in proportion to their length. Short ranges stay whole, because a task costs the same
+whatever it reads. Records that retention removed stay with the first piece, which reads nothing
+there.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRange:
-    """One task: the records of [start, stop) of one partition, as of one topic id and at least one
-    leader epoch.
+    """One task: the records of [start, stop) of one partition, for one topic id and a lowest leader
+    epoch.
     """
 
     tp: TopicPartition
@@ -26,26 +27,26 @@ class PlannedRange:
     stop: int
     leader_epoch: int
     log_start: int = 0
-    """Where the partition's log began when the range was planned."""
+    """Start of the partition's log when the range was planned."""
     high_watermark: int = -1
-    """How far the partition's log could be read then; -1 if nobody said."""
+    """High watermark of the partition when the range was planned; -1 if unknown."""
 
     @property
     def size(self) -> int:
-        """How many offsets there may be to read."""
+        """Number of offsets that there may be to read."""
         return self.stop - min(max(self.start, self.log_start), self.stop)
 
 
 def split(
     ranges: list[PlannedRange], *, min_partitions: int | None, max_records: int | None
 ) -> list[PlannedRange]:
-    """The ranges in their order, long ones in pieces."""
+    """Returns the ranges in their order, long ones in pieces."""
     if max_records is not None:
         ranges = [piece for one in ranges for piece in _cut(one, -(-one.size // max_records))]
     if min_partitions is None or len(ranges) >= min_partitions:
         return ranges
     total = sum(one.size for one in ranges)
-    # A range whose fair share of the tasks is one or less stays whole.
+    # A range whose fair share is at most one task stays whole.
     long = [one for one in ranges if one.size * min_partitions > total]
     wanted = min_partitions - (len(ranges) - len(long))
     counts = _shares([one.size for one in long], wanted)
@@ -54,7 +55,9 @@ def split(
 
 
 def _shares(sizes: list[int], wanted: int) -> list[int]:
-    """`wanted` pieces in proportion to the sizes: each one more goes where pieces are longest."""
+    """Returns `wanted` pieces in proportion to the sizes: each further piece goes where pieces are
+    longest.
+    """
     counts = [1] * len(sizes)
     total = sum(sizes)
     for i, size in enumerate(sizes):

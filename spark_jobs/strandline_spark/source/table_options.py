@@ -1,9 +1,9 @@
 """The options of a table in Spark's catalog: `CREATE TABLE … USING strandline OPTIONS (…)`.
 
-Spark asks for the columns once, when the table is created, and hands over all properties of the
-table with that. When the table is read it hands over the options of that one read, and for a source
-in Python nothing of the table but its columns. So the options stand in the metadata of the first
-column, which the catalog keeps.
+Spark asks for the columns once, when the table is created, and then passes all properties of the
+table. When the table is read, Spark passes the options of that one read. For a Python source it
+passes nothing of the table but its columns. So the metadata of the first column, which the catalog
+keeps, holds the options.
 """
 
 from __future__ import annotations
@@ -22,21 +22,23 @@ NAME: Final = "strandline"
 _KEPT_AS: Final = "strandline.options"
 _PROVIDER: Final = "provider"
 _OPTION: Final = "option."
-"""Before the name of each of a table's OPTIONS; what has it not is a property of Spark's, or one of
-TBLPROPERTIES, and no option of the source's.
+"""Prefix of each of a table's OPTIONS. A name without it is a property of Spark or of
+TBLPROPERTIES, and no option of the source.
 """
 _HIVES: Final = frozenset({"serialization.format"})
-"""What a catalog of Hive's adds to a table's options."""
+"""Properties that a Hive catalog adds to a table's options."""
 _PLACES: Final = ("path", "paths", "location")
 
 
 def is_of_table(options: Mapping[str, str]) -> bool:
-    """Whether Spark hands over the properties of a table that it creates."""
+    """True if Spark passes the properties of a table that it creates."""
     return options.get(_PROVIDER, "").lower() == NAME
 
 
 def users_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Those that the user gave. Raises OptionError for a path, which topics have not."""
+    """Returns the options that the user gave. Raises OptionError for a path, which topics do not
+    have.
+    """
     for name in _PLACES:
         if name in options:
             raise OptionError(
@@ -55,7 +57,7 @@ def users_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_options(columns: StructType, options: Mapping[str, str]) -> StructType:
-    """The columns of a table with these options."""
+    """Returns the columns of a table with these options."""
     from pyspark.sql.types import StructField, StructType
 
     first, *rest = columns.fields
@@ -64,7 +66,9 @@ def with_options(columns: StructType, options: Mapping[str, str]) -> StructType:
 
 
 def options_of(columns: StructType) -> dict[str, str]:
-    """Those that stand in a table's columns; none if it is no table, or was not created so."""
+    """Returns the options stored in a table's columns; none if it is no table, or was not created
+    with options.
+    """
     for one in columns.fields:
         if _KEPT_AS in one.metadata:
             found: dict[str, str] = json.loads(one.metadata[_KEPT_AS])
@@ -73,8 +77,10 @@ def options_of(columns: StructType) -> dict[str, str]:
 
 
 def merged(columns: StructType, options: Mapping[str, str]) -> dict[str, str]:
-    """The options of the table, and before them those of this read, by lower-cased names. Raises
-    OptionError if there are none at all, as Spark hands over for columns that a user has declared.
+    """Returns the table's options, overridden by those of this read, by lower-cased names.
+
+    Raises OptionError if there are none at all. Spark passes none for a table with columns that the
+    user declared.
     """
     given = {name.lower(): value for name, value in options_of(columns).items()}
     given |= {name.lower(): value for name, value in users_options(options).items()}

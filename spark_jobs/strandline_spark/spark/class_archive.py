@@ -1,8 +1,8 @@
-"""A JVM that starts in half the time: Spark's classes as one archive that the JVM maps, in place of
+"""A JVM that starts in half the time. The JVM maps Spark's classes as one archive, in place of
 reading, parsing and verifying ten thousand of them (class data sharing, JEP 350).
 
-`strandline-spark prepare` writes the archive once; sessions use it where it is there. A JVM for
-which it was not made, of another version or with other jars, goes on without it by itself.
+`strandline-spark prepare` writes the archive once; sessions use it if it exists. A JVM of another
+version or with other jars runs without it by itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def archive_path() -> str:
-    """Where this machine's Java and this Spark have theirs, whether it is there or not."""
+    """Returns the path of the archive for this machine's Java and this Spark; it need not exist."""
     import pyspark
     from pyspark.find_spark_home import _find_spark_home
 
@@ -42,14 +42,14 @@ def archive_path() -> str:
 
 
 def java_options() -> list[str]:
-    """For a driver's JVM on this machine."""
+    """Returns the options for a driver's JVM on this machine."""
     path = archive_path()
     usable = ":" not in path and os.path.isfile(path)
     return [f"-XX:SharedArchiveFile={path}"] if usable else []
 
 
 def prepare() -> str:
-    """Write the archive, and say where it is. Raises EnvironmentProblem if Spark or the disk does
+    """Writes the archive and returns its path. Raises EnvironmentProblem if Spark or the disk does
     not allow it.
     """
     from strandline_spark.spark.session import end_session, start_session
@@ -94,8 +94,8 @@ def prepare() -> str:
 
 
 def _exercise(session: SparkSession, scratch: str) -> None:
-    """What a job of ours has the JVM load: a stream from a source in Python, micro-batches that are
-    collected, an aggregation in SQL, Parquet files that are written and read.
+    """Makes the JVM load the classes of our jobs: a stream from a Python source, micro-batches that
+    are collected, an aggregation in SQL, Parquet files that are written and read.
     """
     session.dataSource.register(OneRow)
 

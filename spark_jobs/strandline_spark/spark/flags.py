@@ -38,22 +38,22 @@ def add_spark(job: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
 
 
 def add_spark_if_used(command: argparse.ArgumentParser, when: str) -> None:
-    """For a command that starts Spark only for some of what it is given; see `spark_flags_given`
-    and `with_spark_flags`.
+    """Adds the flags to a command that starts Spark only for some arguments; see
+    `spark_flags_given` and `with_spark_flags`.
     """
     add_spark(command.add_argument_group(when))
     command.set_defaults(**dict.fromkeys(_DEFAULTS))
 
 
 def spark_flags_given(arguments: argparse.Namespace) -> list[str]:
-    """Of a command with `add_spark_if_used`."""
+    """Returns the given flags of a command with `add_spark_if_used`."""
     return [
         f"--{name.replace('_', '-')}" for name in _DEFAULTS if getattr(arguments, name) is not None
     ]
 
 
 def with_spark_flags(arguments: argparse.Namespace) -> argparse.Namespace:
-    """Those that were not given as `add_spark` has them."""
+    """Returns the arguments, with `add_spark`'s defaults for flags that were not given."""
     given = {name: getattr(arguments, name) for name in _DEFAULTS}
     filled = {name: value for name, value in given.items() if value is not None}
     return argparse.Namespace(**{**vars(arguments), **_DEFAULTS, **filled})
@@ -61,7 +61,7 @@ def with_spark_flags(arguments: argparse.Namespace) -> argparse.Namespace:
 
 @contextlib.contextmanager
 def local_session(arguments: argparse.Namespace, name: str) -> Iterator[SparkSession]:
-    """A session as the flags ask for; Spark's log lies among the temporary files while it lives."""
+    """Yields a session with these flags; Spark's log is a temporary file while it lives."""
     from strandline_spark.spark.session import (
         checked_master,
         checked_memory,

@@ -1,7 +1,8 @@
-"""Keeps what libraries hold out of the garbage collections of PySpark's processes.
+"""A freeze that keeps the objects of libraries out of the garbage collections of PySpark's
+processes.
 
-PySpark collects garbage after each task, and after each use of a process that plans, and walks all
-objects of pyarrow and gRPC for it, 65,000 of them. None of them is ever garbage.
+PySpark collects garbage after each task, and after each use of a process that plans. Each time it
+walks all 65,000 objects of pyarrow and gRPC, none of which is ever garbage.
 """
 
 import functools
@@ -10,6 +11,8 @@ import gc
 
 @functools.cache
 def spare_libraries() -> None:
-    """For the end of a process's first task, when all has been imported; later calls do nothing."""
+    """Freezes all objects at the end of a process's first task, when all modules are imported.
+    Later calls do nothing.
+    """
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
-"""The Spark session of our jobs: local unless asked otherwise, modest, and quiet.
+"""The Spark session of our jobs: local by default, modest, and quiet.
 
-What the JVM and Spark's workers print goes to a log file, so that a job's own output is what its
-user sees.
+The output of the JVM and of Spark's workers goes to a log file, so that the user sees only the
+job's own output.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ _CHECKPOINT_FILES: Final = (
 )
 _LOG_CONFIGURATION: Final = Path(__file__).resolve().with_name("log4j2.properties")
 TASK_FAILURES_MAX: Final = 4
-"""As on a cluster: a local master takes the first failure of a task for the end of the query."""
+"""The number of a cluster. By default a local master ends the query at the first failure of a task.
+"""
 _LOCAL_MASTER: Final = re.compile(r"local(\[([1-9][0-9]*|\*)(,[1-9][0-9]*)?\])?")
 _STANDALONE: Final = re.compile(r"spark://[^:/,\s]+:\d+(,[^:/,\s]+:\d+)*")
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)\])?")
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _MEMORY_UNITS: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _MEMORY_MIN: Final = 480 << 20
-"""Spark does not start with less than 450 MiB, of which a collector keeps some for itself."""
+"""Spark does not start with less than 450 MiB, of which a collector keeps a part for itself."""
 _JAVA_REMEDY: Final = (
     "install a Java 17 runtime (for instance: apt-get install default-jre-headless)"
     " or set JAVA_HOME to one"
@@ -60,12 +61,12 @@ _ARROW: Final = (
     "-Darrow.enable_unsafe_memory_access=true",
     "-Darrow.enable_null_check_for_get=false",
 )
-"""Arrow looks at each value once more for what is sure: Spark asks whether a value is null before
-it gets it, and rows are taken from buffers that pyarrow has made.
+"""Options without which Arrow checks again what is certain. Spark asks whether a value is null
+before it reads it, and rows come from buffers that pyarrow made.
 """
-# Large buffers are kept by the allocator: decoding a kilobyte record costs half of what it does
-# when each buffer is mapped afresh. One arena for all threads: gRPC's have their own otherwise,
-# which give their memory back after each message and take fresh pages for the next.
+# The allocator keeps large buffers. Otherwise each buffer is mapped again, and decoding a kilobyte
+# record costs twice as much. All threads share one arena. Otherwise gRPC's threads have their own
+# ones, which free their memory after each message and take new pages for the next.
 _MALLOC: Final = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": "67108864",
@@ -82,16 +83,16 @@ _MEANING: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
 }
-"""What a statement gives depends on these, so `spark-defaults.conf` and the environment do not set
-them, nor what else begins as `_NOT_TAKEN`.
+"""Settings that change the results of statements. `spark-defaults.conf` and the environment do not
+set them, nor any other setting that begins like `_NOT_TAKEN`.
 """
 _NOT_TAKEN: Final = (
     *("spark.sql.ansi.", "spark.sql.legacy.", "spark.sql.groupBy", "spark.sql.orderBy"),
     *("spark.sql.optimizer.excludedRules", "spark.sql.requireAllClusterKeys"),
 )
-# What `spark-submit` does, but that Ctrl-C is not the JVM's, and that the JVM is not told Spark's
-# home: it would have its interpreters import PySpark from the zip file there, which each of them
-# compiles anew, in place of the package beside it, which is compiled.
+# The commands of `spark-submit`, with two differences. Ctrl-C does not reach the JVM. The JVM does
+# not know Spark's home: its interpreters would import PySpark from the zip file there, which each
+# of them compiles again, in place of the compiled package beside it.
 _START: Final = """trap '' INT
 exec() { unset SPARK_HOME; builtin exec "$@"; }
 . "$0" "$@"
@@ -102,7 +103,7 @@ _jvms: list[subprocess.Popen[bytes]] = []
 
 
 def check_java() -> None:
-    """Raises EnvironmentProblem, with the remedy, unless a fitting Java is there."""
+    """Raises EnvironmentProblem, with the remedy, unless a suitable Java is installed."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(os.path.join(home, "bin", "java")) if home else shutil.which("java")
     if java is None:
@@ -128,12 +129,12 @@ def warn_of_slow_walks(*, is_compiled: bool = row_walk.IS_COMPILED) -> None:
 
 
 def is_local(master: str) -> bool:
-    """Whether everything runs on this machine, in the driver's JVM and its children."""
+    """True if everything runs on this machine, in the driver's JVM and its children."""
     return master.partition("[")[0] == "local"
 
 
 def checked_master(text: str) -> str:
-    """Raises OptionError for a master that the jobs cannot work with."""
+    """Raises OptionError for a master that the jobs cannot use."""
     if _LOCAL_MASTER.fullmatch(text) or _STANDALONE.fullmatch(text):
         return text
     raise OptionError(
@@ -144,7 +145,7 @@ def checked_master(text: str) -> str:
 
 
 def checked_memory(text: str) -> str:
-    """Raises OptionError for a heap that the driver's JVM does not start with."""
+    """Raises OptionError for a heap with which the driver's JVM does not start."""
     number, unit = decimal(text[:-1]), _MEMORY_UNITS.get(text[-1:].lower())
     if number is None or unit is None or number * unit < _MEMORY_MIN:
         raise OptionError(
@@ -155,7 +156,7 @@ def checked_memory(text: str) -> str:
 
 
 def set_worker_python(python: str) -> None:
-    """Spark's workers must run this interpreter: with another they do not find the source."""
+    """Makes Spark's workers run this interpreter: another one does not find the source."""
     os.environ["PYSPARK_PYTHON"] = python
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
@@ -171,9 +172,10 @@ def start_session(
     jars: str | None = None,
     java_options: Sequence[str] | None = None,
 ) -> SparkSession:
-    """A session, with `jars` (paths, comma separated) beside Spark's, in a JVM that maps the
-    archive of `strandline-spark prepare` if there is one and no `java_options` are given. Raises
-    EnvironmentProblem if Java or Spark cannot be started, or no master answers.
+    """Returns a session, with `jars` (paths, comma separated) beside Spark's.
+
+    The JVM maps the archive of `strandline-spark prepare` if there is one and no `java_options` are
+    given. Raises EnvironmentProblem if Java or Spark cannot be started, or if no master answers.
     """
     check_java()
     warn_of_slow_walks()
@@ -185,7 +187,7 @@ def start_session(
 
     # A failing micro-batch is an error of its query; the bridge would print its traceback as well.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
-    # So is a statement that does not compile of whoever asked for it.
+    # A statement that does not compile is an error of its caller.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     settings = _configuration(master, memory, direct=direct, worker_python=worker_python)
     own = class_archive.java_options() if java_options is None else java_options
@@ -199,7 +201,7 @@ def start_session(
         return builder.getOrCreate()
     logging.getLogger().addFilter(_not_of_a_dead_jvm)
     port, secret = _start_jvm(settings | {"spark.master": master}, log_path)
-    # PySpark connects to the JVM that these name in place of forking one.
+    # PySpark connects to the JVM that these variables name, in place of forking one.
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret
     try:
@@ -218,24 +220,25 @@ def start_session(
 
 
 def _quoted(option: str) -> str:
-    """One of Java's options in Spark's list of them: a path may have blanks."""
+    """Returns one Java option for Spark's list of them: a path may have blanks."""
     inner = option.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{inner}"'
 
 
 def with_task_failures(master: str) -> str:
-    """`local[N]` as `local[N,4]`; any other master as it is."""
+    """Returns `local[N]` as `local[N,4]`, and any other master unchanged."""
     found = _LOCAL.fullmatch(master)
     return master if found is None else f"local[{found[1] or 1},{TASK_FAILURES_MAX}]"
 
 
 @contextlib.contextmanager
 def interrupts() -> Iterator[threading.Event]:
-    """Set by Ctrl-C or SIGTERM while the block runs. Use it on the main thread, around a query.
+    """Yields an event that Ctrl-C or SIGTERM sets while the block runs. Use it on the main thread,
+    around a query.
 
-    An exception raised by a signal would break off a call to the JVM half-way, after which nothing
-    more can be asked of it, not even to stop. A second signal ends the process at once, which a job
-    survives as it does any crash.
+    An exception raised by a signal would break off a call to the JVM half-way. After that the JVM
+    accepts no further call, not even to stop. A second signal ends the process at once; a job
+    survives that like any crash.
     """
     interrupted = threading.Event()
 
@@ -253,8 +256,10 @@ def interrupts() -> Iterator[threading.Event]:
 
 
 def jvm_has_ended(why: BaseException) -> bool:
-    """Whether the JVM that `start_session` started has died. What it has closed is seen before its
-    end, so after an error of the connection it is waited for a little.
+    """True if the JVM that `start_session` started has died.
+
+    The connection closes before the process ends. So after a connection error this waits a little
+    for the end.
     """
     from py4j.protocol import Py4JError, Py4JJavaError
 
@@ -266,7 +271,7 @@ def jvm_has_ended(why: BaseException) -> bool:
 
 
 def drop_other_meanings(session: SparkSession) -> None:
-    """Settings of the user's that change what SQL gives have Spark's own values in this session."""
+    """Resets the user's settings that change the results of SQL to Spark's own values."""
     for key in session.conf.getAll:
         if key.startswith(_NOT_TAKEN) and key not in _MEANING and session.conf.isModifiable(key):
             _logger.warning(
@@ -285,20 +290,20 @@ def end_session(session: SparkSession) -> None:
 
 
 def _end_accumulators_quietly(session: SparkSession) -> None:
-    """Spark's server for accumulators prints a traceback when the JVM goes away, as a job does not
-    that says what has happened.
+    """Silences the traceback that Spark's server for accumulators prints when the JVM ends. The job
+    reports the cause itself.
     """
     server: Any = session.sparkContext._accumulatorServer
     server.handle_error = lambda request, address: None
 
 
 def _not_of_a_dead_jvm(record: logging.LogRecord) -> bool:
-    """The bridge logs with a traceback that the JVM is gone, which is an error of its caller."""
+    """Drops the bridge's log of a dead JVM, with its traceback: that is an error of its caller."""
     return record.msg != "Exception while sending command."
 
 
 def stop_jvm() -> None:
-    """Ends the JVM that `start_session` started, if any; it would end with this process."""
+    """Ends the JVM that `start_session` started, if any; otherwise it ends with this process."""
     from pyspark import SparkContext
 
     while _jvms:
@@ -313,8 +318,9 @@ def _start_jvm(settings: dict[str, str], log_path: str) -> tuple[int, str]:
     """Starts Spark's gateway and returns its port and secret.
 
     PySpark would fork (it runs Python code in the child), and a fork of a process whose threads are
-    inside gRPC fails. This start needs no code in the child: a shell ignores Ctrl-C for the JVM,
-    which is this process's to handle, and becomes it. The JVM ends when its standard input does.
+    inside gRPC fails. This start needs no code in the child. A shell ignores Ctrl-C for the JVM,
+    because this process handles it, and then becomes the JVM. The JVM ends when its standard input
+    does.
     """
     from pyspark.find_spark_home import _find_spark_home
 
@@ -342,16 +348,21 @@ def _start_jvm(settings: dict[str, str], log_path: str) -> tuple[int, str]:
 
 
 def _text_settings() -> dict[str, str]:
-    """Java names files in the encoding of its locale: in another than UTF-8 it has no name for a
-    folder that Python and delta-rs use.
+    """Returns settings that name files in UTF-8.
+
+    Java uses the encoding of its locale. In another encoding it has no name for a folder that
+    Python and delta-rs use.
     """
     is_utf_8 = codecs.lookup(locale.getencoding()).name == "utf-8"
     return {} if is_utf_8 else {"LC_ALL": "C.UTF-8"}
 
 
 def _keep_checkpoints_without_forks(session: SparkSession) -> None:
-    """Checkpoints are on a local disk. Spark's usual way to write a file there starts `chmod`,
-    twice for each micro-batch; this one writes the same files, whose names come by a rename too.
+    """Replaces Spark's way to write a checkpoint file, which starts `chmod` twice for each
+    micro-batch.
+
+    Checkpoints are on a local disk. The replacement writes the same files, also under their names
+    by a rename.
     """
     from py4j.protocol import Py4JError
 
@@ -362,8 +373,8 @@ def _keep_checkpoints_without_forks(session: SparkSession) -> None:
 
 
 def _configuration(master: str, memory: str, *, direct: bool, worker_python: str) -> dict[str, str]:
-    # In direct mode a JVM only plans and commits: the second compiler and a concurrent collector
-    # would take more of the processor than they give, and the start would cost twice as much.
+    # In direct mode a JVM only plans and commits. The second compiler and a concurrent collector
+    # would take more of the processor than they give, and double the cost of the start.
     plain = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC") if direct else ()
     java = " ".join((*_ARROW, *plain))
     log = f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}"
@@ -372,7 +383,7 @@ def _configuration(master: str, memory: str, *, direct: bool, worker_python: str
         _DRIVER_OPTIONS: f"{log} {java}",
         "spark.pyspark.python": worker_python,
         "spark.pyspark.driver.python": sys.executable,
-        # A worker process takes its time to start on a busy machine.
+        # A worker process takes time to start on a busy machine.
         "spark.python.authenticate.socketTimeout": "60s",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.adaptive.enabled": "false",

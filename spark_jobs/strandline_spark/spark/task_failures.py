@@ -1,8 +1,7 @@
-"""Tasks of a running query that have failed: said while Spark tries them again, and the query's end
-at once where trying again cures nothing.
+"""The failed tasks of a running query: each failure is reported while Spark retries, and the query
+ends at once if a retry cannot cure it.
 
-Spark runs a task that failed three times more, whatever it failed of, and a query hears of it after
-the last time.
+Spark retries a failed task three times, whatever the cause. The query sees only the last failure.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ class TaskFailures:
         self._note = note
         self._look_at = 0.0
         self._known: set[int] = set()
-        """Ids of the failed tasks that were looked at; Spark gives none twice."""
+        """Ids of the failed tasks seen so far; Spark gives no id twice."""
 
     def look(self) -> None:
-        """Raises StrandlineSparkError, with the message of a task, if it would fail again. Call it
-        again and again.
+        """Raises StrandlineSparkError with the message of a task that would fail again. Call it
+        repeatedly.
         """
         if time.monotonic() < self._look_at:
             return
@@ -47,7 +46,7 @@ class TaskFailures:
         self._look_at = time.monotonic() + LOOK_SECONDS
 
     def _failed(self) -> Iterator[tuple[int, str]]:
-        """Id and error of each task of the running stages that failed since the last look."""
+        """Yields id and error of each task of running stages that failed since the last call."""
         tracker = self._context.statusTracker()
         store: Any = self._context._jsc.sc().statusStore()
         for stage in tracker.getActiveStageIds():
@@ -62,6 +61,8 @@ class TaskFailures:
 
 
 def _last_words(text: str) -> str:
-    """Of an error of Java's, or of Python's with its traceback, as Spark tells it."""
+    """Returns the last line of an error of Java, or of Python with its traceback, as Spark reports
+    it.
+    """
     said = text.partition("\n\tat ")[0].splitlines()
     return next((line for line in reversed(said) if line[:1].strip()), "it does not say why")

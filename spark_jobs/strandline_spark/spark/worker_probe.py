@@ -1,6 +1,8 @@
-"""Run by the Python that Spark's workers use, as `python -c SOURCE FOLDER`: what it is, and whether
-it can write to the folder. It needs nothing installed and keeps to what any Python 3 reads, since
-what is missing is what it has to find out. `workers` reads the line of JSON that it prints.
+"""A probe that the Python of Spark's workers runs, as `python -c SOURCE FOLDER`. It reports its
+version and packages, and checks that it can write to the folder.
+
+The probe needs no installed package and uses only what any Python 3 reads, because it has to detect
+what is missing. `workers` reads the line of JSON that it prints.
 """
 
 if __name__ == "__main__":

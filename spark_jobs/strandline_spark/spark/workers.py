@@ -1,10 +1,10 @@
-"""What the executors of a Spark cluster must have before a job commits anything that they did: its
-Python version, its package, and the table's folder. On a local master there is nothing to ask.
+"""The checks of a Spark cluster's executors before a job commits anything that they did: Python
+version, package, and the table's folder. On a local master no check is needed.
 
-Each executor is asked once, before the first batch in which it may take part is committed. Its JVM
-runs the interpreter as it would for a task, so that a Python of another version or without the
-package is found out by its answer: in a task it gets no further than an error of Spark's that names
-neither machine nor remedy, and which another machine may cover up.
+Each executor is checked once, before the first batch in which it may take part is committed. Its
+JVM runs the interpreter as for a task. So a Python of another version or without the package shows
+in the answer. In a task it would only cause an error of Spark that names neither machine nor
+remedy, and that another machine may hide.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ WAIT_SECONDS: Final = 60.0
 """How long a cluster may take to give the job an executor, and an executor to answer."""
 POLL_SECONDS: Final = 0.2
 LOOK_SECONDS: Final = 5.0
-"""How often a batch's executors are counted while it runs."""
+"""Interval at which a batch's executors are counted while it runs."""
 HERE_SECONDS: Final = 60.0
 _NAMED_MAX: Final = 3
 _SOURCE: Final = Path(__file__).with_name("worker_probe.py").read_text(encoding="utf-8")
-# Input is read to its end: Spark takes a pipe that is closed early for a failure of the task. A
-# standalone worker tells its executors their number in the addresses of their logs alone.
+# Input is read to its end: Spark treats a pipe that is closed early as a failure of the task. A
+# standalone worker passes the executor's number only in the addresses of its logs.
 _ASK: Final = (
     'cat >/dev/null; printf "%s\\n" "$SPARK_LOG_URL_STDOUT"; "$1" -c "$2" "$3" 2>&1; exit 0'
 )
@@ -50,21 +50,21 @@ _NUMBER: Final = re.compile(r"executorId=(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one interpreter said of itself."""
+    """The answer of one interpreter about itself."""
 
     python: str
     executable: str
     package: str | None
     missing: str | None
-    """Why the package does not load, or what it lacks."""
+    """Reason why the package does not load, or what it lacks; None if it is complete."""
     file: str
-    """The name of the file that it wrote."""
+    """Name of the file that the interpreter wrote."""
     unwritable: str | None
-    """Why it could not write it."""
+    """Reason why it could not write the file; None if it could."""
 
 
 class Workers:
-    """The executors of one session that were found fit to work for the job."""
+    """The executors of one session that passed the checks."""
 
     def __init__(self, spark: SparkSession, *, master: str, table: str, python: str) -> None:
         self.context = spark.sparkContext
@@ -76,9 +76,9 @@ class Workers:
         self._lost_at: float | None = None
 
     def watch(self, query: StreamingQuery) -> None:
-        """Raises EnvironmentProblem once a batch that runs has had no executor for so long: Spark
-        waits for the next one for ever. Call it again and again. A stream that has nothing to do
-        needs none.
+        """Raises EnvironmentProblem once a running batch has had no executor for the limit.
+
+        Spark would wait for ever. Call it repeatedly. A stream without work needs no executor.
         """
         now = time.monotonic()
         if is_local(self._master) or now < self._look_at:
@@ -92,8 +92,8 @@ class Workers:
             raise EnvironmentProblem(f"{self._silent({})}; start the job again then, it goes on")
 
     def check(self) -> None:
-        """Raises EnvironmentProblem, with machine and remedy, unless all executors that are there
-        now are fit. Those that were found so are not asked again.
+        """Raises EnvironmentProblem, with machine and remedy, unless all present executors pass. An
+        executor that passed is not checked again.
         """
         if is_local(self._master):
             return
@@ -106,7 +106,9 @@ class Workers:
             time.sleep(POLL_SECONDS)
 
     def _executors(self) -> dict[str, str]:
-        """The address of each by its number. Spark hears of executors before it lists them."""
+        """Returns the address of each executor by its number. Spark knows executors before it lists
+        them.
+        """
         context: Any = self.context._jsc.sc()
         addresses = {
             one.id(): one.hostPort() for one in _each(context.statusStore().executorList(True))
@@ -127,8 +129,8 @@ class Workers:
             raise EnvironmentProblem(f"{_some(sorted(problems))}; nothing was committed")
 
     def _answers(self, folder: str) -> dict[str, str]:
-        """What the interpreter of each executor printed. There is one task for each slot, so an
-        executor without one was busy.
+        """Returns the output of each executor's interpreter. There is one task for each slot, so an
+        executor without an answer was busy.
         """
         jobs: Any = self.context._jsc
         java: Any = self.context._jvm
@@ -159,8 +161,8 @@ class Workers:
 
 
 def check_python_here(python: str) -> None:
-    """Raises EnvironmentProblem unless the workers' interpreter is fit on this machine, where it
-    plans the batches. The table may not be there yet, so it writes into a folder of its own.
+    """Raises EnvironmentProblem unless the workers' interpreter passes on this machine, where it
+    plans the batches. The table may not exist yet, so the check writes into a temporary folder.
     """
     if python == sys.executable:
         return
@@ -182,7 +184,9 @@ def check_python_here(python: str) -> None:
 
 
 def unfit(text: str, folder: str, *, table: str, python: str) -> str | None:
-    """Why the machine that answered so cannot work for the job, and what to do; None if it can."""
+    """Returns why the machine with this answer cannot work for the job, and the remedy; None if it
+    can.
+    """
     answer = understood(text)
     if answer is None:
         last = (text.strip().splitlines() or ["no output"])[-1]
@@ -217,7 +221,9 @@ def unfit(text: str, folder: str, *, table: str, python: str) -> str | None:
 
 
 def understood(text: str) -> Answer | None:
-    """None for what no probe has printed. Warnings of the interpreter may come before it."""
+    """Parses an answer; None for text that no probe printed. Warnings of the interpreter may
+    precede it.
+    """
     try:
         return Answer(**json.loads(text.strip().splitlines()[-1]))
     except (IndexError, ValueError, TypeError, RecursionError):
@@ -226,10 +232,12 @@ def understood(text: str) -> Answer | None:
 
 @contextlib.contextmanager
 def _meeting_place(table: str) -> Iterator[str]:
-    """A folder in the table's that is no part of the table, for files that all sides should see."""
+    """Yields a folder inside the table's that is no part of the table, for files that all sides
+    should see.
+    """
     folder = tempfile.mkdtemp(prefix="_workers-", dir=table)
     try:
-        # Workers may be other users, to whom the table's folder is open.
+        # Workers may run as other users, who can access the table's folder.
         shutil.copymode(table, folder)
         yield folder
     finally:
@@ -237,7 +245,7 @@ def _meeting_place(table: str) -> Iterator[str]:
 
 
 def _each(sequence: Any) -> Iterator[Any]:
-    """What a sequence of Scala's holds."""
+    """Yields the elements of a Scala sequence."""
     return (sequence.apply(place) for place in range(sequence.size()))
 
 
