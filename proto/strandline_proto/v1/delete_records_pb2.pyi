@@ -26,7 +26,7 @@ class DeleteRecordsRequest(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     timeout_ms: _builtins.int
-    """How long the answer may wait for followers. The records go all the same."""
+    """Limit on the wait for followers. The records are deleted in any case."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteRecordsTopic]: ...
     def __init__(
@@ -74,7 +74,7 @@ class DeleteRecordsPartition(_message.Message):
     OFFSET_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     offset: _builtins.int
-    """The first offset that stays; -1: the high watermark."""
+    """The first offset that is kept; -1: the high watermark."""
     def __init__(
         self,
         *,
@@ -144,7 +144,7 @@ class DeleteRecordsPartitionResult(_message.Message):
     partition: _builtins.int
     error_code: _builtins.int
     error_message: _builtins.str
-    """What happened, where and what to do, for people."""
+    """A message for people: the fault, its place and the remedy."""
     low_watermark: _builtins.int
     """The lowest log start of the leader and of every live member of the ISR; -1 with an error."""
     @_builtins.property

@@ -27,7 +27,7 @@ class AlterPartitionReassignmentsRequest(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     timeout_ms: _builtins.int
-    """How long the answer may take. It does not wait for the copies."""
+    """Limit on the wait for the answer. It does not include the copies."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReassignTopic]: ...
     def __init__(
@@ -76,7 +76,7 @@ class ReassignPartition(_message.Message):
     partition_index: _builtins.int
     @_builtins.property
     def target(self) -> Global___ReassignTarget:
-        """Absent: cancel the reassignment under way, and go back to the replicas before it."""
+        """Absent: cancel the reassignment under way, and return to the previous replicas."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class ReassignTarget(_message.Message):
     REPLICAS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Preferred leader first. Their number is the new replication factor."""
+        """Replicas, the preferred leader first. Their number is the new replication factor."""
 
     def __init__(
         self,
@@ -124,11 +124,11 @@ class AlterPartitionReassignmentsResponse(_message.Message):
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
-    """Of the whole request, for instance when no controller can be reached."""
+    """Error of the whole request, for instance when no controller can be reached."""
     error_message: _builtins.str
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReassignTopicResult]:
-        """In the order of the request."""
+        """Results in the order of the request."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class ListPartitionReassignmentsRequest(_message.Message):
     timeout_ms: _builtins.int
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReassignmentsOfTopic]:
-        """Empty: all that are under way."""
+        """Empty: all reassignments under way."""
 
     def __init__(
         self,
@@ -227,7 +227,7 @@ class ReassignmentsOfTopic(_message.Message):
     name: _builtins.str
     @_builtins.property
     def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Empty: all of the topic."""
+        """Empty: all partitions of the topic."""
 
     def __init__(
         self,
@@ -311,7 +311,7 @@ class OngoingPartitionReassignment(_message.Message):
     """-1: none."""
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The target, then those that go."""
+        """The target replicas, then those to be removed."""
 
     @_builtins.property
     def adding_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
@@ -319,7 +319,7 @@ class OngoingPartitionReassignment(_message.Message):
     def removing_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def original_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """What a cancel goes back to."""
+        """The replicas after a cancellation."""
 
     @_builtins.property
     def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
@@ -351,7 +351,7 @@ class DecommissionBrokerRequest(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     undo: _builtins.bool
-    """Let it take new replicas again."""
+    """If true, the broker may get new replicas again."""
     timeout_ms: _builtins.int
     def __init__(
         self,

@@ -37,7 +37,7 @@ if _version_not_supported:
 
 
 class BrokerServiceStub:
-    """For clients and, in Fetch and OffsetsForLeaderEpoch, for followers.
+    """Calls of clients and, in Fetch and OffsetsForLeaderEpoch, of followers.
     """
 
     def __init__(self, channel):
@@ -204,18 +204,18 @@ class BrokerServiceStub:
 
 
 class BrokerServiceServicer:
-    """For clients and, in Fetch and OffsetsForLeaderEpoch, for followers.
+    """Calls of clients and, in Fetch and OffsetsForLeaderEpoch, of followers.
     """
 
     def Produce(self, request_iterator, context):
-        """One stream for each producer and broker: appends in order, answers as results become known.
+        """Appends in order and answers as results become known; one stream for each producer and broker.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Fetch(self, request_iterator, context):
-        """One stream for each fetcher and leader's broker, consumers likewise.
+        """Reads of a follower or consumer; one stream for each fetcher and leader's broker.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -229,7 +229,7 @@ class BrokerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def OffsetsForLeaderEpoch(self, request, context):
-        """Where a leader epoch ends in the leader's log; answered by the leader only.
+        """The end of a leader epoch in the leader's log; answered by the leader only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -306,7 +306,7 @@ class BrokerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AllowTruncation(self, request, context):
-        """Lets a replica of the answering broker cut what it has refused to.
+        """Allows a replica of the answering broker to make a truncation that it has refused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -355,21 +355,21 @@ class BrokerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def FindCoordinator(self, request, context):
-        """Which broker coordinates a group.
+        """The broker that coordinates a group.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ConsumerGroupHeartbeat(self, request, context):
-        """A member joins, stays or leaves, and hears what it may own; one call at a time.
+        """A member joins, stays or leaves, and receives its assignment; one call at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GroupSession(self, request_iterator, context):
-        """The same as a stream, one for each member: the coordinator pushes what the member may own, and takes its commits.
+        """Heartbeats as a stream, one for each member: the coordinator pushes the member's assignment, and takes its commits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -383,7 +383,7 @@ class BrokerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def OffsetFetch(self, request, context):
-        """The offsets that groups have committed.
+        """The committed offsets of groups.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -411,7 +411,7 @@ class BrokerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteGroups(self, request, context):
-        """Deletes groups that nobody is a member of, with their offsets.
+        """Deletes groups without members, with their offsets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -591,7 +591,7 @@ def add_BrokerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class BrokerService:
-    """For clients and, in Fetch and OffsetsForLeaderEpoch, for followers.
+    """Calls of clients and, in Fetch and OffsetsForLeaderEpoch, of followers.
     """
 
     @staticmethod
@@ -1433,7 +1433,7 @@ class BrokerService:
 
 
 class ReplicaServiceStub:
-    """For the controller.
+    """Calls of the controller.
     """
 
     def __init__(self, channel):
@@ -1455,7 +1455,7 @@ class ReplicaServiceStub:
 
 
 class ReplicaServiceServicer:
-    """For the controller.
+    """Calls of the controller.
     """
 
     def LeaderAndIsr(self, request_iterator, context):
@@ -1466,7 +1466,7 @@ class ReplicaServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Identify(self, request, context):
-        """Which process is this? For failure detection.
+        """The identity of this process, for failure detection.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1494,7 +1494,7 @@ def add_ReplicaServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ReplicaService:
-    """For the controller.
+    """Calls of the controller.
     """
 
     @staticmethod
@@ -1553,7 +1553,7 @@ class ReplicaService:
 
 
 class ControllerServiceStub:
-    """For brokers.
+    """Calls of brokers.
     """
 
     def __init__(self, channel):
@@ -1635,18 +1635,18 @@ class ControllerServiceStub:
 
 
 class ControllerServiceServicer:
-    """For brokers.
+    """Calls of brokers.
     """
 
     def BrokerRegistration(self, request, context):
-        """A new incarnation of a broker announces itself and gets its epoch.
+        """Registers a new incarnation of a broker and assigns its epoch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BrokerHeartbeat(self, request_iterator, context):
-        """Keeps the session; the answer says what the broker is to be.
+        """Renews the session; the answer gives the broker's state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1660,7 +1660,7 @@ class ControllerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AllocateProducerIds(self, request, context):
-        """A block of producer ids that nobody else ever gets.
+        """A block of producer ids that are never assigned again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1688,7 +1688,7 @@ class ControllerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ElectLeaders(self, request, context):
-        """Elects other leaders where that loses nothing, each partition by itself.
+        """Elects other leaders where no record is lost, each partition separately.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1709,7 +1709,8 @@ class ControllerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AlterPartitionReassignments(self, request, context):
-        """Moves replicas to other brokers, cancels it, or moves them elsewhere (KIP-455). Answered when decided.
+        """Moves replicas to other brokers, cancels it, or moves them elsewhere (KIP-455). The answer follows the decision,
+        not the copies.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1723,7 +1724,7 @@ class ControllerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DecommissionBroker(self, request, context):
-        """A broker that is to leave gets no new replicas.
+        """Marks a broker that is to leave, so that it gets no new replicas.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1818,7 +1819,7 @@ def add_ControllerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ControllerService:
-    """For brokers.
+    """Calls of brokers.
     """
 
     @staticmethod

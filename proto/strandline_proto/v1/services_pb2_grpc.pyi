@@ -40,20 +40,20 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class BrokerServiceStub:
-    """For clients and, in Fetch and OffsetsForLeaderEpoch, for followers."""
+    """Calls of clients and, in Fetch and OffsetsForLeaderEpoch, of followers."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> BrokerServiceAsyncStub: ...
     Produce: _grpc.StreamStreamMultiCallable[_produce_pb2.ProduceRequest, _produce_pb2.ProduceResponse]
-    """One stream for each producer and broker: appends in order, answers as results become known."""
+    """Appends in order and answers as results become known; one stream for each producer and broker."""
     Fetch: _grpc.StreamStreamMultiCallable[_fetch_pb2.FetchRequest, _fetch_pb2.FetchResponse]
-    """One stream for each fetcher and leader's broker, consumers likewise."""
+    """Reads of a follower or consumer; one stream for each fetcher and leader's broker."""
     FetchRange: _grpc.UnaryStreamMultiCallable[_fetch_pb2.FetchRangeRequest, _fetch_pb2.FetchRangeResponse]
     """A committed range of one partition, for bulk readers."""
     OffsetsForLeaderEpoch: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.OffsetsForLeaderEpochRequest, _fetch_pb2.OffsetsForLeaderEpochResponse]
-    """Where a leader epoch ends in the leader's log; answered by the leader only."""
+    """The end of a leader epoch in the leader's log; answered by the leader only."""
     ListOffsets: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.ListOffsetsRequest, _fetch_pb2.ListOffsetsResponse]
     """Offsets by time, and the ends of the log."""
     DeleteRecords: _grpc.UnaryUnaryMultiCallable[_delete_records_pb2.DeleteRecordsRequest, _delete_records_pb2.DeleteRecordsResponse]
@@ -75,7 +75,7 @@ class BrokerServiceStub:
     DescribeReplicas: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DescribeReplicasRequest, _metadata_pb2.DescribeReplicasResponse]
     """Offsets, epochs and roles of the replicas on the answering broker."""
     AllowTruncation: _grpc.UnaryUnaryMultiCallable[_truncations_pb2.AllowTruncationRequest, _truncations_pb2.AllowTruncationResponse]
-    """Lets a replica of the answering broker cut what it has refused to."""
+    """Allows a replica of the answering broker to make a truncation that it has refused."""
     DescribeConfigs: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DescribeConfigsRequest, _metadata_pb2.DescribeConfigsResponse]
     """Configuration of topics and brokers with its origin."""
     IncrementalAlterConfigs: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]
@@ -89,15 +89,15 @@ class BrokerServiceStub:
     UnregisterBroker: _grpc.UnaryUnaryMultiCallable[_reassignment_pb2.UnregisterBrokerRequest, _reassignment_pb2.UnregisterBrokerResponse]
     """Forwarded to the controller."""
     FindCoordinator: _grpc.UnaryUnaryMultiCallable[_groups_pb2.FindCoordinatorRequest, _groups_pb2.FindCoordinatorResponse]
-    """Which broker coordinates a group."""
+    """The broker that coordinates a group."""
     ConsumerGroupHeartbeat: _grpc.UnaryUnaryMultiCallable[_groups_pb2.ConsumerGroupHeartbeatRequest, _groups_pb2.ConsumerGroupHeartbeatResponse]
-    """A member joins, stays or leaves, and hears what it may own; one call at a time."""
+    """A member joins, stays or leaves, and receives its assignment; one call at a time."""
     GroupSession: _grpc.StreamStreamMultiCallable[_groups_pb2.GroupSessionRequest, _groups_pb2.GroupSessionResponse]
-    """The same as a stream, one for each member: the coordinator pushes what the member may own, and takes its commits."""
+    """Heartbeats as a stream, one for each member: the coordinator pushes the member's assignment, and takes its commits."""
     OffsetCommit: _grpc.UnaryUnaryMultiCallable[_committed_offsets_pb2.OffsetCommitRequest, _committed_offsets_pb2.OffsetCommitResponse]
     """Commits offsets of a group."""
     OffsetFetch: _grpc.UnaryUnaryMultiCallable[_committed_offsets_pb2.OffsetFetchRequest, _committed_offsets_pb2.OffsetFetchResponse]
-    """The offsets that groups have committed."""
+    """The committed offsets of groups."""
     OffsetDelete: _grpc.UnaryUnaryMultiCallable[_committed_offsets_pb2.OffsetDeleteRequest, _committed_offsets_pb2.OffsetDeleteResponse]
     """Deletes committed offsets of partitions that the group does not subscribe to."""
     ListGroups: _grpc.UnaryUnaryMultiCallable[_groups_pb2.ListGroupsRequest, _groups_pb2.ListGroupsResponse]
@@ -105,23 +105,23 @@ class BrokerServiceStub:
     ConsumerGroupDescribe: _grpc.UnaryUnaryMultiCallable[_groups_pb2.ConsumerGroupDescribeRequest, _groups_pb2.ConsumerGroupDescribeResponse]
     """Members, epochs and assignments of groups."""
     DeleteGroups: _grpc.UnaryUnaryMultiCallable[_groups_pb2.DeleteGroupsRequest, _groups_pb2.DeleteGroupsResponse]
-    """Deletes groups that nobody is a member of, with their offsets."""
+    """Deletes groups without members, with their offsets."""
     RemoveMembers: _grpc.UnaryUnaryMultiCallable[_groups_pb2.RemoveMembersRequest, _groups_pb2.RemoveMembersResponse]
     """Removes members as if they had left."""
 
 @_typing.type_check_only
 class BrokerServiceAsyncStub(BrokerServiceStub):
-    """For clients and, in Fetch and OffsetsForLeaderEpoch, for followers."""
+    """Calls of clients and, in Fetch and OffsetsForLeaderEpoch, of followers."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Produce: _aio.StreamStreamMultiCallable[_produce_pb2.ProduceRequest, _produce_pb2.ProduceResponse]  # type: ignore[assignment]
-    """One stream for each producer and broker: appends in order, answers as results become known."""
+    """Appends in order and answers as results become known; one stream for each producer and broker."""
     Fetch: _aio.StreamStreamMultiCallable[_fetch_pb2.FetchRequest, _fetch_pb2.FetchResponse]  # type: ignore[assignment]
-    """One stream for each fetcher and leader's broker, consumers likewise."""
+    """Reads of a follower or consumer; one stream for each fetcher and leader's broker."""
     FetchRange: _aio.UnaryStreamMultiCallable[_fetch_pb2.FetchRangeRequest, _fetch_pb2.FetchRangeResponse]  # type: ignore[assignment]
     """A committed range of one partition, for bulk readers."""
     OffsetsForLeaderEpoch: _aio.UnaryUnaryMultiCallable[_fetch_pb2.OffsetsForLeaderEpochRequest, _fetch_pb2.OffsetsForLeaderEpochResponse]  # type: ignore[assignment]
-    """Where a leader epoch ends in the leader's log; answered by the leader only."""
+    """The end of a leader epoch in the leader's log; answered by the leader only."""
     ListOffsets: _aio.UnaryUnaryMultiCallable[_fetch_pb2.ListOffsetsRequest, _fetch_pb2.ListOffsetsResponse]  # type: ignore[assignment]
     """Offsets by time, and the ends of the log."""
     DeleteRecords: _aio.UnaryUnaryMultiCallable[_delete_records_pb2.DeleteRecordsRequest, _delete_records_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
@@ -143,7 +143,7 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     DescribeReplicas: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DescribeReplicasRequest, _metadata_pb2.DescribeReplicasResponse]  # type: ignore[assignment]
     """Offsets, epochs and roles of the replicas on the answering broker."""
     AllowTruncation: _aio.UnaryUnaryMultiCallable[_truncations_pb2.AllowTruncationRequest, _truncations_pb2.AllowTruncationResponse]  # type: ignore[assignment]
-    """Lets a replica of the answering broker cut what it has refused to."""
+    """Allows a replica of the answering broker to make a truncation that it has refused."""
     DescribeConfigs: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DescribeConfigsRequest, _metadata_pb2.DescribeConfigsResponse]  # type: ignore[assignment]
     """Configuration of topics and brokers with its origin."""
     IncrementalAlterConfigs: _aio.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]  # type: ignore[assignment]
@@ -157,15 +157,15 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     UnregisterBroker: _aio.UnaryUnaryMultiCallable[_reassignment_pb2.UnregisterBrokerRequest, _reassignment_pb2.UnregisterBrokerResponse]  # type: ignore[assignment]
     """Forwarded to the controller."""
     FindCoordinator: _aio.UnaryUnaryMultiCallable[_groups_pb2.FindCoordinatorRequest, _groups_pb2.FindCoordinatorResponse]  # type: ignore[assignment]
-    """Which broker coordinates a group."""
+    """The broker that coordinates a group."""
     ConsumerGroupHeartbeat: _aio.UnaryUnaryMultiCallable[_groups_pb2.ConsumerGroupHeartbeatRequest, _groups_pb2.ConsumerGroupHeartbeatResponse]  # type: ignore[assignment]
-    """A member joins, stays or leaves, and hears what it may own; one call at a time."""
+    """A member joins, stays or leaves, and receives its assignment; one call at a time."""
     GroupSession: _aio.StreamStreamMultiCallable[_groups_pb2.GroupSessionRequest, _groups_pb2.GroupSessionResponse]  # type: ignore[assignment]
-    """The same as a stream, one for each member: the coordinator pushes what the member may own, and takes its commits."""
+    """Heartbeats as a stream, one for each member: the coordinator pushes the member's assignment, and takes its commits."""
     OffsetCommit: _aio.UnaryUnaryMultiCallable[_committed_offsets_pb2.OffsetCommitRequest, _committed_offsets_pb2.OffsetCommitResponse]  # type: ignore[assignment]
     """Commits offsets of a group."""
     OffsetFetch: _aio.UnaryUnaryMultiCallable[_committed_offsets_pb2.OffsetFetchRequest, _committed_offsets_pb2.OffsetFetchResponse]  # type: ignore[assignment]
-    """The offsets that groups have committed."""
+    """The committed offsets of groups."""
     OffsetDelete: _aio.UnaryUnaryMultiCallable[_committed_offsets_pb2.OffsetDeleteRequest, _committed_offsets_pb2.OffsetDeleteResponse]  # type: ignore[assignment]
     """Deletes committed offsets of partitions that the group does not subscribe to."""
     ListGroups: _aio.UnaryUnaryMultiCallable[_groups_pb2.ListGroupsRequest, _groups_pb2.ListGroupsResponse]  # type: ignore[assignment]
@@ -173,12 +173,12 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     ConsumerGroupDescribe: _aio.UnaryUnaryMultiCallable[_groups_pb2.ConsumerGroupDescribeRequest, _groups_pb2.ConsumerGroupDescribeResponse]  # type: ignore[assignment]
     """Members, epochs and assignments of groups."""
     DeleteGroups: _aio.UnaryUnaryMultiCallable[_groups_pb2.DeleteGroupsRequest, _groups_pb2.DeleteGroupsResponse]  # type: ignore[assignment]
-    """Deletes groups that nobody is a member of, with their offsets."""
+    """Deletes groups without members, with their offsets."""
     RemoveMembers: _aio.UnaryUnaryMultiCallable[_groups_pb2.RemoveMembersRequest, _groups_pb2.RemoveMembersResponse]  # type: ignore[assignment]
     """Removes members as if they had left."""
 
 class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
-    """For clients and, in Fetch and OffsetsForLeaderEpoch, for followers."""
+    """Calls of clients and, in Fetch and OffsetsForLeaderEpoch, of followers."""
 
     @_abc_1.abstractmethod
     def Produce(
@@ -186,7 +186,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_produce_pb2.ProduceRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_produce_pb2.ProduceResponse], _abc.AsyncIterator[_produce_pb2.ProduceResponse]]:
-        """One stream for each producer and broker: appends in order, answers as results become known."""
+        """Appends in order and answers as results become known; one stream for each producer and broker."""
 
     @_abc_1.abstractmethod
     def Fetch(
@@ -194,7 +194,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_fetch_pb2.FetchRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_fetch_pb2.FetchResponse], _abc.AsyncIterator[_fetch_pb2.FetchResponse]]:
-        """One stream for each fetcher and leader's broker, consumers likewise."""
+        """Reads of a follower or consumer; one stream for each fetcher and leader's broker."""
 
     @_abc_1.abstractmethod
     def FetchRange(
@@ -210,7 +210,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _fetch_pb2.OffsetsForLeaderEpochRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.OffsetsForLeaderEpochResponse, _abc.Awaitable[_fetch_pb2.OffsetsForLeaderEpochResponse]]:
-        """Where a leader epoch ends in the leader's log; answered by the leader only."""
+        """The end of a leader epoch in the leader's log; answered by the leader only."""
 
     @_abc_1.abstractmethod
     def ListOffsets(
@@ -298,7 +298,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _truncations_pb2.AllowTruncationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_truncations_pb2.AllowTruncationResponse, _abc.Awaitable[_truncations_pb2.AllowTruncationResponse]]:
-        """Lets a replica of the answering broker cut what it has refused to."""
+        """Allows a replica of the answering broker to make a truncation that it has refused."""
 
     @_abc_1.abstractmethod
     def DescribeConfigs(
@@ -354,7 +354,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _groups_pb2.FindCoordinatorRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_groups_pb2.FindCoordinatorResponse, _abc.Awaitable[_groups_pb2.FindCoordinatorResponse]]:
-        """Which broker coordinates a group."""
+        """The broker that coordinates a group."""
 
     @_abc_1.abstractmethod
     def ConsumerGroupHeartbeat(
@@ -362,7 +362,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _groups_pb2.ConsumerGroupHeartbeatRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_groups_pb2.ConsumerGroupHeartbeatResponse, _abc.Awaitable[_groups_pb2.ConsumerGroupHeartbeatResponse]]:
-        """A member joins, stays or leaves, and hears what it may own; one call at a time."""
+        """A member joins, stays or leaves, and receives its assignment; one call at a time."""
 
     @_abc_1.abstractmethod
     def GroupSession(
@@ -370,7 +370,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_groups_pb2.GroupSessionRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_groups_pb2.GroupSessionResponse], _abc.AsyncIterator[_groups_pb2.GroupSessionResponse]]:
-        """The same as a stream, one for each member: the coordinator pushes what the member may own, and takes its commits."""
+        """Heartbeats as a stream, one for each member: the coordinator pushes the member's assignment, and takes its commits."""
 
     @_abc_1.abstractmethod
     def OffsetCommit(
@@ -386,7 +386,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _committed_offsets_pb2.OffsetFetchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_committed_offsets_pb2.OffsetFetchResponse, _abc.Awaitable[_committed_offsets_pb2.OffsetFetchResponse]]:
-        """The offsets that groups have committed."""
+        """The committed offsets of groups."""
 
     @_abc_1.abstractmethod
     def OffsetDelete(
@@ -418,7 +418,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _groups_pb2.DeleteGroupsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_groups_pb2.DeleteGroupsResponse, _abc.Awaitable[_groups_pb2.DeleteGroupsResponse]]:
-        """Deletes groups that nobody is a member of, with their offsets."""
+        """Deletes groups without members, with their offsets."""
 
     @_abc_1.abstractmethod
     def RemoveMembers(
@@ -431,7 +431,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
 def add_BrokerServiceServicer_to_server(servicer: BrokerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class ReplicaServiceStub:
-    """For the controller."""
+    """Calls of the controller."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -440,20 +440,20 @@ class ReplicaServiceStub:
     LeaderAndIsr: _grpc.StreamStreamMultiCallable[_push_pb2.LeaderAndIsrRequest, _push_pb2.LeaderAndIsrResponse]
     """The push stream: LeaderAndIsr, UpdateMetadata and StopReplica in one envelope."""
     Identify: _grpc.UnaryUnaryMultiCallable[_push_pb2.IdentifyRequest, _push_pb2.IdentifyResponse]
-    """Which process is this? For failure detection."""
+    """The identity of this process, for failure detection."""
 
 @_typing.type_check_only
 class ReplicaServiceAsyncStub(ReplicaServiceStub):
-    """For the controller."""
+    """Calls of the controller."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     LeaderAndIsr: _aio.StreamStreamMultiCallable[_push_pb2.LeaderAndIsrRequest, _push_pb2.LeaderAndIsrResponse]  # type: ignore[assignment]
     """The push stream: LeaderAndIsr, UpdateMetadata and StopReplica in one envelope."""
     Identify: _aio.UnaryUnaryMultiCallable[_push_pb2.IdentifyRequest, _push_pb2.IdentifyResponse]  # type: ignore[assignment]
-    """Which process is this? For failure detection."""
+    """The identity of this process, for failure detection."""
 
 class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
-    """For the controller."""
+    """Calls of the controller."""
 
     @_abc_1.abstractmethod
     def LeaderAndIsr(
@@ -469,25 +469,25 @@ class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _push_pb2.IdentifyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_push_pb2.IdentifyResponse, _abc.Awaitable[_push_pb2.IdentifyResponse]]:
-        """Which process is this? For failure detection."""
+        """The identity of this process, for failure detection."""
 
 def add_ReplicaServiceServicer_to_server(servicer: ReplicaServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class ControllerServiceStub:
-    """For brokers."""
+    """Calls of brokers."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ControllerServiceAsyncStub: ...
     BrokerRegistration: _grpc.UnaryUnaryMultiCallable[_controller_pb2.BrokerRegistrationRequest, _controller_pb2.BrokerRegistrationResponse]
-    """A new incarnation of a broker announces itself and gets its epoch."""
+    """Registers a new incarnation of a broker and assigns its epoch."""
     BrokerHeartbeat: _grpc.StreamStreamMultiCallable[_controller_pb2.BrokerHeartbeatRequest, _controller_pb2.BrokerHeartbeatResponse]
-    """Keeps the session; the answer says what the broker is to be."""
+    """Renews the session; the answer gives the broker's state."""
     AlterPartition: _grpc.UnaryUnaryMultiCallable[_controller_pb2.AlterPartitionRequest, _controller_pb2.AlterPartitionResponse]
     """A leader proposes an ISR: a compare-and-set on broker, leader and partition epoch (KIP-497)."""
     AllocateProducerIds: _grpc.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdsRequest, _controller_pb2.AllocateProducerIdsResponse]
-    """A block of producer ids that nobody else ever gets."""
+    """A block of producer ids that are never assigned again."""
     CreateTopics: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.CreateTopicsRequest, _metadata_pb2.CreateTopicsResponse]
     """Creates topics, each in one atomic decision."""
     CreatePartitions: _grpc.UnaryUnaryMultiCallable[_partitions_pb2.CreatePartitionsRequest, _partitions_pb2.CreatePartitionsResponse]
@@ -495,33 +495,35 @@ class ControllerServiceStub:
     DeleteTopics: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DeleteTopicsRequest, _metadata_pb2.DeleteTopicsResponse]
     """Deletes topics by id or name."""
     ElectLeaders: _grpc.UnaryUnaryMultiCallable[_elections_pb2.ElectLeadersRequest, _elections_pb2.ElectLeadersResponse]
-    """Elects other leaders where that loses nothing, each partition by itself."""
+    """Elects other leaders where no record is lost, each partition separately."""
     DescribeCluster: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DescribeClusterRequest, _metadata_pb2.DescribeClusterResponse]
     """The controller and every registered broker, as the controller knows them."""
     IncrementalAlterConfigs: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]
     """Alters configuration of topics and brokers, each in one atomic decision."""
     AlterPartitionReassignments: _grpc.UnaryUnaryMultiCallable[_reassignment_pb2.AlterPartitionReassignmentsRequest, _reassignment_pb2.AlterPartitionReassignmentsResponse]
-    """Moves replicas to other brokers, cancels it, or moves them elsewhere (KIP-455). Answered when decided."""
+    """Moves replicas to other brokers, cancels it, or moves them elsewhere (KIP-455). The answer follows the decision,
+    not the copies.
+    """
     ListPartitionReassignments: _grpc.UnaryUnaryMultiCallable[_reassignment_pb2.ListPartitionReassignmentsRequest, _reassignment_pb2.ListPartitionReassignmentsResponse]
     """The reassignments under way."""
     DecommissionBroker: _grpc.UnaryUnaryMultiCallable[_reassignment_pb2.DecommissionBrokerRequest, _reassignment_pb2.DecommissionBrokerResponse]
-    """A broker that is to leave gets no new replicas."""
+    """Marks a broker that is to leave, so that it gets no new replicas."""
     UnregisterBroker: _grpc.UnaryUnaryMultiCallable[_reassignment_pb2.UnregisterBrokerRequest, _reassignment_pb2.UnregisterBrokerResponse]
     """Forgets a broker that hosts nothing and is shut down."""
 
 @_typing.type_check_only
 class ControllerServiceAsyncStub(ControllerServiceStub):
-    """For brokers."""
+    """Calls of brokers."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     BrokerRegistration: _aio.UnaryUnaryMultiCallable[_controller_pb2.BrokerRegistrationRequest, _controller_pb2.BrokerRegistrationResponse]  # type: ignore[assignment]
-    """A new incarnation of a broker announces itself and gets its epoch."""
+    """Registers a new incarnation of a broker and assigns its epoch."""
     BrokerHeartbeat: _aio.StreamStreamMultiCallable[_controller_pb2.BrokerHeartbeatRequest, _controller_pb2.BrokerHeartbeatResponse]  # type: ignore[assignment]
-    """Keeps the session; the answer says what the broker is to be."""
+    """Renews the session; the answer gives the broker's state."""
     AlterPartition: _aio.UnaryUnaryMultiCallable[_controller_pb2.AlterPartitionRequest, _controller_pb2.AlterPartitionResponse]  # type: ignore[assignment]
     """A leader proposes an ISR: a compare-and-set on broker, leader and partition epoch (KIP-497)."""
     AllocateProducerIds: _aio.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdsRequest, _controller_pb2.AllocateProducerIdsResponse]  # type: ignore[assignment]
-    """A block of producer ids that nobody else ever gets."""
+    """A block of producer ids that are never assigned again."""
     CreateTopics: _aio.UnaryUnaryMultiCallable[_metadata_pb2.CreateTopicsRequest, _metadata_pb2.CreateTopicsResponse]  # type: ignore[assignment]
     """Creates topics, each in one atomic decision."""
     CreatePartitions: _aio.UnaryUnaryMultiCallable[_partitions_pb2.CreatePartitionsRequest, _partitions_pb2.CreatePartitionsResponse]  # type: ignore[assignment]
@@ -529,22 +531,24 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     DeleteTopics: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DeleteTopicsRequest, _metadata_pb2.DeleteTopicsResponse]  # type: ignore[assignment]
     """Deletes topics by id or name."""
     ElectLeaders: _aio.UnaryUnaryMultiCallable[_elections_pb2.ElectLeadersRequest, _elections_pb2.ElectLeadersResponse]  # type: ignore[assignment]
-    """Elects other leaders where that loses nothing, each partition by itself."""
+    """Elects other leaders where no record is lost, each partition separately."""
     DescribeCluster: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DescribeClusterRequest, _metadata_pb2.DescribeClusterResponse]  # type: ignore[assignment]
     """The controller and every registered broker, as the controller knows them."""
     IncrementalAlterConfigs: _aio.UnaryUnaryMultiCallable[_metadata_pb2.IncrementalAlterConfigsRequest, _metadata_pb2.IncrementalAlterConfigsResponse]  # type: ignore[assignment]
     """Alters configuration of topics and brokers, each in one atomic decision."""
     AlterPartitionReassignments: _aio.UnaryUnaryMultiCallable[_reassignment_pb2.AlterPartitionReassignmentsRequest, _reassignment_pb2.AlterPartitionReassignmentsResponse]  # type: ignore[assignment]
-    """Moves replicas to other brokers, cancels it, or moves them elsewhere (KIP-455). Answered when decided."""
+    """Moves replicas to other brokers, cancels it, or moves them elsewhere (KIP-455). The answer follows the decision,
+    not the copies.
+    """
     ListPartitionReassignments: _aio.UnaryUnaryMultiCallable[_reassignment_pb2.ListPartitionReassignmentsRequest, _reassignment_pb2.ListPartitionReassignmentsResponse]  # type: ignore[assignment]
     """The reassignments under way."""
     DecommissionBroker: _aio.UnaryUnaryMultiCallable[_reassignment_pb2.DecommissionBrokerRequest, _reassignment_pb2.DecommissionBrokerResponse]  # type: ignore[assignment]
-    """A broker that is to leave gets no new replicas."""
+    """Marks a broker that is to leave, so that it gets no new replicas."""
     UnregisterBroker: _aio.UnaryUnaryMultiCallable[_reassignment_pb2.UnregisterBrokerRequest, _reassignment_pb2.UnregisterBrokerResponse]  # type: ignore[assignment]
     """Forgets a broker that hosts nothing and is shut down."""
 
 class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
-    """For brokers."""
+    """Calls of brokers."""
 
     @_abc_1.abstractmethod
     def BrokerRegistration(
@@ -552,7 +556,7 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _controller_pb2.BrokerRegistrationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_controller_pb2.BrokerRegistrationResponse, _abc.Awaitable[_controller_pb2.BrokerRegistrationResponse]]:
-        """A new incarnation of a broker announces itself and gets its epoch."""
+        """Registers a new incarnation of a broker and assigns its epoch."""
 
     @_abc_1.abstractmethod
     def BrokerHeartbeat(
@@ -560,7 +564,7 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_controller_pb2.BrokerHeartbeatRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_controller_pb2.BrokerHeartbeatResponse], _abc.AsyncIterator[_controller_pb2.BrokerHeartbeatResponse]]:
-        """Keeps the session; the answer says what the broker is to be."""
+        """Renews the session; the answer gives the broker's state."""
 
     @_abc_1.abstractmethod
     def AlterPartition(
@@ -576,7 +580,7 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _controller_pb2.AllocateProducerIdsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_controller_pb2.AllocateProducerIdsResponse, _abc.Awaitable[_controller_pb2.AllocateProducerIdsResponse]]:
-        """A block of producer ids that nobody else ever gets."""
+        """A block of producer ids that are never assigned again."""
 
     @_abc_1.abstractmethod
     def CreateTopics(
@@ -608,7 +612,7 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _elections_pb2.ElectLeadersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_elections_pb2.ElectLeadersResponse, _abc.Awaitable[_elections_pb2.ElectLeadersResponse]]:
-        """Elects other leaders where that loses nothing, each partition by itself."""
+        """Elects other leaders where no record is lost, each partition separately."""
 
     @_abc_1.abstractmethod
     def DescribeCluster(
@@ -632,7 +636,9 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _reassignment_pb2.AlterPartitionReassignmentsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_reassignment_pb2.AlterPartitionReassignmentsResponse, _abc.Awaitable[_reassignment_pb2.AlterPartitionReassignmentsResponse]]:
-        """Moves replicas to other brokers, cancels it, or moves them elsewhere (KIP-455). Answered when decided."""
+        """Moves replicas to other brokers, cancels it, or moves them elsewhere (KIP-455). The answer follows the decision,
+        not the copies.
+        """
 
     @_abc_1.abstractmethod
     def ListPartitionReassignments(
@@ -648,7 +654,7 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _reassignment_pb2.DecommissionBrokerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_reassignment_pb2.DecommissionBrokerResponse, _abc.Awaitable[_reassignment_pb2.DecommissionBrokerResponse]]:
-        """A broker that is to leave gets no new replicas."""
+        """Marks a broker that is to leave, so that it gets no new replicas."""
 
     @_abc_1.abstractmethod
     def UnregisterBroker(
