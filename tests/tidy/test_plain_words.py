@@ -30,12 +30,15 @@ LONG_DOCUMENTS = {
     "docs/internals/storage-format.md",
 }
 SUBJECTLESS = {
+    "proof/strandline_proof/sim/oracles",
+    "proof/strandline_proof/sim/strikes",
+    "proof/strandline_proof/sim/sweep",
+    "proof/strandline_proof/sim/workload",
     "bench",
     "broker/strandline_broker/hosts/coordination",
     "chaos",
     "cli",
     "client/strandline",
-    "proof/strandline_proof/sim",
     "spark_jobs/strandline_spark/bronze",
     "spark_jobs/strandline_spark/commands",
     "spark_jobs/strandline_spark/gold",

@@ -1,11 +1,15 @@
 """The core of a cluster: all but one broker, which stays dead for a while after everything else is
 healed.
 
-What may be asked of it then: every other server is there; each partition that somebody who is here
-may lead has a leader, and every replica that is here is in its ISR; and where these are as many as
-`min.insync.replicas` everywhere, records are acknowledged. Not asked of a partition whose last
-members of ISR and ELR are all away (I-48, I-53), of one that is on its way to other brokers, which
-may be the one that is away, and of one with damage, which that one may be needed to heal.
+The run then requires of the core:
+
+- every other server runs
+- each partition that a live replica may lead has a leader, and its ISR contains every live replica
+- records are acknowledged, if every partition has `min.insync.replicas` live replicas
+
+Exempt are partitions whose last members of ISR and ELR are all away (I-48, I-53), and partitions
+that are being reassigned, perhaps to the absent broker. Partitions with damage are exempt too: the
+absent broker may be needed to heal them.
 """
 
 from __future__ import annotations
@@ -32,15 +36,16 @@ class Core:
         self._before = oracles.history.acknowledged
         self._node.kill()
         if unseen:
-            # Its machine is off: it refuses nobody. And the controller has never heard of it.
+            # Its machine is off, so no connection is refused; and the controller has never heard of
+            # it.
             world.network.power_off(away)
             world.controller.kill()
             world.controller.start()
 
     def problem(self) -> str:
-        """What is not as it must be; empty if nothing is."""
+        """The first requirement that is not met, in words; empty if all are met."""
         if self._node.running:
-            self._node.kill()  # a supervisor has started it
+            self._node.kill()  # a supervisor has restarted it
         for node in (self._world.controller, *self._world.brokers):
             if node is not self._node and not node.running:
                 return f"{node.name} is down"
@@ -77,7 +82,7 @@ class Core:
         return "" if here <= set(partition.isr) else f"has ISR {partition.isr}, here are {here}"
 
     def _is_writable(self) -> bool:
-        """Whether every partition of the topic that is written to takes records."""
+        """True if every partition of the written topic accepts records."""
         control = self._oracles.control
         found = {key: control.partitions[key] for key in control.main_keys()}
         return len(found) >= self._world.topology.partitions and all(

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Clock, Network
 
 EXECUTOR_S: Final = (0.00005, 0.002)
-"""What a job of a thread takes, least and most, on a disk that is well."""
+"""The least and the greatest duration of a thread's job, on a healthy disk."""
 RECOVERY: Final = "recovery-"
-"""How the names of threads begin that open logs, at a start or later."""
+"""The prefix of the names of threads that open logs, at a start or later."""
 
 
 class SimClock:
-    """A node's two clocks, as its owner has them."""
+    """A node's two clocks, as its owner sets them."""
 
     def __init__(self, loop: SimLoop, owner: Owner) -> None:
         self._loop = loop
@@ -49,8 +49,8 @@ class SimClock:
 
 
 class Node:
-    """`main` is the process: it gets its node, a Runtime and the event that asks it to stop.
-    `process` is whatever `main` puts there for oracles to look at.
+    """A machine. `main` is the process: it receives its node, a Runtime and the event that asks it
+    to stop. `process` is whatever `main` stores there for oracles to look at.
     """
 
     def __init__(
@@ -73,29 +73,29 @@ class Node:
         self.process: Any = None
         self.incarnation = 0
         self.exits: list[str] = []
-        """Why processes of this node ended by themselves, oldest first."""
+        """Reasons why processes of this node ended by themselves, oldest first."""
         self.died_of: BaseException | None = None
-        """The error of the last of them, if it was one."""
+        """The error that ended the last of them, if it was one."""
         self.on_step: Callable[[], None] | None = None
         """Called after each step of its process, while that lives."""
         self.on_exit: Callable[[Node, str], None] = lambda node, why: None
         self.on_fate: Callable[[str], None] = lambda what: None
-        """Told in a word what a nemesis does to it."""
+        """Called with the name of each thing that a nemesis does to the node."""
         self.on_crash: Callable[[Node], None] = lambda node: None
-        """A process has ended in any other way than in order; its disk is as it left it."""
+        """Called when a process has ended in any way except in order; its disk is as it left it."""
         self.stalled_until_s = 0.0
-        """An operation of its disk, on whichever thread, takes until then."""
+        """The time until which an operation of its disk, on whichever thread, takes."""
         self.refused_in: list[str] = []
-        """Segments that there was no room for, as the event loop of its process has got to know."""
+        """Segments without room for an append, as the process's event loop has learned."""
         self.failed_before = 0
-        """How many faults had struck its disk when its process began."""
+        """The number of faults that had struck its disk when its process began."""
         self.clean_epoch = -1
-        """Broker epoch of the last process that was registered, if it ended in order."""
+        """Broker epoch of the last registered process, if it ended in order."""
         self.dark_s = float("-inf")
-        """When it lost power last: what it had sent by then still arrives."""
+        """The time of the last loss of power: messages sent before it still arrive."""
         self.wall_offset_s = 0.0
         self.most_ahead_s = 0.0
-        """The most that `ahead_s` has been in this life."""
+        """The greatest `ahead_s` in this life."""
         self.rate = 1.0
         self._rng = rng
         self._timeline = timeline
@@ -105,7 +105,7 @@ class Node:
         self._stop: asyncio.Event | None = None
         self._threads: list[SimExecutor] = []
         self._recoveries: list[SimExecutor] = []
-        """Of its threads: those that open logs."""
+        """Threads that open logs."""
 
     @property
     def running(self) -> bool:
@@ -113,7 +113,7 @@ class Node:
 
     @property
     def stopping(self) -> bool:
-        """Whether its process was asked to end."""
+        """True if its process was asked to end."""
         return self._stop is not None and self._stop.is_set()
 
     @property
@@ -121,17 +121,17 @@ class Node:
         return self.owner is not None and self.owner.frozen
 
     def connections(self) -> int:
-        """How many connections its process has, of either side."""
+        """The number of its process's connections, as client and as server."""
         count: int = self._network.connections(self.name)
         return count
 
     def held_files(self) -> list[Held]:
-        """What its process has open."""
+        """The open descriptors of its process."""
         return [] if self._fs is None else self._fs.held()
 
     @property
     def ahead_s(self) -> float:
-        """By how much its process's wall clock is ahead of one that has always been right."""
+        """The lead of its process's wall clock over one that has always been right."""
         now = self.loop.now
         return self.wall_offset_s if self.owner is None else self.owner.wall(now) - EPOCH_S - now
 
@@ -147,22 +147,22 @@ class Node:
 
     @property
     def is_registered(self) -> bool:
-        """Whether its process, a broker's, knows its epoch."""
+        """True if its process, a broker's, has its epoch."""
         return getattr(getattr(self.process, "lifecycle", None), "broker_epoch", -1) >= 0
 
     @property
     def is_on_a_thread(self) -> bool:
-        """Whether what runs now is a thread's, and may stand still."""
+        """True if the present code runs on a thread, and may stand still."""
         return any(thread.goes_aside for thread in self._threads)
 
     def tell_late(self, seconds: float) -> None:
-        """The outcome of what its thread does now is known so much later."""
+        """The event loop learns the outcome of the thread's present function so much later."""
         self.stalled_until_s = max(self.stalled_until_s, self.loop.now + seconds)
         next(thread for thread in self._threads if thread.goes_aside).hang(seconds)
 
     def _stand_still(self, seconds: float) -> bool:
-        """An operation of one of its threads waits; the event loop's own have nobody to wait with
-        them.
+        """An operation of one of its threads waits. Operations of the event loop itself cannot
+        stand still.
         """
         thread = next((thread for thread in self._threads if thread.goes_aside), None)
         if thread is None:
@@ -171,7 +171,9 @@ class Node:
         return thread.stand_still(seconds)
 
     def _refused(self, segment: str) -> None:
-        """What a thread is refused its event loop knows with the outcome of the whole function."""
+        """The event loop learns of the refusal together with the outcome of the thread's whole
+        function.
+        """
         known = partial(self.refused_in.append, segment)
         thread = next((thread for thread in self._threads if thread.runs), None)
         if thread is None:
@@ -180,7 +182,7 @@ class Node:
             thread.when_known(known)
 
     def start(self) -> None:
-        """Begin a new life, if there is none."""
+        """Begins a new life, if there is none."""
         if self.running:
             return
         self.incarnation += 1
@@ -192,7 +194,9 @@ class Node:
         self.most_ahead_s = self.ahead_s
         owner.on_step = self.on_step
         self._fs = SimFs(self.disk)
-        self.disk.faults.misread = 0.0  # what opens logs is spared all of it (`SimDisk.recovers`)
+        self.disk.faults.misread = (
+            0.0  # threads that open logs get no such faults (`SimDisk.recovers`)
+        )
         self.process = None
         self.refused_in = []
         self._threads.clear()
@@ -274,7 +278,7 @@ class Node:
         self._timeline.add(self.name, "fault", what, fields)
         self.on_fate(what)
 
-    # What a nemesis does
+    # Acts of a nemesis
 
     def kill(self) -> None:
         """SIGKILL: the page cache stays, peers see their connections reset."""
@@ -302,7 +306,7 @@ class Node:
             self.loop.pause(self.owner)
 
     def stall(self, for_s: float) -> None:
-        """The event loop is kept busy by something; the threads of the process go on."""
+        """Blocks the event loop; the threads of the process go on."""
         if self.owner is not None and self.running and not self.owner.paused:
             self._note("stalls", for_s=for_s)
             self.loop.stall(self.owner, for_s)
@@ -319,7 +323,7 @@ class Node:
             self.loop.post(0.0, self.owner, self._stop.set)
 
     def set_clock(self, *, wall_offset_s: float | None = None, rate: float | None = None) -> None:
-        """Let the wall clock jump, or both clocks run at another rate."""
+        """Makes the wall clock jump, or both clocks run at another rate."""
         if wall_offset_s is not None:
             self.wall_offset_s = wall_offset_s
         if rate is not None:

@@ -1,8 +1,8 @@
-"""The operator's word, where a partition waits for a disk that is gone (I-53).
+"""The operator's command to elect, where a partition waits for a disk that is gone (I-53).
 
-Balanced recovery waits for every member of the last known ELR on the disk that it was in sync with.
-A disk that was wiped does not come back, and who knows that is a person: once everything else is
-well, one tells the controller to elect whoever is left.
+Balanced recovery waits for every member of the last known ELR, on the disk that it was in sync
+with. A wiped disk does not come back, and only a person can know that. Once everything else is
+well, the operator tells the controller to elect one of the remaining replicas.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOOKS_S: Final = 1.0
 
 
 def waits_for_a_lost_disk(control: ControlOracle, partition: PartitionRegistration) -> bool:
-    """Whether somebody who was in sync last is here, and on another disk than it was then."""
+    """True if a replica that was in sync last is back on another disk than it had then."""
     if partition.leader >= 0 or partition.isr or partition.elr:
         return False
     return any(
@@ -42,10 +42,10 @@ class Operator:
         self._looks_since = self._looked = float("-inf")
 
     def elect(self, partition: PartitionRegistration) -> None:
-        """Have a leader elected uncleanly, by a client of its own; once while that is under way.
+        """Has a leader elected uncleanly, by a client of its own; once while that is under way.
 
-        A person looks for a while first: of brokers that were started again this moment the
-        controller has not heard yet, and they may hold more.
+        A person looks for a while first: brokers that have just restarted are not known to the
+        controller yet, and they may hold more.
         """
         scene, now = self._scene, self._scene.world.loop.now
         if now - self._looked > LOOKS_S / 2:

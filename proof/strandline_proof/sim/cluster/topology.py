@@ -1,4 +1,4 @@
-"""What a simulated cluster consists of, and how its servers are configured: small and impatient.
+"""The parts of a simulated cluster, and the configurations of its servers: small and impatient.
 
 Names of nodes are host names: `controller`, `broker-1` ..., `writer`, `reader`.
 """
@@ -16,11 +16,11 @@ CONTROLLER: Final = "controller"
 WRITER: Final = "writer"
 READER: Final = "reader"
 SEEKER: Final = "seeker"
-"""Reads where it likes, and asks for offsets."""
+"""A reader that seeks, and looks up offsets."""
 LOOSE: Final = "loose"
 """The topic of producers with acks of 0 and 1, and the node of its clients."""
 COMMITTER: Final = "committer"
-"""Reads without being a member, and commits to a group of its own."""
+"""A reader that is no member, and commits to a group of its own."""
 GROUP_ADMIN: Final = "group-admin"
 COORDINATOR: Final = "coordinator"
 """`coordinator-0` is the broker that coordinates the first group."""
@@ -30,20 +30,20 @@ DATA: Final = "/data"
 TOPIC: Final = "t"
 METADATA_MAX_AGE_MS: Final = 4000
 METADATA_MAX_AGE_MS_ADDED: Final = 700
-"""Where partitions are added: nothing but the age of what they know tells clients of them."""
+"""The clients' metadata age where partitions are added: clients learn of them in no other way."""
 LAG_MS_MAX: Final = 1500
 LOOP_CHECK_MS: Final = 3000
-"""A metric only: in virtual time no step is late by itself."""
+"""Limit of a metric only: in virtual time no step is late by itself."""
 COMPACTED: Final = "compacted"
-"""The topic that compaction is let loose on, and the node of its clients."""
+"""The compacted topic, and the node of its clients."""
 CROWD: Final = "crowd"
 """The topic of many partitions, and the node of its clients."""
 KEYS_BYTES: Final = "1024"
-"""Of the map of keys of a cleaning: 37 keys, after which it goes on in another pass."""
+"""Size of a cleaning's map of keys: 37 keys, after which the cleaning goes on in another pass."""
 EXPIRY_CHECK_MS: Final = "300"
 GROUPS_MAX: Final = 10
 ADDED_MAX: Final = 2
-"""Partitions that the topic may get within a run."""
+"""Most partitions that the topic may gain within a run."""
 GROUP_SETTINGS: Final = {
     "group.consumer.session.timeout.ms": "1500",
     "group.consumer.min.session.timeout.ms": "1500",
@@ -68,7 +68,7 @@ BOUNDS: Final = {
     "offsets_partitions": (0, 100),
     "crowd": (0, 300),
 }
-"""Least and most of each number: beyond them a run says nothing, or never ends."""
+"""Least and greatest value of each number: beyond them a run says nothing, or never ends."""
 
 
 class ImpossibleTopology(ValueError):
@@ -84,26 +84,28 @@ class Topology:
     flush_policy: str = "replicated"
     segment_bytes: int = 4000
     balance_s: int = 300
-    """How often the controller looks whether preferred leaders lead."""
+    """Seconds between the controller's checks that preferred leaders lead."""
     scrub_ms: int = 0
-    """0: the logs are not read for damage within a run."""
+    """Milliseconds between scrubs; 0: no scrub within a run."""
     retention_check_ms: int = 0
-    """0: nobody looks within a run for segments that retention lets go."""
+    """Milliseconds between retention checks; 0: no check within a run."""
     cleaner_ms: int = 0
-    """How long the log cleaner sleeps when it has nothing to do. 0: longer than any run."""
+    """Milliseconds that the log cleaner sleeps when it has nothing to do; 0: longer than
+    any run.
+    """
     fetch_bytes: int = 1 << 20
-    """Most of one partition in one fetch of a follower or a reader; one batch at least."""
+    """Most bytes of one partition in one fetch of a follower or a reader; one batch at least."""
     sends_per_s: int = 12
     """Records of each of the two producers."""
     racks: int = 0
-    """Over how many racks the brokers stand, in turn. 0: nobody says."""
+    """The number of racks, assigned to brokers in turn; 0: brokers have no rack."""
     offsets_partitions: int = 0
-    """Of the topic that groups are kept in. 0: there is none, and no group."""
+    """Partitions of the groups' topic; 0: there is no such topic, and no group."""
     groups: tuple[GroupSpec, ...] = ()
     crowd: int = 0
     """Partitions of a topic beside the main one. 0: there is none."""
     work: Work = field(default_factory=Work)
-    """What its clients are like."""
+    """Settings of its clients."""
 
     def __post_init__(self) -> None:
         self._check_groups()
@@ -155,7 +157,7 @@ class Topology:
 
     @property
     def member_names(self) -> tuple[str, ...]:
-        """Of the machines on which members of groups run."""
+        """Names of the machines on which members of groups run."""
         return tuple(
             member_name(number, member)
             for number, group in enumerate(self.groups)

@@ -1,7 +1,7 @@
 """A whole cluster in one process: real servers and real clients on simulated machines.
 
-`World` holds the nodes and what they share; what happens to them and what must hold meanwhile is
-`run.py`'s business.
+`World` holds the nodes and what they share. `run.py` decides what happens to them and checks what
+must hold.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 VERSION = "simulated"
 RESTART_S = (0.05, 1.0)
-"""How soon a process that ended by itself is started again, as a supervisor does."""
+"""The delay after which a process that ended by itself is restarted, as by a supervisor."""
 
 
 class World:
@@ -68,13 +68,13 @@ class World:
         )
         self.history = History(None, lambda: int(self.loop.now * 1e9))
         self.partitions = topology.partitions
-        """How many the topic has: more, once more are committed."""
+        """The number of the topic's partitions: more, once more are committed."""
         self.metadata_max_age_ms = METADATA_MAX_AGE_MS
-        """Of the clients."""
+        """The clients' metadata age."""
         self.values = [itertools.count() for _ in range(topology.partitions + ADDED_MAX)]
         """The next value of each key, over all lives of the writer."""
         self.on_exit: Callable[[Node, str], None] = lambda node, why: None
-        """Told when a process ends by itself, with its reason; empty for an orderly stop."""
+        """Called when a process ends by itself, with its reason; empty for an orderly stop."""
         self.groups = Groups(self)
         self.stamps = Stamps(self)
         self.clients = Clients(self)
@@ -84,11 +84,11 @@ class World:
         for name in topology.member_names:
             self.groups.watch(self.nodes[name])
         self.members = {broker_id(name): self.nodes[name] for name in topology.broker_names}
-        """The machine whose process the controller counts as each broker: the one of that name, but
-        for a while after another one has registered under its id (P-71).
+        """The machine whose process the controller counts as each broker: the one of that name,
+        except for a while after another one has registered under its id (P-71).
         """
         self.doubles: list[Node] = []
-        """Processes beside those of the topology that say they are one of its servers."""
+        """Processes outside the topology that pose as one of its servers."""
 
     @property
     def brokers(self) -> list[Node]:
@@ -107,8 +107,8 @@ class World:
         return node
 
     def add_double(self, what: str, like: Node) -> Node:
-        """A process that is not running yet, and will say that it is the server on `like`. It has
-        a name and an address of its own.
+        """A stopped process that poses as the server on `like` once it runs. Its name and its
+        address are its own.
         """
         number = broker_id(like.name) if like is not self.controller else CONTROLLER
         name = f"{what}{len(self.doubles) + 1}-{number}"
@@ -154,7 +154,7 @@ class World:
         self.on_exit(node, why)
 
     def close(self) -> None:
-        """The run is over: what is cut off may have no effect."""
+        """Ends the run: code that is cut off may have no effect."""
         self.timeline.closed = True
         for node in self.nodes.values():
             node.halt()

@@ -1,8 +1,9 @@
-"""A disk in memory that survives its processes and forgets what was never made durable.
+"""A disk in memory that survives its processes and forgets everything that was never made durable.
 
-A killed process leaves the page cache; a loss of power takes back each dirty page by itself, and
-directory operations from the end of the metadata journal, which `fsync_dir` makes durable up to the
-last operation on that directory. `SimFs` (`disk_fs.py`) is the disk as one process sees it.
+A killed process leaves the page cache. A loss of power takes back each dirty page by itself. It
+also takes back directory operations from the end of the metadata journal; `fsync_dir` makes the
+journal durable up to the last operation on that directory. `SimFs` (`fs.py`) is the disk as one
+process sees it.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 
 CAPACITY: Final = 1 << 30
 REFUSALS: Final = ("read error", "write error", "fsync error")
-UNREAD: Final = ("misread", "read error")  # all stays as it was written, and is not seen
+UNREAD: Final = ("misread", "read error")  # bytes stay as written, and the file is gone from view
 
 
 class SimDisk:
-    """Each of `crashes` is asked at each operation (by number and name, before it happens; `path`
-    says of what), until it takes itself out: then the process that wanted it is dead.
+    """The disk. Each of `crashes` is asked before each operation, by its number, name and `path`,
+    until the crash removes itself; the process that called the operation is then dead.
     """
 
     def __init__(self, rng: random.Random, wall: Callable[[], float]) -> None:
@@ -44,28 +45,28 @@ class SimDisk:
         self.operations = 0
         self.crashes: list[Callable[[int, str], None]] = []
         self.delays: list[Callable[[str, str], float]] = []
-        """Each is asked at each operation, by its name and path, before it happens, and says for
-        how long it is to stand still first; 0: not this one.
+        """Functions asked before each operation, by its name and path, for the seconds that it
+        stands still first; 0: none.
         """
         self.stand_still: Callable[[float], bool] = lambda _: False
-        """Waits so long while others go on; False where nobody could."""
+        """Waits so long while others go on; False where the caller cannot stand still."""
         self.path = ""
         self.refused: Callable[[str], None] = lambda _: None
-        """Told of which segment there was no room for."""
+        """Called with the segment that there was no room for."""
         self.no_room: set[str] = set()
-        """Files that there was none for, since a process began."""
+        """Files without room for a write, since a process began."""
         self.stalled: Callable[[float], None] = lambda _: None
-        """Told how long an operation has blocked the thread that called it."""
+        """Called with the time for which an operation has blocked its thread."""
         self.recovers: Callable[[], bool] = lambda: False
-        """Whether what reads now opens a log: that cannot tell a misread from a torn tail."""
+        """True while the present code opens a log: it cannot tell a misread from a torn tail."""
         self.keeps_all: list[Callable[[], bool]] = []
-        """While any of these holds, a loss of power takes nothing."""
+        """Conditions: while any of them holds, a loss of power takes nothing."""
         self.counts: dict[str, int] = {}
-        """How often each fault has really struck."""
+        """The number of times that each fault has struck."""
         self.struck: list[tuple[str, str]] = []
-        """What each of them was, and at which file."""
+        """The kind and the file of each fault that has struck."""
         self.mended = 0
-        """Of `struck`: what those left has been written again by a recovery."""
+        """The part of `struck` that a recovery has repaired by writing the pages again."""
         self._rng = rng
         self.wall = wall
         self.root = Directory()
@@ -94,7 +95,7 @@ class SimDisk:
         return directory, name
 
     def change(self, *changes: Change) -> None:
-        """One atomic entry of the metadata journal."""
+        """Adds one atomic entry to the metadata journal."""
         for directory, name, node in changes:
             if node is None:
                 directory.entries.pop(name, None)
@@ -103,7 +104,7 @@ class SimDisk:
         self._journal.append(changes)
 
     def commit(self, directory: Directory) -> None:
-        """Make the journal durable up to the last entry about `directory`."""
+        """Makes the journal durable up to the last entry about `directory`."""
         last = 0
         for number, changes in enumerate(self._journal, start=1):
             if any(changed is directory for changed, _, _ in changes):
@@ -120,7 +121,9 @@ class SimDisk:
         del self._journal[:count]
 
     def lose_power(self, survival: float = 0.5) -> None:
-        """Forget what was not made durable; `survival` says how much of it lasts all the same."""
+        """Takes back everything that is not durable; `survival` is the share that lasts all the
+        same.
+        """
         survival = 1.0 if any(keeps() for keeps in self.keeps_all) else survival
         journal = len(self._journal)
         self._apply(journal if self._rng.random() < survival else self._rng.randint(0, journal))
@@ -139,11 +142,11 @@ class SimDisk:
             self._used += len(node.data)
 
     def commit_all(self) -> None:
-        """Make every name durable."""
+        """Makes every name durable."""
         self._apply(len(self._journal))
 
     def put(self, root: Directory) -> None:
-        """Other files, all of them durable, in the place of those that are here."""
+        """Puts other files, all of them durable, in the place of the present ones."""
         self.wipe()
         self.root = root
 
@@ -168,14 +171,14 @@ class SimDisk:
                 self.stand_still(pause_s)
 
     def is_misread(self, path: str) -> bool:
-        """Whether a read of that file goes wrong."""
+        """True if a read of that file goes wrong."""
         rate = self.faults.misread
         if rate == 0.0 or not can_be_misread(path) or self.recovers():
             return False
         return self.strikes(rate, "misread")
 
     def misread(self, data: bytearray, length: int, offset: int) -> bytes:
-        """As much as was asked for, from elsewhere in the file."""
+        """The requested number of bytes, from elsewhere in the file."""
         elsewhere = self._rng.randrange(max(1, len(data)))
         return bytes(data[elsewhere : elsewhere + length])
 
@@ -188,23 +191,25 @@ class SimDisk:
 
     @property
     def has_failed(self) -> bool:
-        """Whether an operation has ever been refused."""
+        """True if an operation has ever been refused."""
         return any(self.counts.get(fault) for fault in REFUSALS)
 
     def touched(self, *faults: str, since: int = 0) -> set[str]:
-        """The files that they have struck, after the first `since` of all faults."""
+        """The files struck by faults, after the first `since` of all faults."""
         return {path for fault, path in self.struck[since:] if fault in faults}
 
     def stall(self) -> None:
         if not self.strikes(self.faults.stall, "stall"):
             return
         if self.faults.stall_s >= HANG_S:
-            self.faults.stall = 0.0  # once: what waits for it would wait for the next one too
+            self.faults.stall = (
+                0.0  # once only: otherwise all operations behind it would wait as long again
+            )
             self.counts["disk operation hung"] = self.counts.get("disk operation hung", 0) + 1
         self.stalled(self.faults.stall_s)
 
     def room_for(self, wanted: int, path: str = "") -> int:
-        """How many of `wanted` bytes are written to the file at `path`."""
+        """The number of the `wanted` bytes that are written to the file at `path`."""
         if self.strikes(self.faults.write_error, "write error"):
             raise os_error(errno.EIO, "")
         self.stall()
@@ -224,7 +229,7 @@ class SimDisk:
 
     @property
     def used(self) -> int:
-        """Bytes in all files; those of deleted ones are given back at once."""
+        """Bytes in all files; bytes of deleted files are free at once."""
         return self._used
 
     def lock(self, node: Inode, holder: SimFs) -> None:

@@ -25,12 +25,12 @@ class Held(NamedTuple):
 
     path: str
     is_there: bool
-    """Whether the file still stands at that path."""
+    """True if the file still stands at that path."""
 
 
 class SimFs:
-    """The Runtime's file functions for one process. Once `alive` is False every one of them ends
-    the code that calls it, but for `close`, which finalizers call.
+    """The Runtime's file functions for one process. Once `alive` is False, every function ends the
+    code that calls it, except `close`, which finalizers call.
     """
 
     def __init__(self, disk: SimDisk) -> None:

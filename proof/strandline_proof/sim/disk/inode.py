@@ -1,4 +1,4 @@
-"""One file of a simulated disk: what its process sees, and what the platter would show.
+"""One file of a simulated disk: the bytes that its process sees, and those on the platter.
 
 `data` is the page cache. For each dirty page the durable bytes are kept aside, so that a loss of
 power can take pages back one by one: each is kept, lost, or torn between two sectors.
@@ -16,9 +16,9 @@ SECTOR: Final = 512
 
 
 class Inode:
-    """`durable_size` and `before` (page number -> durable bytes of a dirty page) say what is on the
-    platter; `lost` are pages that a failed fsync called clean and never wrote; `flips` (position ->
-    mask) are bits that are not as they were written.
+    """A file. `durable_size` and `before` (page number -> durable bytes of a dirty page) describe
+    the platter. `lost` are pages that a failed fsync called clean and never wrote. `flips`
+    (position -> mask) are bits that differ from what was written.
     """
 
     __slots__ = ("before", "data", "durable_size", "flips", "lost", "mtime")
@@ -33,11 +33,11 @@ class Inode:
 
     @property
     def dirty(self) -> bool:
-        """Whether a loss of power could change what is read here."""
+        """True if a loss of power could change what is read here."""
         return bool(self.before or self.lost) or len(self.data) != self.durable_size
 
     def is_durable_to(self, end: int) -> bool:
-        """Whether a loss of power leaves the last page before `end` as it is read now."""
+        """True if a loss of power leaves the last page before `end` as it is read now."""
         page = (end - 1) // PAGE
         at = page * PAGE
         durable = self.lost.get(page, self.before.get(page))
@@ -46,24 +46,24 @@ class Inode:
         return durable[: end - at] == self.data[at:end]
 
     def flip(self, position: int, mask: int) -> None:
-        """Bits of a durable byte change where they lie; no page may be dirty."""
+        """Changes bits of a durable byte on the platter; no page may be dirty."""
         assert not self.dirty, position
         self.data[position] ^= mask
         self.flips[position] = self.flips.get(position, 0) ^ mask
 
     def restore(self) -> None:
-        """Put the file back from a copy."""
+        """Puts the file back from a copy."""
         self.data = bytearray(self.as_written())
         self.flips.clear()
 
     def grow(self, count: int) -> None:
-        """The file is longer than what was written, by zeros, and durably so."""
+        """Makes the file longer than what was written, by zeros, and durably so."""
         assert not self.dirty, "only what lost its power grows"
         self.data.extend(bytes(count))
         self.durable_size = len(self.data)
 
     def as_written(self) -> bytearray:
-        """What would be here if no bit had flipped."""
+        """The bytes that would be here if no bit had flipped."""
         if not self.flips:
             return self.data
         data = bytearray(self.data)
@@ -72,7 +72,9 @@ class Inode:
         return data
 
     def _forget_flips(self, start: int, data: bytes) -> None:
-        """Bytes are written anew; one that is written as it was read stays wrong."""
+        """New bytes are written over flipped bits; a byte that is written as it was misread stays
+        wrong.
+        """
         for position in [p for p in self.flips if start <= p < start + len(data)]:
             if data[position - start] != self.data[position]:
                 del self.flips[position]
@@ -115,7 +117,7 @@ class Inode:
         self.mtime = mtime
 
     def sync(self) -> None:
-        """All is durable, but for what an earlier failure has dropped (P-24)."""
+        """Makes everything durable, except pages that an earlier failure has dropped (P-24)."""
         self.before.clear()
         self.durable_size = len(self.data)
 
@@ -127,10 +129,12 @@ class Inode:
         self.durable_size = len(self.data)
 
     def lose_power(self, rng: random.Random, survival: float) -> None:
-        """What a machine finds after the loss. `survival`: how likely a dirty page was written."""
+        """The file as a machine finds it after the loss. `survival`: the chance that a dirty page
+        was written.
+        """
         size = len(self.data)
         if size != self.durable_size and rng.random() >= survival:
-            # A file that has grown may have any size between; a cut is made or it is not.
+            # A file that has grown may have any size in between; a cut is done or not done.
             grown = size > self.durable_size
             size = rng.randint(self.durable_size, size) if grown else self.durable_size
         cut = len(self.data)
@@ -153,7 +157,7 @@ class Inode:
 
 
 def _torn(new: bytes, old: bytes, rng: random.Random) -> bytes:
-    """Some sectors of the one, the rest of the other."""
+    """A page with some sectors of `new` and the rest of `old`."""
     new += bytes(PAGE - len(new))
     return b"".join(
         (new if rng.random() < 0.5 else old)[at : at + SECTOR] for at in range(0, PAGE, SECTOR)

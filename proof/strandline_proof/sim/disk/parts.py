@@ -1,4 +1,4 @@
-"""What a simulated disk is made of: directories, paths, and the rates of its faults."""
+"""Parts of a simulated disk: directories, paths, and the rates of its faults."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ if TYPE_CHECKING:
     from strandline_proof.sim.disk.inode import Inode
 
 HANG_S: Final = 1.0
-"""An operation that takes as long as a broker's session, or longer, hangs: the thread that does it
-waits, and the event loop only where it does it itself, as it does appends.
+"""Shortest duration of a hang: a broker's session. A hanging operation blocks its own thread; it
+blocks the event loop only if the loop itself calls it, as it does for appends.
 """
 MISREAD: Final = (".log", ".index", ".timeindex")
 NOT_MISREAD: Final = f"/{COMPACTED}-"
-"""Where batches may be missing, nobody can tell a later one of the same size from the one asked."""
+"""Logs that are never misread: where batches may be missing, a later batch of the same size looks
+like the requested one.
+"""
 
 
 class Directory:
-    """Names as processes see them, and as the platter has them."""
+    """The names in a directory, as processes see them and as the platter has them."""
 
     __slots__ = ("durable", "entries")
 
@@ -36,19 +38,21 @@ Change = tuple[Directory, str, "Inode | Directory | None"]
 
 @dataclass(slots=True)
 class DiskFaults:
-    """What goes wrong from here on. Rates are probabilities of one operation."""
+    """Faults from here on. Rates are probabilities of one operation."""
 
     read_error: float = 0.0
     misread: float = 0.0
-    """A read of a log or an index gets the bytes of another place in the file."""
+    """A read of a log or an index returns bytes of another place in the file."""
     write_error: float = 0.0
     short_write: float = 0.0
     fsync_error: float = 0.0
     slow: float = 1.0
-    """Factor on what an operation takes."""
+    """Factor on the duration of an operation."""
     stall: float = 0.0
     stall_s: float = 0.0
-    """A write or fsync takes so long, with this probability; a long one (`HANG_S`) comes once."""
+    """Duration of a stall of a write or fsync, with this probability; a long one (`HANG_S`) happens
+    once.
+    """
 
 
 @lru_cache(maxsize=4096)

@@ -1,5 +1,7 @@
-"""A member of a group, as an application writes one: polls, works, commits, and tells what it was
-told. What is not the library's own doing, such as a crash, its machine brings about.
+"""A member of a group, as an application writes one: it polls, works, commits, and records what it
+was handed.
+
+Its machine causes everything that is not the library's own doing, such as a crash.
 """
 
 from __future__ import annotations
@@ -41,24 +43,24 @@ PATTERN_TEXT: Final = "[s-t]"
 COMMIT_AFTER: Final = (1, 2, 5)
 """Polls with records between two commits of a member that commits by itself."""
 WORK_S: Final = (0.0, 0.05, 0.2, 0.4)
-"""What a poll's records are worked on for."""
+"""The time that a member works on a poll's records."""
 FETCH_BYTES: Final = 400
 FETCH_WAIT_MS: Final = 300
-"""Members need not hear of each record by itself, which would only take time."""
+"""The fetch wait: members need not receive each record by itself, which would only take time."""
 
 
 class Member(ConsumerRebalanceListener):
-    """One life of it."""
+    """One life of a member."""
 
     def __init__(self, world: World, node: Node, group: int, number: int) -> None:
         spec = world.topology.groups[group]
         self.group = group
         self.owned: dict[TopicPartition, None] = {}
-        """What the application was told that it owns."""
+        """The partitions that the application was told it owns."""
         self.trouble = "not started"
-        """Why it does not consume at the moment; empty if it does."""
+        """The reason why it does not consume at the moment; empty if it does."""
         self.busy_s = 0.0
-        """How long its next work takes beside."""
+        """Extra duration of its next work."""
         self._world = world
         self._groups = world.groups
         self._who = life_of(node)
@@ -67,11 +69,11 @@ class Member(ConsumerRebalanceListener):
         self._instance = f"{node.name}" if STATIC in self._habits else None
         self._consumer: Consumer | None = None
         self._known: tuple[str, int] | None = None
-        """The membership that was written down."""
+        """The membership that was written down last."""
         self.positions: dict[TopicPartition, int] = {}
         """Offsets after the last record that a poll returned, of what is owned."""
         self._given: dict[TopicPartition, int] = {}
-        """Of these, what was not handed to a commit yet."""
+        """Of these, the positions not yet handed to a commit."""
         self._polls = 0
         self._rng: Any = None
 
@@ -83,7 +85,9 @@ class Member(ConsumerRebalanceListener):
         self._groups.history.add(self._who, event)
 
     async def run(self, runtime: Runtime, stop: asyncio.Event) -> None:
-        """Until told to stop; a consumer that ended for a reason that passes is made anew."""
+        """Runs until stopped; a consumer that ended for a passing reason is replaced by a
+        new one.
+        """
         self._rng = runtime.rng
         while not stop.is_set():
             try:
@@ -100,7 +104,9 @@ class Member(ConsumerRebalanceListener):
                 await asyncio.sleep(RETRY_S)
 
     def _passes(self, error: StrandlineError) -> bool:
-        """Where the group's log has lost what was in it, an instance may be its former member's."""
+        """True if the error passes. If the group's log has lost records, an instance id may still
+        belong to its former member.
+        """
         if isinstance(error, FencedInstanceId):
             return not self._groups.is_judged(group_name(self.group))
         return isinstance(error, OperationTimedOut | UnreleasedInstanceId)
@@ -139,7 +145,8 @@ class Member(ConsumerRebalanceListener):
                 consumer.seek(error.partition, error.divergent_offset or 0)
                 continue
             except KafkaStorageError:
-                # No replica serves that place: others may be read, and perhaps it is healed.
+                # No replica serves that position: other partitions can be read, and it may be
+                # healed.
                 self._groups.sometimes["member met what no replica serves"] += 1
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -165,10 +172,10 @@ class Member(ConsumerRebalanceListener):
             self._groups.on_delivered(self._who, self.group, tp, offsets)
             self._given[tp] = self.positions[tp] = offsets[-1] + 1
 
-    # What the group says.
+    # The group's messages.
 
     def _note_joined(self) -> None:
-        """A membership that was not written down yet."""
+        """Records a membership that was not written down yet."""
         if self._consumer is None:
             return
         known = self._consumer.group_metadata()
@@ -213,7 +220,7 @@ class Member(ConsumerRebalanceListener):
     # Commits.
 
     def _note_auto_commit(self) -> None:
-        """What was handed over by now is the library's to commit, once a poll begins."""
+        """The library commits everything handed over by now, once a poll begins."""
         if self._given and not self._commits_by_hand:
             self._note(
                 self._asked(self._groups.history.new_operation(), self._given, "", by_itself=True)

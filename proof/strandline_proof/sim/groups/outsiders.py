@@ -1,5 +1,5 @@
-"""Who has to do with groups without being a member: a consumer that commits for partitions which it
-has assigned to itself, and an administrator.
+"""Users of groups that are no members: a consumer that commits for partitions which it has assigned
+to itself, and an administrator.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 SIMPLE: Final = "simple"
-"""The group of the committer: it has no members, ever."""
+"""The group of the committer: it never has members."""
 REQUEST_MS: Final = 1000
 RETRY_S: Final = 0.2
 POLL_MS: Final = 300
 PAUSE_S: Final = (0.1, 0.5, 1.0)
-"""Between two orders of the administrator, and two commits."""
+"""Pause between two commands of the administrator, and between two commits."""
 ROUNDS: Final = (2, 6)
-"""Polls of one consumer of the committer, until another takes its place."""
+"""Polls of one consumer of the committer, before another takes its place."""
 
 
 class Committer:
-    """Reads one partition; every consumer begins where the group's commits say."""
+    """A reader of one partition; every new consumer begins where the group's commits say."""
 
     def __init__(self, world: World, node: Node) -> None:
         self._world = world
@@ -107,8 +107,8 @@ class Committer:
 
 
 class Administrator:
-    """Whatever it asks of a group with members is refused, or only takes the group back: none of it
-    may make a group pass over records.
+    """An administrator. Each command to a group with members is refused or moves the group back: no
+    command may make a group pass over records.
     """
 
     def __init__(self, world: World, node: Node) -> None:
@@ -151,7 +151,7 @@ class Administrator:
     def _any_partition(self) -> TopicPartition:
         return TopicPartition(TOPIC, self._rng.randrange(self._world.topology.partitions))
 
-    # What it only asks.
+    # Queries.
 
     async def _list(self, admin: Any) -> None:
         await admin.list_groups()
@@ -173,7 +173,7 @@ class Administrator:
         }
         history.add(self._who, told.OffsetsTold(operation, offsets))
 
-    # What it changes.
+    # Changes.
 
     async def _alter(self, admin: Any) -> None:
         group, tp = self._any_group(), self._any_partition()
@@ -209,7 +209,7 @@ class Administrator:
         )
 
     async def _remove(self, admin: Any) -> None:
-        """One member is put out, and joins anew."""
+        """Removes one member, which joins again."""
         group = self._any_group()
         described = (await admin.describe_groups([group]))[group]
         if described.members:
@@ -228,7 +228,8 @@ class Administrator:
         try:
             await carry_out()
         except StrandlineError as error:
-            # It is repeated until it is answered: an earlier try may have been carried out.
+            # The command is repeated until it is answered: an earlier try may have been carried
+            # out.
             history.add(self._who, told.AdminUnknown(asked.operation, describe(error)))
             if isinstance(error, OperationTimedOut):
                 raise

@@ -1,4 +1,4 @@
-"""What a run knows of its groups: what their members have seen, and how far each group has come."""
+"""The run's record of its groups: what their members have seen, and how far each group has read."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ FATES: Final[dict[str, told.GroupEvent]] = {
     "paused": told.Paused(),
     "resumed": told.Resumed(),
 }
-"""What becomes of a process, by the word with which its node notes it."""
+"""The event for each thing that becomes of a process, by the node's name for it."""
 
 
 class Groups:
     def __init__(self, world: World) -> None:
         self.history = GroupHistory(lambda: world.loop.now)
         self.on_rebalance: Callable[[], None] = lambda: None
-        """Told when a member hears that partitions come or go."""
+        """Called when a member learns that partitions come or go."""
         self.is_judged: Callable[[str], bool] = lambda _group_id: True
-        """Whether nothing that the group was told may be lost."""
+        """True if none of the group's committed state may be lost."""
         self.sometimes: Counter[str] = Counter()
         self.catches_up = False
-        """How far members must come is fixed: they lose no time by their work. A poll may give no
-        more than a batch (the least fetch, or a segment of one), and whoever works on each is
-        slower than writers are.
+        """True while the offsets that members must reach are fixed: members then spend no time on
+        work. A poll may return no more than a batch (the least fetch, or a segment of one), and a
+        member that works on each is slower than writers are.
         """
         self.over = False
-        """Whether members that end, or have ended, are to stay so."""
+        """True if members that end, or have ended, are to stay so."""
         self._world = world
         self._delivered: dict[tuple[int, int], set[int]] = {}
-        """By group and partition: which offsets any member was given."""
+        """The offsets that were delivered to any member, by group and partition."""
 
     def watch(self, node: Node) -> None:
-        """A machine of a member: what becomes of its process is written down."""
+        """Records what becomes of the processes of a member's machine."""
 
         def on_fate(what: str) -> None:
             if (event := FATES.get(what)) is not None:
@@ -61,10 +61,12 @@ class Groups:
         if tp.topic == TOPIC:
             self._delivered.setdefault((group, tp.partition), set()).update(offsets)
 
-    # What must be so in the end.
+    # Requirements at the end.
 
     def unsettled(self) -> str:
-        """Which group's members do not share all partitions, each at one of them; empty if none."""
+        """The group whose members do not share all partitions, each at one of them; empty
+        if none.
+        """
         wanted = {TopicPartition(TOPIC, p): 0 for p in range(self._world.partitions)}
         for number, group in enumerate(self._world.topology.groups):
             owned = dict(wanted)
@@ -83,7 +85,9 @@ class Groups:
         return ""
 
     def behind(self, ends: dict[int, tuple[int, int]]) -> str:
-        """Which group has not been given all between the log starts and ends; empty if none."""
+        """The group that was not given every record between the log starts and ends;
+        empty if none.
+        """
         for number in range(len(self._world.topology.groups)):
             for partition, (start, end) in ends.items():
                 seen = self._delivered.get((number, partition), set())
@@ -96,8 +100,8 @@ class Groups:
         return ""
 
     def owners_behind(self, ends: dict[int, tuple[int, int]]) -> str:
-        """Which member has not been given anything up to these ends of what it owns now; empty if
-        none. `ends`: by partition, where it began and ended when more was still written.
+        """The member that was given no record up to these ends of a partition it owns; empty if
+        none. `ends`: by partition, the log's start and end when more was still written.
         """
         if (why := self.unsettled()) != "":
             return why

@@ -1,4 +1,4 @@
-"""Which groups a simulated cluster has, and what their members are like."""
+"""The groups of a simulated cluster, and the habits of their members."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ if TYPE_CHECKING:
 
 ASSIGNORS: Final = ("uniform", "range")
 STATIC: Final = "static"
-"""It has an instance id, and keeps its place when it stops."""
+"""A member with an instance id, which keeps its place when it stops."""
 PATTERN: Final = "pattern"
-"""It subscribes by a regular expression."""
+"""A member that subscribes by a regular expression."""
 MANUAL: Final = "manual"
-"""It commits by itself, and before it gives partitions up; else the library does."""
+"""A member that commits by itself, also before it gives partitions up; otherwise the library
+commits.
+"""
 BUSY: Final = "busy"
-"""It must poll again soon, or be taken for gone."""
+"""A member that must poll again soon, or it is removed."""
 HABITS: Final = (STATIC, PATTERN, MANUAL, BUSY)
 NAMES: Final = ("gruppe-\N{ROCKET}", "polygenelubricants")
-"""A character of two UTF-16 units, and a hash without an absolute value (P-153): who coordinates
-these is easily miscounted.
+"""Names whose coordinator is easily miscounted: one has a character of two UTF-16 units, the other
+a hash without an absolute value (P-153).
 """
 MEMBERS_MAX: Final = 20
 DRAWN: Final = 0.3
-"""In which share of the seeds there are groups."""
+"""The share of the seeds that have groups."""
 
 
 class ImpossibleGroup(ValueError):
@@ -53,7 +55,7 @@ class GroupSpec:
 
 
 def group_spec(found: Any) -> GroupSpec:
-    """As a plan has it that somebody may have written. Raises ImpossibleGroup."""
+    """A group as a plan names it, which a person may have written. Raises ImpossibleGroup."""
     match found:
         case GroupSpec():
             return found
@@ -68,7 +70,7 @@ def group_name(number: int) -> str:
 
 
 def member_name(group: int, member: int) -> str:
-    """Of its machine."""
+    """The name of the member's machine."""
     return f"member-{group}-{member}"
 
 

@@ -1,6 +1,6 @@
-"""The vocabulary of faults: each kind by name, with how it draws its arguments.
+"""The vocabulary of faults: each kind by name, with the function that draws its arguments.
 
-What a kind does stands under the same name in `strikes/`. A new kind needs an entry in both.
+`strikes/` has a kind's effect under the same name. A new kind needs an entry in both.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ SINGLE_KINDS: Final[dict[str, Draw]] = {
     **moves.KINDS,
     **clients.KINDS,
 }
-"""Which most faults of a seed are of."""
+"""Kinds of which most faults of a seed are drawn."""
 KINDS: Final[dict[str, Draw]] = {**SINGLE_KINDS, **windows.KINDS, **moves.FEW}
-"""With those that come with what leads to them or strikes beside them."""
+"""Single kinds, and kinds that come with what leads to them or strikes beside them."""
 GROUP_KINDS: Final[dict[str, Draw]] = groups.KINDS
-"""Which the seeds draw besides that have groups."""
+"""Kinds that are drawn besides, in seeds with groups."""
 ALL_KINDS: Final = {**KINDS, **GROUP_KINDS, **scripted.KINDS}
-"""With those that no seed draws."""
+"""All kinds, with those that no seed draws."""

@@ -1,5 +1,6 @@
-"""What administrators do under load: to a topic of its own, which nothing else is read from, and to
-the configuration of the one that everything is checked in.
+"""Commands of administrators under load.
+
+They change a topic of their own, which nothing else reads, and the configuration of the main topic.
 """
 
 from __future__ import annotations
@@ -81,10 +82,10 @@ KINDS: Final[dict[str, Draw]] = {
     "unclean": _unclean,
 }
 COMMANDS: Final = frozenset({"elect-preferred", "move-leader", "coordinator-move"})
-"""Kinds that move leaders that live."""
+"""Kinds that move live leaders."""
 ADDING: Final = frozenset({"add-partitions"})
-"""Kinds that clients only learn of from metadata that they ask for anew."""
+"""Kinds that clients learn of only from refreshed metadata."""
 RETENTION: Final = frozenset({"retention"})
-"""Kinds that need brokers that look for segments which retention lets go."""
+"""Kinds that need brokers which check for segments to delete by retention."""
 COMPACTION: Final = frozenset({"compaction"})
 """Kinds that need brokers whose cleaner is never idle for long."""

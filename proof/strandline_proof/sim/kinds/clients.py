@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from strandline_proof.sim.kinds.draw import Draw
 
 LIES: Final = ("noise", "count", "zipped", "delta", "largest", "future")
-"""What a batch under a right CRC says that its records do not."""
+"""False claims of a batch about its records, under a right CRC."""
 
 
 def _resend(rng: random.Random, topology: Topology) -> dict[str, Any]:

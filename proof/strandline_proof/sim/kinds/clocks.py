@@ -1,5 +1,5 @@
-"""Faults of clocks. A jump or a standstill of the wall clock leaves the monotonic one alone; a
-rate is that of both.
+"""Faults of clocks. A jump or a standstill of the wall clock leaves the monotonic one alone; a rate
+changes both.
 """
 
 from __future__ import annotations

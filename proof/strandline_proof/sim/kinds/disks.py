@@ -32,8 +32,8 @@ FILES: Final = {
     "meta-seal": "meta.properties.seal",
     "marker": ".kafka_cleanshutdown",
 }
-"""What a bit may flip in, as a pattern of its name. The log and the snapshots of the controller's
-store have kinds of their own.
+"""Kinds of files in which a bit may flip, each with a pattern of its name. The log and the
+snapshots of the controller's store have kinds of their own.
 """
 UNSTRUCK: Final = {
     ".lock": "its content is for people",
@@ -47,16 +47,17 @@ UNSTRUCK: Final = {
 }
 """Files, as docs/internals/storage-format.md names them, in which no bit flips, with the reason."""
 PASSING: Final = ("limit", "damaged-ranges")
-"""Files that are there now and then."""
+"""Files that exist only now and then."""
 LIVE: Final = ("log", "index", "timeindex")
-"""Files of which a bit may change under a process that has them open; the others are read at a
-start alone.
+"""Files whose bits may change under a process that has them open; the others are read at a start
+alone.
 """
 
 
 STALLS_S: Final = (0.02, 0.02, 0.02, 0.3, 0.3, 0.3, 1.8, 5.0)
-"""How long an operation is held up. The long ones outlast a session and the lag that a follower may
-have; they come once in a fault, as a hang does, and all that waits for the disk waits with them.
+"""Durations for which an operation is held up. The long ones outlast a session and the allowed lag
+of a follower. They happen once in a fault, as a hang does, and every operation on the disk waits
+with them.
 """
 
 
@@ -117,7 +118,7 @@ def _file_flip(rng: random.Random, topology: Topology) -> dict[str, Any]:
 
 
 def offsets_flip(rng: random.Random, topology: Topology) -> dict[str, Any]:
-    """Where there are groups alone."""
+    """A bit flip in the groups' topic; drawn only if there are groups."""
     return {
         "node": broker(rng, topology),
         "bits": rng.choice((1, 1, 3)),
@@ -172,4 +173,4 @@ KINDS: Final[dict[str, Draw]] = {
     "store-restored": _store_restored,
 }
 CHANGE_BYTES: Final = frozenset({"bit-flip", "file-flip", "offsets-flip", "helix", "misread"})
-"""After one of these what a process reads may not be what was written."""
+"""Kinds after which a process may read other bytes than were written."""

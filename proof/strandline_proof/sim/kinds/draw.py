@@ -1,4 +1,4 @@
-"""What the kinds of faults share when they draw their arguments."""
+"""Functions that the kinds of faults share to draw their arguments."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from strandline_proof.sim.cluster.topology import Topology
 
 Draw = Callable[["random.Random", "Topology"], dict[str, Any]]
-"""The arguments of one fault of a kind; which ones they are never depends on chance."""
+"""A function that returns the arguments of one fault of a kind; their names never depend
+on chance.
+"""
 
 
 def broker(rng: random.Random, topology: Topology) -> str:
-    """A broker by name, or whoever will lead a partition then."""
+    """A broker by name, or the role of a partition's leader at that moment."""
     if rng.random() < 0.4:
         return f"leader-{rng.randrange(topology.partitions)}"
     return rng.choice(topology.broker_names)

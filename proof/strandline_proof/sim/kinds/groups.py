@@ -1,4 +1,4 @@
-"""What happens to groups: to their members, to their coordinators, and who moves these."""
+"""Faults of groups: of members, of coordinators, and moves of coordinators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from strandline_proof.sim.kinds.draw import Draw
 
 PAUSES_S: Final = (0.3, 1.0, 2.0, 3.0)
-"""Shorter than a session, about as long, and longer."""
+"""Pauses shorter than a session, about as long, and longer."""
 
 
 def _group(rng: random.Random, topology: Topology) -> int:
@@ -82,7 +82,7 @@ _AT_COORDINATORS: Final[dict[str, Draw]] = {
     **{kind: disks.KINDS[kind] for kind in ("slow-disk", "stalling-disk", "disk-full")},
     **{kind: disks.KINDS[kind] for kind in ("fsync-error", "write-error")},
 }
-"""Kinds that strike anybody, aimed at whoever coordinates a group then."""
+"""Kinds that can strike any node, aimed at the coordinator of a group at that moment."""
 
 
 def draw_group_fault(rng: random.Random, topology: Topology) -> tuple[str, dict[str, Any]]:

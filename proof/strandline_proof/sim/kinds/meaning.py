@@ -1,4 +1,4 @@
-"""What each kind of fault does, in a sentence for the tables of proof/planted-bugs.md."""
+"""The effect of each kind of fault, in a sentence for the tables of proof/planted-bugs.md."""
 
 from __future__ import annotations
 
@@ -89,4 +89,4 @@ MEANING: Final[dict[str, str]] = {
     "offsets-flip": "bits of a log of `__consumer_offsets` change, as those of a log by `bit-flip`",
     "held-replica": "something long goes on under one replica's gate",
 }
-"""By kind, in the order of the tables."""
+"""Sentences by kind, in the order of the tables."""

@@ -1,5 +1,5 @@
-"""Reassignments of the topic that everything is checked in: to other brokers, to more or fewer
-replicas, and what an administrator does who changes his mind.
+"""Reassignments of the main topic: to other brokers, to more or fewer replicas, and cancelled or
+replaced ones.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from strandline_proof.sim.kinds.draw import Draw
 
 THEN_S: Final = (0.0, 0.005, 0.02, 0.1, 0.4)
-"""Until the mind is changed. A move takes a few tenths of a second where nothing is in its way."""
+"""Delay before the reassignment is cancelled or replaced. An undisturbed one takes a few tenths of
+a second.
+"""
 FEW_S: Final = (0.1, 0.4, 1.0, 2.5)
-"""How long a partition is to have fewer replicas than its minimum asks for."""
+"""Time for which a partition has fewer replicas than its minimum requires."""
 REPLICAS: Final = (2, 3, 3, 3, 4)
 BROKERS: Final = 4
-"""A cluster that has no fewer can really move something."""
+"""The least number of brokers with which a reassignment really moves a replica."""
 
 
 def _target(rng: random.Random, topology: Topology) -> list[int]:

@@ -14,9 +14,14 @@ if TYPE_CHECKING:
     from strandline_proof.sim.kinds.draw import Draw
 
 SHAPES: Final = ("halves", "ring", "bridge", "control", "replicas", "clients")
-"""What is cut: the brokers into two groups; all but a ring, in which each sees another majority;
-all but one broker that sees both halves; every broker from the controller; the brokers from each
-other; the clients from all.
+"""The shapes of a partition of the network.
+
+- `halves`: the brokers in two groups
+- `ring`: all links but a ring, in which each broker sees another majority
+- `bridge`: two halves and one broker that sees both
+- `control`: every broker from the controller
+- `replicas`: the brokers from each other
+- `clients`: the clients from all servers
 """
 
 

@@ -1,5 +1,5 @@
-"""Places in the code by the disk operation that is next there: where a process may end, or stand
-still for a while (`crash-at`, `delay-at`).
+"""Places in the code, named by the next disk operation: a process may end there, or stand still for
+a while (`crash-at`, `delay-at`).
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 
 class Place(NamedTuple):
-    """The next operation is `operation` on a path that contains `part`. With `behind` the same disk
-    has done such a one within the last few operations, which tells two places apart that do the
-    same; `starts`: of a broker that is not registered yet.
+    """A place: the next operation is `operation` on a path that contains `part`. With `behind`, the
+    disk has done such an operation within the last few, which tells apart two places with the same
+    next one. `starts`: only brokers that are not registered yet.
     """
 
     operation: str
@@ -20,7 +20,7 @@ class Place(NamedTuple):
 
 
 NEAR: Final = 16
-"""How many operations back `behind` looks: a cut of a log has less between its ends."""
+"""The number of operations back that `behind` looks: a cut of a log has fewer between its ends."""
 
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -45,7 +45,7 @@ OFTEN: Final[dict[str, Place]] = {
     "swap": Place("replace", ".log"),
     "swap-flush": Place("fsync_dir", "/compacted-0"),
 }
-"""What `crash-at` draws from by itself."""
+"""Places that `crash-at` draws by itself."""
 CHECKPOINTS: Final[dict[str, Place]] = {
     f"{name}-{step}": place
     for name, file in (
@@ -63,7 +63,9 @@ CHECKPOINTS: Final[dict[str, Place]] = {
         ("renamed", Place("fsync_dir", "/data", ("replace", file))),
     )
 }
-"""Of each checkpoint: before its bytes are durable, before it has its name, before that lasts."""
+"""Places of each checkpoint: before its bytes are durable, before its rename, before the rename is
+durable.
+"""
 CUTS: Final[dict[str, Place]] = {
     "cut-limited": Place("ftruncate", ".log", ("replace", "checkpoint-limit-")),
     "cut-flush": Place("fsync", ".log", ("ftruncate", ".log")),
@@ -97,7 +99,7 @@ STORE: Final[dict[str, Place]] = {
     "store-snapshot-renamed": Place("fsync_dir", _STORE[:-1], ("replace", ".checkpoint")),
     "store-segment-removed": Place("unlink", f"{_STORE}0"),
 }
-"""Of the controller alone."""
+"""Places of the controller alone."""
 PLACES: Final[dict[str, Place]] = {
     **OFTEN,
     **CHECKPOINTS,

@@ -32,7 +32,7 @@ def _pause(rng: random.Random, topology: Topology) -> dict[str, Any]:
 
 
 STALLS_S: Final = (0.3, 0.3, 0.3, 1.0, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 7.0, 10.0)
-"""How long an event loop stands still; the longest ones are rare, as they make a run longer."""
+"""Durations of a standstill of an event loop; the longest are rare, as they make a run longer."""
 
 
 def _stall(rng: random.Random, topology: Topology) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _crash_at(rng: random.Random, topology: Topology) -> dict[str, Any]:
 
 
 DISKS: Final = ("copy", "empty")
-"""What a machine that is started with a broker's id finds on its disk."""
+"""The disk of a machine that is started with a broker's id."""
 
 
 def _twin(rng: random.Random, topology: Topology) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Faults that plans name and no seed draws: they say something in a scene that is made for them."""
+"""Faults that plans name and no seed draws: they mean something only in a scene made for them."""
 
 from __future__ import annotations
 

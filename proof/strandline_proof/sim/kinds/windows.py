@@ -1,5 +1,6 @@
-"""Faults at named places: what opens or hits the windows between memory, disk, and what others are
-told. `windows.py` draws them with what brings a cluster to those places.
+"""Faults at named places: they open or hit the windows between memory, disk and reports.
+
+`plan/windows.py` draws them together with the events that bring a cluster to those places.
 """
 
 from __future__ import annotations
@@ -32,14 +33,16 @@ BY_BOTH: Final = (
     "AlterPartitionReassignments",
     "IncrementalAlterConfigs",
 )
-"""A client asks a broker, which asks the controller: either answer may be lost."""
+"""Calls of a client to a broker that the broker passes on to the controller: either answer may be
+lost.
+"""
 TO_BROKERS: Final = ("LeaderAndIsr", "Identify")
 TO_COORDINATORS: Final = ("OffsetCommit", "ConsumerGroupHeartbeat", "GroupSession", "OffsetDelete")
 METHODS: Final = (*TO_LEADERS, *TO_CONTROLLERS, *BY_BOTH, *TO_BROKERS, *TO_COORDINATORS)
 
 
 def delay_s(rng: random.Random) -> float:
-    """Many are short, as most of what may go wrong takes no longer."""
+    """A delay; short ones are frequent, as most races take no longer."""
     low, high = DELAY_S
     longer: float = (high / low) ** rng.random()
     return round(low * longer, 3)
@@ -74,7 +77,7 @@ def _answers(rng: random.Random, topology: Topology, method: str) -> str:
 
 
 def crash_at(rng: random.Random, topology: Topology, point: str) -> dict[str, Any]:
-    """The arguments of a `crash-at` there."""
+    """The arguments of a `crash-at` at that point."""
     return {
         "node": CONTROLLER if point in STORE else broker(rng, topology),
         "point": point,

@@ -1,9 +1,9 @@
 """A thread of a simulated process: functions run one after the other, each at once at a seeded
 later time.
 
-A function that has been submitted and has not begun can still be cancelled, as in a real pool; one
-that has begun runs to its end, whoever waits for it. Where an operation of it is to stand still
-(`aside.py`) the rest of it comes later, and with it what else this thread has to do.
+A submitted function that has not begun can still be cancelled, as in a real pool. One that has
+begun runs to its end, even if its caller is gone. If an operation of it stands still
+(`stalled_work.py`), the rest of the function comes later, and so do this thread's later functions.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 class SimExecutor(concurrent.futures.Executor):
-    """`latency()` draws how long a function takes, in seconds; `may_stand_still` says whether one
-    that begins now may stand still in its middle.
+    """A thread. `latency()` draws the duration of a function, in seconds; `may_stand_still` says
+    whether a function that begins now may stand still in its middle.
     """
 
     def __init__(
@@ -40,17 +40,17 @@ class SimExecutor(concurrent.futures.Executor):
         self._aside: Aside | None = None
         """The function that has begun and stands still, or may."""
         self._waiting: list[Callable[[], None]] = []
-        """What is due behind it."""
+        """Work that is due behind it."""
         self._free_at = 0.0
         self._hangs_until = 0.0
         self._hang_s: float | None = None
-        """While a function runs: for how long its operations hang."""
+        """The time for which operations of the running function hang."""
         self._known_then: list[Callable[[], None]] = []
-        """What is known with the outcome of the function that has begun."""
+        """Callbacks that are due with the outcome of the running function."""
 
     def hang(self, seconds: float) -> bool:
-        """An operation of the function that runs now comes back so much later, and with it all
-        that this thread has to do; False if none of this thread's runs. The event loop goes on.
+        """Delays the return of the running function's operation, and all later work of this thread.
+        Returns False if no function of this thread runs. The event loop goes on.
         """
         if self._hang_s is None:
             return False
@@ -59,17 +59,18 @@ class SimExecutor(concurrent.futures.Executor):
 
     @property
     def runs(self) -> bool:
-        """Whether its function runs now, and does not stand still."""
+        """True if its function runs now, and does not stand still."""
         return self._hang_s is not None
 
     @property
     def goes_aside(self) -> bool:
-        """Whether its function runs now, and may stand still."""
+        """True if its function runs now, and may stand still."""
         return self._aside is not None and self._aside.goes_on
 
     def stand_still(self, seconds: float) -> bool:
-        """Called by the function that runs now: go on so much later, while the event loop and other
-        threads go on; False if this thread's function does not run, or cannot stand still.
+        """Makes the running function, which calls this, go on so much later, while the event loop
+        and other threads go on. Returns False if this thread's function does not run, or cannot
+        stand still.
         """
         aside = self._aside
         if aside is None or not self.goes_aside:
@@ -80,13 +81,15 @@ class SimExecutor(concurrent.futures.Executor):
         return True
 
     def when_known(self, then: Callable[[], None]) -> None:
-        """Called by the function that runs now: `then` is for when the event loop gets its outcome,
-        after all that it hangs and stands still for.
+        """Calls `then` when the event loop gets the running function's outcome, after all its hangs
+        and standstills.
         """
         self._known_then.append(then)
 
     def end(self) -> None:
-        """Its process has ended: what stands still gets to know it from its next operation."""
+        """Ends the thread with its process: a function that stands still ends at its next
+        operation.
+        """
         aside = self._aside
         if aside is None or aside.goes_on:
             return
@@ -131,7 +134,7 @@ class SimExecutor(concurrent.futures.Executor):
         return future
 
     def _schedule(self, work: Callable[[], Callable[[], None] | None]) -> None:
-        """`work` does what is asked for and returns what tells the outcome."""
+        """Schedules `work`, which runs the function and returns a callback with its outcome."""
         now = self._loop.now
         done = max(now, self._free_at) + self._latency()
         self._free_at = done
@@ -194,7 +197,7 @@ class SimExecutor(concurrent.futures.Executor):
         self._loop.post(at_s - self._loop.now, OWNER.get(), work)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """There is no thread to end."""
+        """Does nothing: there is no thread to end."""
 
 
 def _settle(future: asyncio.Future[Any], how: Callable[[Any], None], outcome: Any) -> None:
@@ -203,7 +206,7 @@ def _settle(future: asyncio.Future[Any], how: Callable[[Any], None], outcome: An
 
 
 def _named_as_of_a_thread(told: list[Callable[[], None]]) -> Callable[[], None]:
-    """The loop knows by the name what goes on while it stands still."""
+    """Gives the callback a name by which the loop knows what goes on while it stands still."""
 
     def on_thread() -> None:
         for each in told:

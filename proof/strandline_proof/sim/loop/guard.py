@@ -1,8 +1,8 @@
-"""Traps for whatever would leave the simulation: real files, sockets, processes, threads, time.
+"""Traps for code that would leave the simulation: real files, sockets, processes, threads, time.
 
 A leak would make a run differ from its replay, or wait for a real clock. `guarded()` turns each
-into Leak at the place where it happens. Reading modules stays allowed: code imports lazily. What is
-compiled there is not kept, as that would be a write.
+into Leak at the place where it happens. Reading modules stays allowed: code imports lazily. Their
+bytecode is not kept, as that would be a write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OURS: Final = "strandline"
 
 
 class Leak(AssertionError):
-    """Simulated code reached for the outside."""
+    """Simulated code has used a real file, socket, process, thread or clock."""
 
 
 _state: dict[str, Any] = {"active": False, "hooked": False}
@@ -44,7 +44,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _forbid(real: Callable[..., Any], what: str) -> Callable[..., Any]:
-    """Refuse it to the thread that simulates; one that a library left behind may go on."""
+    """Refuses it to the thread that simulates; a thread that a library left behind may go on."""
     simulating = threading.get_ident()
 
     def refuse(*arguments: Any, **options: Any) -> Any:
@@ -56,7 +56,9 @@ def _forbid(real: Callable[..., Any], what: str) -> Callable[..., Any]:
 
 
 def _for_others(real: Callable[..., Any], what: str) -> Callable[..., Any]:
-    """Libraries may look at the real clock (what they do with it stays theirs); we may not."""
+    """Refuses it to Strandline's own code; libraries may read the real clock, as its value stays
+    theirs.
+    """
 
     def ask(*arguments: Any) -> Any:
         caller = sys._getframe(1).f_globals.get("__name__", "")
@@ -69,7 +71,7 @@ def _for_others(real: Callable[..., Any], what: str) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """Trap leaks until the block ends."""
+    """Traps leaks until the block ends."""
     if not _state["hooked"]:
         sys.addaudithook(_audit)
         _state["hooked"] = True

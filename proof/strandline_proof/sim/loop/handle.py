@@ -31,7 +31,7 @@ class SimHandle:
         self.owner = owner
         self.when_ = when
         self.quiet = quiet
-        """It only wakes tasks: nothing of its node can have changed before their own steps."""
+        """True if the callback only wakes tasks: its node changes only in the tasks' own steps."""
         self.cancelled_ = False
 
     def cancel(self) -> None:
@@ -41,5 +41,5 @@ class SimHandle:
         return self.cancelled_
 
     def when(self) -> float:
-        """In the clock of the node that set it."""
+        """The due time, in the clock of the node that set it."""
         return self.when_

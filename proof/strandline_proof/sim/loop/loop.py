@@ -1,11 +1,11 @@
 """An event loop in virtual time: one process, many nodes, the same order of everything every time.
 
-`call_soon` is first in, first out, as asyncio documents; what differs from seed to seed are the
-latencies of messages and disks. Each step costs a microsecond of virtual time, so that time cannot
-stand still. Nothing here reads a clock, and a set of tasks has the same order in every process.
+`call_soon` is first in, first out, as asyncio documents; the latencies of messages and disks differ
+from seed to seed. Each step costs a microsecond of virtual time, so that time cannot stand still.
+The loop reads no clock, and a set of tasks has the same order in every process.
 
-A run that can make no progress raises Deadlock, one that makes too many steps Livelock; both say
-what waits.
+A run that can make no progress raises Deadlock, one that makes too many steps Livelock; both name
+the waiting tasks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class Deadlock(AssertionError):
-    """Nothing can ever run again, and the run has not ended."""
+    """No callback can ever run again, and the run has not ended."""
 
 
 class Livelock(AssertionError):
@@ -50,13 +50,15 @@ class Livelock(AssertionError):
 
 
 class SimLoop:
-    """What asyncio uses of an event loop. `steps_max` bounds a run."""
+    """The event loop, as far as asyncio uses one. `steps_max` bounds a run."""
 
     def __init__(self, *, steps_max: int = 20_000_000) -> None:
         self.now = 0.0
         self.steps = 0
         self.uncaught: list[dict[str, Any]] = []
-        """What the exception handler was told: an error here is a defect of the simulated code."""
+        """Arguments of the exception handler's calls: an error here is a defect of the simulated
+        code.
+        """
         self._steps_max = steps_max
         self._ready: deque[SimHandle] = deque()
         self._timers: list[tuple[float, int, SimHandle]] = []
@@ -81,18 +83,18 @@ class SimLoop:
         return owner
 
     def kill(self, owner: Owner) -> None:
-        """Nothing of this owner runs from here on. Its tasks are kept, unfinished, to the end, as
-        their `finally` blocks must not run.
+        """Stops everything of this owner. Its tasks are kept, unfinished, to the end, as their
+        `finally` blocks must not run.
         """
         owner.alive = False
         owner.backlog.clear()
 
     def pause(self, owner: Owner) -> None:
-        """SIGSTOP: what is due meanwhile waits."""
+        """SIGSTOP: callbacks that come due wait."""
         owner.frozen = True
 
     def resume(self, owner: Owner) -> None:
-        """SIGCONT: everything that was due comes now, in its order."""
+        """SIGCONT: every callback that came due runs now, in its order."""
         owner.frozen = False
         self._catch_up(owner)
 
@@ -102,12 +104,12 @@ class SimLoop:
             owner.backlog.clear()
 
     def record(self, what: str) -> None:
-        """Make `what` part of the digest, at this time."""
+        """Makes `what` part of the digest, at this time."""
         self._flush_trace()
         self._hash.update(f"{self.now!r} {what}\n".encode())
 
     def digest(self) -> str:
-        """Fingerprint of all that has happened: equal for equal seeds, in every process."""
+        """Fingerprint of everything that has happened: equal for equal seeds, in every process."""
         self._flush_trace()
         return self._hash.copy().hexdigest()
 
@@ -115,14 +117,14 @@ class SimLoop:
         self._hash.update(self._trace.tobytes())
         del self._trace[:]
 
-    # What asyncio asks of a loop
+    # The interface of asyncio
 
     def time(self) -> float:
         owner = OWNER.get()
         return self.now if owner is None else owner.local(self.now)
 
     get_debug = staticmethod(bool)
-    """False. Every future asks, so this is no function of ours."""
+    """False. Every future asks, so this is no Python function."""
 
     def set_debug(self, enabled: bool) -> None:
         assert not enabled
@@ -183,7 +185,9 @@ class SimLoop:
     def post(
         self, delay_s: float, owner: Owner | None, callback: Callable[..., Any], *args: Any
     ) -> SimHandle:
-        """Call as `owner` after `delay_s` of global time: how a message arrives, or a disk ends."""
+        """Calls as `owner` after `delay_s` of global time, for instance when a message arrives or a
+        disk operation ends.
+        """
         context = Context() if owner is None else owner.context.copy()
         when = self.now + delay_s
         handle = SimHandle(callback, args, context, owner, when)
@@ -193,7 +197,7 @@ class SimLoop:
     def deliver(
         self, delay_s: float, owner: Owner | None, callback: Callable[..., Any], *args: Any
     ) -> SimHandle:
-        """As `post`, what only lays something ready for a task to find."""
+        """Calls like `post`, for a callback that only prepares something for a task to find."""
         handle = self.post(delay_s, owner, callback, *args)
         handle.quiet = True
         return handle
@@ -239,12 +243,12 @@ class SimLoop:
         self._generators.clear()
 
     async def shutdown_default_executor(self) -> None:
-        """There is none."""
+        """Does nothing: there is no default executor."""
 
     def others_are_due(self) -> bool:
-        """Whether anything else of this life would run if its task gave way now. If nothing would,
-        giving way is a step that changes nothing. It is said now and then all the same, so that
-        a task that never waits for anything uses up its steps.
+        """True if anything else of this life would run if its task yielded now. If not, the yield
+        would change nothing. The answer is True now and then all the same, so that a task that
+        never waits uses up its steps.
         """
         self._asked += 1
         if self._asked % GIVES_WAY_EVERY == 0:
@@ -253,14 +257,14 @@ class SimLoop:
         return any(handle.owner is owner and not handle.cancelled_ for handle in self._ready)
 
     def fail(self, error: BaseException) -> None:
-        """End the run with this error after the current step."""
+        """Ends the run with this error after the current step."""
         if self._failure is None:
             self._failure = error
 
     # Running
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run `main` to its end as the harness. Garbage is collected afterwards only: a finalizer
+        """Runs `main` to its end as the harness. Garbage is collected afterwards only: a finalizer
         in the middle would be a step that no seed decides.
         """
         collects = gc.isenabled()
@@ -337,8 +341,8 @@ class SimLoop:
                 raise Livelock(f"{self.steps} steps at {self.now:.6f} s: {self.waiting()}")
 
     def _waits(self, owner: Owner, handle: SimHandle) -> bool:
-        """Whether it may not run now, as its life is over or stands still; it is kept if that goes
-        on later.
+        """True if the callback may not run now, as its life is over or stands still; it is kept if
+        that life goes on later.
         """
         if not owner.alive:
             return True
@@ -356,7 +360,7 @@ class SimLoop:
             self.post(busy_s, None, self._unblock, owner)
 
     def stall(self, owner: Owner, for_s: float) -> None:
-        """Nothing of its event loop runs for so long; what its threads have to do, they do."""
+        """Blocks the event loop of this owner for so long; its threads go on."""
         owner.blocked = owner.stalled = True
         self.post(for_s, None, self._unblock, owner)
 
@@ -365,7 +369,7 @@ class SimLoop:
         self._catch_up(owner)
 
     def timers_of(self, owner: Owner | None) -> list[SimHandle]:
-        """What it has set and not cancelled."""
+        """The timers that it has set and not cancelled."""
         handles = [handle for _, _, handle in self._timers]
         return [each for each in handles if each.owner is owner and not each.cancelled_]
 
@@ -376,8 +380,8 @@ class SimLoop:
         return ", ".join(names[:WAITING_SHOWN]) + more
 
     def close(self) -> None:
-        """Throw away what is unfinished. The code that is cut off may not do anything more: its
-        `finally` blocks run now, on a closed loop, and what they raise means nothing.
+        """Throws away unfinished tasks. The code that is cut off may not do anything more: its
+        `finally` blocks run now, on a closed loop, and their errors are ignored.
         """
         self._closed = True
         self._ready.clear()
@@ -388,7 +392,7 @@ class SimLoop:
                 _discard(task.get_coro())
         self._tasks.clear()
         for generator in self._generators.values():
-            # Closing what awaits a generator does not close what the generator awaits.
+            # Closing a coroutine that awaits a generator does not close what the generator awaits.
             awaited = getattr(generator, "ag_await", None)
             if hasattr(awaited, "close"):
                 _discard(awaited)

@@ -1,8 +1,8 @@
-"""Whose callback it is: one incarnation of one simulated node.
+"""The owner of a callback: one incarnation of one simulated node.
 
 The owner travels in a context variable, so that whatever a node's code starts belongs to that node
-without knowing it. An owner that is dead runs nothing more; one that is paused gets all of it
-later; each has clocks of its own.
+without knowing it. A dead owner runs nothing more. A paused one gets all of it later. Each has
+clocks of its own.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ EPOCH_S = 1_700_000_000.0
 
 
 class Stopped(GeneratorExit):
-    """The process that runs this code has ended: nothing below may go on.
+    """The process that runs this code has ended: no code below may go on.
 
-    Not an Exception, so that no handler of production code takes it for a failure of its own. And
-    what a generator may raise when it is thrown away with its process, as the cleaner's are.
+    The class is no Exception, so that no handler of production code takes it for a failure of its
+    own. It is a GeneratorExit, which a generator may raise when it is thrown away with its process,
+    as the cleaner's are.
     """
 
 
@@ -36,15 +37,15 @@ class Owner:
         self.number = number
         self.alive = True
         self.frozen = False
-        """Stopped by a signal; `blocked`: its thread waits for the disk."""
+        """True if stopped by a signal; `blocked`: its thread waits for the disk."""
         self.blocked = False
         self.stalled = False
-        """`blocked` as to its event loop only."""
+        """True if `blocked` as to its event loop only."""
         self.backlog: list[SimHandle] = []
         self.tasks: list[SimTask] = []
-        """All that it has ever begun, in their order."""
+        """All tasks that it has ever begun, in their order."""
         self.busy_s = 0.0
-        """How long the step that runs now has blocked its event loop; the loop takes it."""
+        """The time for which the running step has blocked its event loop; the loop resets it."""
         self.on_step: Callable[[], None] | None = None
         """Called after each step of a life that goes on."""
         self.wall_offset_s = 0.0
@@ -71,7 +72,9 @@ class Owner:
         return local + (now_s - at) * self.rate
 
     def to_global(self, local_s: float) -> float:
-        """When this node's monotonic clock shows `local_s`, if its rate stays."""
+        """The global time at which this node's monotonic clock shows `local_s`, if its
+        rate stays.
+        """
         at, local = self._base
         return at + (local_s - local) / self.rate
 
@@ -79,14 +82,14 @@ class Owner:
         return EPOCH_S + self.wall_offset_s + self.local(now_s)
 
     def set_rate(self, now_s: float, rate: float) -> None:
-        """Let the clocks run faster or slower from here on; they do not jump."""
+        """Makes the clocks run faster or slower from here on; they do not jump."""
         self._base = (now_s, self.local(now_s))
         self.rate = rate
 
     def run(self, callback: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Call as this owner, now, from outside of any callback of its own."""
+        """Calls as this owner, now, from outside of any callback of its own."""
         return self.context.copy().run(callback, *args, **options)
 
 
 OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("owner", default=None)
-"""None for the harness itself."""
+"""The present owner; None for the harness itself."""

@@ -1,8 +1,8 @@
-"""Blocking work that may stand still in its middle while everybody else goes on.
+"""Blocking work that may stand still in its middle while all other tasks go on.
 
-It runs on a real thread, and only while the loop waits for it: of the two never both go on, so a
-run follows from its seed as ever. What a thread of a real process leaves half done for as long as a
-disk takes is thereby seen by all that go on meanwhile.
+The work runs on a real thread, and only while the loop waits for it: the two never run at once, so
+a run still follows from its seed. All that a real process's thread leaves half done during a slow
+disk operation is thereby visible to the tasks that go on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Aside:
-    """`go_on` is called by the loop, `stand_still` by the work itself."""
+    """One piece of work. The loop calls `go_on`, and the work itself calls `stand_still`."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self.goes_on = False
@@ -31,15 +31,15 @@ class Aside:
         self._to_loop.acquire()
 
     def go_on(self) -> float | None:
-        """Let it run until it stands still: for how long that is; None once it has ended, with an
-        `outcome`. Raises what it has raised.
+        """Lets the work run until it stands still, and returns for how long; None once it has
+        ended, with an `outcome`. Raises the work's error.
         """
         self.goes_on, self._pause_s = True, None
         if self._has_begun:
             self._to_work.release()
         else:
             self._has_begun = True
-            # Not a Thread, which a run is not allowed to start: none of these outlives its turn.
+            # Not a Thread, which a run must not start: none of these outlives its turn.
             _thread.start_new_thread(copy_context().run, (self._run,))
         self._to_loop.acquire()
         self.goes_on = False

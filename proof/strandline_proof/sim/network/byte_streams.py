@@ -1,7 +1,8 @@
 """Simulated byte streams: a TCP connection's order, segments, window and ends.
 
-A write is cut into segments at seeded places, and a reader finds what has arrived by then. A reader
-that does not read closes its window: what its peer writes is queued there, and `drain` waits.
+A write is cut into segments at seeded places, and a reader receives the segments that have arrived.
+A reader that does not read closes its window: its peer's writes are queued there, and `drain`
+waits.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Buffer, ByteStream, Probe
 
 WINDOW_BYTES: Final = 128 << 10
-"""So much may be under way or unread."""
+"""Most bytes under way or unread."""
 QUEUED_BYTES_HIGH: Final = 64 << 10
 QUEUED_BYTES_LOW: Final = 16 << 10
-"""The bounds of asyncio's transports: above the first `drain` waits for the second."""
+"""The bounds of asyncio's transports: above the first, `drain` waits for the second."""
 SEGMENT_BYTES_MAX: Final = 32 << 10
 CALL: Final = 0
-"""The one thing that uses the connection, as its ends number their calls."""
+"""The number of the only call on the connection, as its ends number their calls."""
 
 
 class SimByteStream:
@@ -40,7 +41,7 @@ class SimByteStream:
         self._pipe = Pipe(self._network, end)
         self._arrived = bytearray()
         self._is_ended = False
-        """The other side has closed."""
+        """True once the other side has closed."""
         self._error: ConnectionError | None = None
         self._queued: deque[memoryview] = deque()
         self._queued_bytes = 0
@@ -49,7 +50,7 @@ class SimByteStream:
         self._wakeups: list[asyncio.Future[None]] = []
         end.calls[CALL] = self
 
-    # The calls of `ByteStream`
+    # The methods of `ByteStream`
 
     async def read(self, at_most: int) -> bytes:
         if at_most == 0:
@@ -68,7 +69,7 @@ class SimByteStream:
                 got += self._take(len(self._arrived))
                 raise asyncio.IncompleteReadError(bytes(got), length)
             if len(self._arrived) >= WINDOW_BYTES:
-                # It must open its window to get on; a cancelled read puts the bytes back.
+                # The reader must open its window to get on; a cancelled read puts the bytes back.
                 got += self._take(len(self._arrived))
             try:
                 await self._wait()
@@ -111,7 +112,7 @@ class SimByteStream:
         while self._end.is_open:
             await self._wait()
 
-    # What the connection says
+    # Notices of the connection
 
     def on_broken(self, why: str) -> None:
         timed_out = "timed out" in why or "timeout" in why
@@ -129,14 +130,14 @@ class SimByteStream:
         self._wake()
 
     def on_window(self, length: int) -> None:
-        """The other side has read so much."""
+        """The other side has read so many bytes."""
         self._window += length
         self._pump()
 
     # Helpers
 
     def _pump(self) -> None:
-        """Send as much as the window lets through; then close, if that was asked for."""
+        """Sends as much as the window allows; then closes, if that was requested."""
         while self._queued and self._window > 0:
             data = self._queued[0]
             most = min(len(data), self._window, SEGMENT_BYTES_MAX)
@@ -166,7 +167,7 @@ class SimByteStream:
         return taken
 
     def _is_over(self) -> bool:
-        """Whether nothing more will arrive; raises ConnectionError if the connection broke."""
+        """True if nothing more will arrive; raises ConnectionError if the connection broke."""
         self._check()
         return self._is_ended or self._is_closing
 
@@ -213,7 +214,7 @@ class SimListener:
 
 
 async def open_stream(node: NodeNetwork, host: str, port: int) -> SimByteStream:
-    """A connection from this node. Silence has no end of its own."""
+    """A connection from this node. Silence never ends it."""
     network = node.network
     answered: asyncio.Future[End | None] = asyncio.get_running_loop().create_future()
 

@@ -1,4 +1,4 @@
-"""A simulated channel: grpc.aio's own Python classes over a transport of ours."""
+"""A simulated channel: grpc.aio's own Python classes over a simulated transport."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from strandline_proof.sim.network.network import Acceptor, NodeNetwork
 
 CONNECT_S: Final = (0.05, 1.0)
-"""How long an attempt to connect may take, and the pause before the next one: the bounds of the
-channel options' back-off."""
+"""Duration of an attempt to connect, and the pause before the next one: the bounds of the channel
+options' back-off.
+"""
 State = grpc.ChannelConnectivity
 
 
 class ChannelCore:
-    """What gRPC's core does for a channel: it holds the connection that calls share."""
+    """The part of gRPC's core for a channel: it holds the connection that calls share."""
 
     def __init__(self, node: NodeNetwork, target: str) -> None:
         self.node = node
@@ -45,7 +46,7 @@ class ChannelCore:
         self._attempt = 0
         self._deadline: asyncio.TimerHandle | None = None
 
-    # What the Python class asks for
+    # The interface of the Python class
 
     def call(self, method: str, timeout_s: float | None, wait_for_ready: bool | None) -> ClientCall:
         if self._is_closing:
@@ -169,7 +170,9 @@ class ChannelCore:
 
 
 class _ActiveCalls:
-    """grpc.aio keeps a WeakSet, whose order differs from run to run; this one is in order."""
+    """The register of calls in their order. grpc.aio keeps a WeakSet, whose order differs from run
+    to run.
+    """
 
     def __init__(self) -> None:
         self._calls: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
@@ -188,7 +191,7 @@ class _ActiveCalls:
 
 
 class SimChannel(Channel):
-    """Closing, states and the register of calls are grpc.aio's own."""
+    """A channel whose closing, states and register of calls are grpc.aio's own."""
 
     def __init__(self, node: NodeNetwork, target: str) -> None:
         # Not super().__init__: it would start gRPC's core and its threads.

@@ -1,8 +1,8 @@
-"""The client's side of a simulated call: what gRPC's core is to `grpc.aio`'s Python classes.
+"""The client's side of a simulated call: the part of gRPC's core below `grpc.aio`'s Python classes.
 
 Those classes run unchanged above this, with all their habits; the names and signatures here are
-theirs. A status is told only when every message before it has been read, unless it is one of the
-transport itself: a deadline, a cancellation, a broken connection.
+theirs. A call reports its status only when every message before it has been read. A status of the
+transport itself comes at once: a deadline, a cancellation, a broken connection.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Metadata = tuple[Any, ...]
 
 
 def batch_failed() -> Exception:
-    """What an operation raises when its call has ended."""
+    """The exception of an operation whose call has ended."""
     error: Exception = cygrpc.ExecuteBatchError('Failed "execute_batch": the call has ended')
     return error
 
@@ -49,32 +49,32 @@ class ClientCall:
         self.number = next(self._network.call_ids)
         self.method = method
         self.wait_for_ready = wait_for_ready
-        # What the Python classes have been told.
+        # State that the Python classes have seen.
         self._status: Any = None
         self._initial_metadata: Metadata | None = None
         self._is_locally_cancelled = False
         self._done_callbacks: list[Callable[[], None]] = []
         self._status_waiters: list[asyncio.Future[None]] = []
         self._metadata_waiters: list[asyncio.Future[None]] = []
-        # What the transport knows.
+        # State of the transport.
         self._metadata: Metadata = ()
         self._end: End | None = None
         self._pipe: Pipe | None = None
         self._far: ServerCall | None = None
         self._request: bytes | None = None
-        """The whole of what this side says, which goes with the opening."""
+        """The whole request of this side, which goes with the opening."""
         self._early: list[Callable[[], None]] = []
         """Frames that wait for the connection."""
         self._attached: asyncio.Future[bool] = self._loop.create_future()
         self._headers: asyncio.Future[Metadata | None] = self._loop.create_future()
         self._inbox = Inbox(self._network, self._tell_if_over)
         self._is_first = True
-        """Nothing was said in this stream."""
+        """True if no message was sent in this stream."""
         self._is_single = False
-        """One operation takes the answer and the status together."""
+        """True if one operation takes the answer and the status together."""
         self._final: Any = None
         self._over: asyncio.Future[None] = self._loop.create_future()
-        """The status may be told."""
+        """Done when the status may be reported."""
         self._deadline_s = None if timeout_s is None else self._loop.time() + timeout_s
         self._timer = (
             None
@@ -82,7 +82,7 @@ class ClientCall:
             else self._loop.call_later(max(timeout_s, 0.0), self._on_deadline)
         )
 
-    # What the Python classes ask for
+    # The interface of the Python classes
 
     def done(self) -> bool:
         return self._status is not None
@@ -224,7 +224,7 @@ class ClientCall:
             self._channel.begin(self)
 
     def attach(self, end: End) -> None:
-        """The channel has a connection: send what has waited."""
+        """The channel has a connection: sends the waiting frames."""
         if self._final is not None:
             return
         self._end = end
@@ -238,7 +238,7 @@ class ClientCall:
             self._attached.set_result(True)
 
     def _open(self, far_end: End, timeout_s: float | None) -> None:
-        """At the server."""
+        """Opens the call at the server."""
         if self._request is not None:
             echoer = self._network.echoer
             delay_s = echoer.delay_of(self, far_end, self._metadata, self._request)
@@ -249,7 +249,9 @@ class ClientCall:
         self._accept(far_end, timeout_s)
 
     def _open_again(self, far_end: End, timeout_s: float | None) -> None:
-        """At the server, which has carried it out before: if anybody still asks."""
+        """Opens the call at the server, which has carried it out before, if its client
+        still waits.
+        """
         if self._final is None and far_end.is_open:
             self._accept(far_end, timeout_s)
 
@@ -268,7 +270,7 @@ class ClientCall:
             self._send(lambda call: call.on_message(message))
 
     def _on_first_message(self, call: ServerCall, message: bytes) -> None:
-        """At the server."""
+        """The first message arrives at the server."""
         assert self._end is not None
         call.on_message(message)
         self._network.echoer.on_first(self, self._end.peer, self._metadata, message)
@@ -289,7 +291,7 @@ class ClientCall:
             frame(self._far)
 
     def _abandon(self, status: Any) -> None:
-        """End the call on this side, and tell the server."""
+        """Ends the call on this side, and tells the server."""
         if self._final is None and self._pipe is not None:
             if self._request is None:
                 self._network.give_up(self._pipe)
@@ -316,7 +318,7 @@ class ClientCall:
         message: bytes | None,
         status: tuple[int, str, Metadata],
     ) -> None:
-        """The rest of what the server says, in one frame as gRPC sends it."""
+        """The rest of the server's answer, in one frame as gRPC sends it."""
         if headers is not None:
             self.on_headers(headers)
         if message is not None:

@@ -1,7 +1,7 @@
-"""What lies between two simulated nodes: links, connections, and the frames of each call in order.
+"""Links, connections and the ordered frames of each call, between two simulated nodes.
 
-A connection is what a TCP connection is to gRPC: many calls share it and they end with it. The
-frames of one call and direction arrive in their order, those of different calls in any.
+A connection is to a call what a TCP connection is to gRPC: many calls share it, and they end with
+it. The frames of one call and direction arrive in their order, those of different calls in any.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class Blocked(enum.Enum):
-    """What a partition does to what is sent meanwhile."""
+    """The effect of a partition on frames that are sent during it."""
 
     HOLD = "hold"
-    """It arrives late, after the partition, if the connection lives so long."""
+    """The frame arrives late, after the partition, if the connection lives so long."""
     DROP = "drop"
-    """It is lost, and the connection with it."""
+    """The frame is lost, and the connection with it."""
 
 
 class Link:
@@ -36,11 +36,11 @@ class Link:
         self.blocks = 0
         self.slow_s = 0.0
         self.loss = 0.0
-        """How likely a segment is lost, and sent again by TCP a while later."""
+        """The probability that a segment is lost, and sent again by TCP a while later."""
         self.echoes: Echoes | None = None
-        """Set where requests arrive twice."""
+        """Set while requests arrive twice."""
         self.held: deque[tuple[End, Pipe | None, Callable[[], None]]] = deque()
-        """In order: whose frame it is, and how to send it again."""
+        """Held frames in order: the sender of each, and the call that sends it again."""
 
 
 class CallSide(Protocol):
@@ -50,26 +50,26 @@ class CallSide(Protocol):
 
 
 class End:
-    """One side of a connection. Once closed it hears nothing, and sends nothing."""
+    """One side of a connection. A closed side receives nothing, and sends nothing."""
 
     def __init__(self, node: NodeNetwork) -> None:
         self.node = node
         self.is_open = True
         self.going_away = False
-        """The server takes no new calls here."""
+        """True if the server takes no new calls here."""
         self.peer: End = self
         self.calls: dict[int, CallSide] = {}
         self.last_arrival_s = 0.0
-        """When the last of what this side has sent arrives at the other."""
+        """The time at which the last frame of this side arrives at the other."""
         self.has_lost = False
-        """Something that this side has sent will never arrive."""
+        """True if a frame of this side will never arrive."""
         self.accept_call: Callable[[ClientCall, Any, float | None], ServerCall] | None = None
         """Set at a server's end."""
         self.on_closed: Callable[[End], None] = _nothing
         self.on_going_away: Callable[[End], None] = _nothing
 
     def break_down(self, why: str) -> None:
-        """The transport is gone, and every call that used it."""
+        """The transport is gone, and with it every call that used it."""
         if not self.is_open:
             return
         self.close()
@@ -109,18 +109,18 @@ class Pipe:
         self._network = network
         self.source = source
         self.link: Link | None = None
-        """What its frames go over, once one has."""
+        """The link of its frames, once it has one."""
         self.last_arrival_s = 0.0
         self.is_lost = False
-        """A frame is missing, so nothing after it can ever be delivered."""
+        """True if a frame is missing: no frame after it can ever be delivered."""
         self.stuck_until_s = 0.0
         """A frame that has not arrived by then takes longer than on any sound connection."""
         self.late_s = 0.0
-        """How much later than that its frames arrive, as nobody waits for an answer any more."""
+        """Extra delay of its frames, as the client has given the stream up."""
         self._in_flight: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
     def send(self, deliver: Callable[..., None], *args: Any) -> None:
-        """Call `deliver` at the other end when the frame arrives, if both ends live so long."""
+        """Calls `deliver` at the other end when the frame arrives, if both ends live so long."""
         self._network.transmit(self, deliver, args)
 
     def put(self, deliver: Callable[..., None], args: tuple[Any, ...]) -> None:

@@ -1,19 +1,20 @@
 """Requests that arrive twice.
 
-TCP gives a server no byte twice. What does is a client that asks again because it has not had its
-answer: the server may have carried out the first request all the same. `Echoes`, at one direction
-between two nodes, does that to calls: the first request of a call arrives a second time, in a call
-of its own that nobody waits for. Which of the two is answered is the difference:
+TCP gives a server no byte twice. A client does: it retries a request without an answer, though the
+server may have carried out the first one. `Echoes`, at one direction between two nodes, does that
+to calls. The first request of a call arrives a second time, in a call of its own without a waiting
+client. Which of the two is answered depends on the kind of call:
 
-* a unary call is carried out, its answer is lost, and the client's own request comes later, as its
-  second try;
-* a request in `LATE`, or the first one of a stream, is answered, and what a broken connection has
-  left of it is read only then: connections are not read in the order in which they were opened.
+- a unary call is carried out, its answer is lost, and the client's own request comes later, as its
+retry
+- a request in `LATE`, or the first one of a stream, is answered at once; the rest of a broken
+connection is read only then, as a server does not read connections in the order in which they were
+opened
 
-And what makes a client ask again: an answer that a reset takes when all is done (`lost_answers`).
+`lost_answers` makes a client retry: a reset takes the answer after the request is carried out.
 
-A registration is never late: a process that is dead is told from one that lives by who came last.
-One that came after its successor's would end that one, which its supervisor starts again.
+A registration is never late: the latest registration tells a live process from a dead one. A late
+registration of the dead process would end its successor, and a supervisor would restart that.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LATE: Final = ("AlterPartition", "AllocateProducerIds")
 
 @dataclass(frozen=True, slots=True)
 class Echoes:
-    """Of the calls of one direction: how many arrive twice, how far apart, and who counts them."""
+    """Doubled calls of one direction: how many there are, how far apart, and their counter."""
 
     probability: float
     late_s: float
@@ -43,7 +44,7 @@ class Echoes:
 
 
 class EchoCall:
-    """The client's side of a call that nobody waits for: every answer is lost."""
+    """The client's side of a call without a waiting client: every answer is lost."""
 
     def __init__(self, network: SimNetwork, method: str) -> None:
         self.number = next(network.call_ids)
@@ -63,17 +64,17 @@ class EchoCall:
 
 
 class Echoer:
-    """What a network does for calls that may arrive twice."""
+    """The network's part in calls that may arrive twice."""
 
     def __init__(self, network: SimNetwork) -> None:
         self._network = network
         self.counts: Counter[str] = Counter()
-        """How often a request of each method has arrived twice."""
+        """The number of requests of each method that have arrived twice."""
         self.lost_answers: list[Callable[[str, str], bool]] = []
-        """Each is asked at each answer of a server, by node and method, whether it is lost."""
+        """Functions asked at each answer of a server, by node and method, whether it is lost."""
 
     def loses_answer(self, end: End, method: str) -> bool:
-        """Whether the connection is reset right before an answer goes from this end of it."""
+        """True if the connection is reset right before an answer leaves this end of it."""
         name = method.rpartition("/")[2]
         if not any(is_lost(end.node.name, name) for is_lost in tuple(self.lost_answers)):
             return False
@@ -82,8 +83,8 @@ class Echoer:
         return True
 
     def delay_of(self, call: ClientCall, end: End, metadata: Metadata, request: bytes) -> float:
-        """A call whose whole request is `request` arrives at `end`: after how long its own is to
-        be carried out, as it was carried out before, or will be again.
+        """The delay until a call that arrives at `end` is carried out, as it was carried out
+        before, or will be again. `request` is the whole request of the call.
         """
         echoes = self._drawn(end)
         if echoes is None:
@@ -114,7 +115,9 @@ class Echoer:
     def _carry_out(
         self, echoes: Echoes, method: str, end: End, metadata: Metadata, request: bytes
     ) -> None:
-        """At the server. What is left of a connection that its kernel knows to be gone is gone."""
+        """Carries the request out at the server. A connection that the kernel knows to be gone has
+        nothing left to read.
+        """
         if not end.is_open or end.accept_call is None:
             return
         self.counts[method.rpartition("/")[2]] += 1

@@ -1,4 +1,4 @@
-"""Messages of one call that have arrived and are to be read."""
+"""The inbox of one call: messages that have arrived and are to be read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ class Inbox:
             reader.set_result(message)
 
     def close(self, *, drop: bool) -> None:
-        """Nothing more will come; what has come may still be read unless `drop`."""
+        """Ends the inbox: no more messages come; those that have come may still be read unless
+        `drop`.
+        """
         self._is_closed = True
         if drop:
             self._messages.clear()

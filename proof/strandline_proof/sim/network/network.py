@@ -1,16 +1,22 @@
-"""The simulated network: nodes, ports, connections and what may go wrong between them.
+"""The simulated network: nodes, ports, connections and the faults between them.
 
 `SimNetwork.node(name)` gives each life of a node its `Runtime.network`. Names are host names;
-`localhost` and numeric addresses mean the node itself. All chance comes from one generator, in the
+`localhost` and numeric addresses mean the node itself. One generator supplies all chance, in the
 order of the calls.
 
-What a fault does: `kill` ends a process, whose kernel resets its connections; `power_off` leaves
-them silent, until keepalive gives up or the machine is back and answers with a reset; `partition`
-holds or drops what is sent between two nodes; `slow` and `lossy` delay it; `duplicate` lets
-requests arrive twice (`echo.py`). What is stuck in a stream when its client gives it up may arrive
-behind what a newer stream says, as over a connection that is half dead. Not modelled: flow control,
-limits on sizes, pings as such, a channel's back-off while it is not needed, and calls that gRPC
-tries again by itself because they never left the client.
+The faults:
+
+- `kill` ends a process, whose kernel resets its connections
+- `power_off` leaves them silent, until keepalive gives up or the machine is back and answers with a
+reset
+- `partition` holds or drops what is sent between two nodes
+- `slow` and `lossy` delay it
+- `duplicate` lets requests arrive twice (`duplicates.py`)
+- messages stuck in a stream that its client gives up may arrive after those of a newer stream, as
+over a connection that is half dead
+
+Not modelled are flow control, limits on sizes, pings as such, and the back-off of an idle channel.
+Nor are calls that gRPC retries by itself because they never left the client.
 """
 
 from __future__ import annotations
@@ -54,18 +60,20 @@ LATENCY_S: Final = 0.0001
 SPREAD_S: Final = 0.0009
 TAIL: Final = 0.01
 TAIL_S: Final = 0.02
-"""One message in a hundred takes up to so long."""
+"""Longest delay of one message in a hundred."""
 RETRANSMISSION_S: Final = 0.2
 RETRANSMISSIONS_MAX: Final = 5
 KEEPALIVE_S: Final = (5.0, 15.0)
-"""How long a silent connection lives: the channel options' ping interval and its timeout."""
+"""Life of a silent connection: the channel options' ping interval and its timeout."""
 LATE_S_MAX: Final = 3.0
-"""After a partition TCP tries again in its own time."""
+"""Longest delay after a partition, as TCP retries in its own time."""
 STUCK_S: Final = 0.1
-"""What is under way for longer is on a connection that does not work as it should."""
+"""A message under way for longer is on a connection that does not work as it should."""
 GIVEN_UP_LATE: Final = 0.5
 GIVEN_UP_LATE_S_MAX: Final = 2.0
-"""So often, and by so much at the most, is what is stuck in a stream that was given up late."""
+"""The greatest extra delay of messages stuck in a stream that was given up, and the share of such
+streams.
+"""
 FIRST_PORT: Final = 40_000
 OWN_HOSTS: Final = ("localhost", "127.0.0.1", "0.0.0.0", "[::1]", "[::]", "")
 
@@ -84,9 +92,9 @@ class SimNetwork:
         self._now = now
         self._post = post
         self._deliver = deliver or post
-        """For frames of calls, which tasks read when they get to it."""
+        """Posts frames of calls, which tasks read later."""
         self.others_are_due = others_are_due
-        """Whether a write lets anything else of its process go first: it always gives way."""
+        """True if a write lets anything else of its process go first: a write always yields."""
         self._links: dict[tuple[str, str], Link] = {}
         self._nodes: dict[str, NodeNetwork] = {}
         self._dark: set[str] = set()
@@ -95,15 +103,17 @@ class SimNetwork:
         self.call_ids = itertools.count(1)
         self.echoer = Echoer(self)
         self.late_streams = 0
-        """How often something came late in a stream that was given up."""
+        """The number of messages that came late in a stream that was given up."""
         self.overhear: Callable[[str, str], Any] = lambda node, method: None
-        """Who listens to a call to that method of the node's server; asked once for each call."""
+        """Returns the listener to a call of that method of the node's server; called once for each
+        call.
+        """
         self.on_handler_error: Callable[[str, str, Exception], None] | None = None
-        """Told of an exception that a handler let out: node, method, exception."""
+        """Called with an exception that a handler raised: node, method, exception."""
 
     @classmethod
     def on_loop(cls, loop: asyncio.AbstractEventLoop, rng: random.Random) -> SimNetwork:
-        """On any asyncio loop, where nothing has an owner."""
+        """A network on any asyncio loop, where callbacks have no owner."""
 
         def post(delay_s: float, owner: Any, callback: Callable[..., Any], /, *args: Any) -> object:
             return loop.call_later(delay_s, callback, *args)
@@ -111,7 +121,7 @@ class SimNetwork:
         return cls(rng, now=loop.time, post=post)
 
     def node(self, name: str, owner: Any = None) -> NodeNetwork:
-        """A new life of the node. What arrives for it is called as `owner`."""
+        """A new life of the node. Its arriving messages are handled as `owner`."""
         before = self._nodes.get(name)
         assert before is None or not before.alive, f"{name} is alive"
         self.power_on(name)
@@ -134,7 +144,9 @@ class SimNetwork:
             self._later(self._rng.uniform(*KEEPALIVE_S), end.peer, "keepalive watchdog timeout")
 
     def power_on(self, name: str) -> None:
-        """The machine runs again, with no process: it refuses, and resets what it does not know."""
+        """The machine runs again, without a process: it refuses connections, and resets unknown
+        ones.
+        """
         if name not in self._dark:
             return
         self._dark.discard(name)
@@ -143,7 +155,7 @@ class SimNetwork:
                 self._later(self._rng.uniform(0, 1), end, "Connection reset by peer")
 
     def partition(self, a: str, b: str, *, hold: bool = False, one_way: bool = False) -> None:
-        """Nothing passes from a to b, and from b to a unless `one_way`, until `heal`."""
+        """Blocks everything from a to b, and from b to a unless `one_way`, until `heal`."""
         blocked = Blocked.HOLD if hold else Blocked.DROP
         for pair in [(a, b)] if one_way else [(a, b), (b, a)]:
             link = self._link(*pair)
@@ -155,30 +167,32 @@ class SimNetwork:
                     self._post(delay_s, None, self._give_up, link, link.blocks, end)
 
     def slow(self, a: str, b: str, ms: float) -> None:
-        """Every message between the two takes so much longer, until `heal`."""
+        """Delays every message between the two by so much, until `heal`."""
         for pair in ((a, b), (b, a)):
             self._link(*pair).slow_s = ms / 1000
 
     def lossy(self, a: str, b: str, probability: float) -> None:
-        """So many messages between the two come late, as TCP must send them again, until `heal`."""
+        """Delays a share of the messages between the two, as TCP must send them again, until
+        `heal`.
+        """
         for pair in ((a, b), (b, a)):
             self._link(*pair).loss = probability
 
     def duplicate(self, a: str, b: str, echoes: Echoes) -> None:
-        """Requests between the two arrive twice, until `heal`. Their connections are reset, so that
-        streams begin anew.
+        """Makes requests between the two arrive twice, until `heal`. Their connections are reset,
+        so that streams begin again.
         """
         for pair in ((a, b), (b, a)):
             self._link(*pair).echoes = echoes
         self.reset(a, b)
 
     def reset(self, a: str, b: str) -> None:
-        """Every connection between the two is reset: what is under way is lost, on either side."""
+        """Resets every connection between the two: what is under way is lost, on either side."""
         for end in self._between(a, b):
             self._later(0, end, "Connection reset by peer")
 
     def forget(self, a: str, b: str) -> None:
-        """b forgets its connections with a, and tells nobody: a finds out when it sends, or by its
+        """Makes b drop its connections with a silently: a finds out when it sends, or by its
         keepalive's ping.
         """
         for end in self._between(a, b):
@@ -190,7 +204,7 @@ class SimNetwork:
         return [e for e in self._all_ends() if {e.node.name, e.peer.node.name} == {a, b}]
 
     def heal(self, a: str | None = None, b: str | None = None) -> None:
-        """End every fault of the links, or those between two nodes."""
+        """Ends every fault of the links, or those between two nodes."""
         for pair, link in list(self._links.items()):
             if a is not None and set(pair) != {a, b}:
                 continue
@@ -216,13 +230,13 @@ class SimNetwork:
                 self._later(late_s, end.peer, "Connection reset by peer")
 
     def _give_up(self, link: Link, blocks: int, end: End) -> None:
-        """Keepalive: the same partition still stands."""
+        """Keepalive gives up if the same partition still stands."""
         if link.blocked is not None and link.blocks == blocks:
             self._later(0, end, "keepalive watchdog timeout")
             self._later(0, end.peer, "keepalive watchdog timeout")
 
     def connections(self, name: str) -> int:
-        """How many it has, of either side."""
+        """The number of its connections, as client and as server."""
         return len(self._nodes[name].ends)
 
     def _end_life(self, node: NodeNetwork) -> list[End]:
@@ -244,7 +258,7 @@ class SimNetwork:
     # Messages
 
     def transmit(self, pipe: Pipe, deliver: Callable[..., None], args: tuple[Any, ...]) -> None:
-        """A frame of a call, in the order of its pipe."""
+        """Sends a frame of a call, in the order of its pipe."""
         source, target = pipe.source, pipe.source.peer
         if not source.is_open or pipe.is_lost:
             return
@@ -272,15 +286,17 @@ class SimNetwork:
             self._deliver(arrival_s - now_s, target.node.owner, pipe.arrive)
 
     def give_up(self, pipe: Pipe) -> None:
-        """Its client has given the stream up. What is stuck in it comes all the same, perhaps after
-        what a newer stream says, which then came over another connection.
+        """Marks the stream as given up by its client. Stuck messages come all the same, perhaps
+        after those of a newer stream over another connection.
         """
         if self._now() < pipe.stuck_until_s and self._rng.random() < GIVEN_UP_LATE:
             pipe.late_s = self._rng.uniform(0, GIVEN_UP_LATE_S_MAX)
             self.late_streams += 1
 
     def hang_up(self, end: End, why: str, *, in_order: bool = False) -> None:
-        """Tell the other side that this end is closed, after all that was sent if `in_order`."""
+        """Tells the other side that this end is closed, after everything that was sent if
+        `in_order`.
+        """
         link = self._link(end.node.name, end.peer.node.name)
         if link.blocked is Blocked.HOLD:
             link.held.append((end, None, lambda: self.hang_up(end, why, in_order=True)))
@@ -305,8 +321,9 @@ class SimNetwork:
         arrived: Callable[[Acceptor], None] | None,
         answer: Callable[[Probe], None],
     ) -> None:
-        """A SYN. `arrived` runs at the server's process, `answer` at the client with what its
-        kernel said; without `arrived` a listening port answers by itself. Silence calls neither.
+        """Sends a SYN. `arrived` runs at the server's process, `answer` at the client with its
+        kernel's result. Without `arrived` a listening port answers by itself. Silence calls
+        neither.
         """
         name = client.name if host in OWN_HOSTS else host
         there = self._link(client.name, name)
@@ -422,7 +439,7 @@ class NodeNetwork:
         return await open_stream(self, host, port)
 
     def bind(self, address: str, acceptor: Acceptor) -> int:
-        """The port; raises RuntimeError as grpc does."""
+        """Binds the address and returns the port; raises RuntimeError as grpc does."""
         host, _, text = address.rpartition(":")
         port = int(text)
         if (host not in OWN_HOSTS and host != self.name) or port in self.listeners:

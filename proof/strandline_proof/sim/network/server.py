@@ -44,7 +44,7 @@ class SimServer:
         self._registered: dict[str, Any] = {}
         self._ends: list[End] = []
         self._knocking: list[tuple[NodeNetwork, Callable[[End], None]]] = []
-        """Connections that wait for the start."""
+        """Connections that wait for the server's start."""
         self._completed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
@@ -152,7 +152,7 @@ class SimServer:
         return None
 
     def on_call_over(self, end: End) -> None:
-        """A server that stops closes each connection when its last call is over."""
+        """A stopping server closes each connection when its last call is over."""
         if self._phase is _Phase.STOPPING and not end.calls and end.is_open:
             end.close()
             self._node.network.hang_up(end, "Socket closed", in_order=True)

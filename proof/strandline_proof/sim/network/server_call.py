@@ -1,7 +1,7 @@
-"""The server's side of a simulated call: its handler's task, and the context the handler is given.
+"""The server's side of a simulated call: its handler's task, and the context that the handler gets.
 
-What grpc.aio does here is compiled, so this is written after its behaviour: a peer that goes away
-ends the pending read and then cancels the handler at its next await; writing after that fails; a
+The code of grpc.aio is compiled here, so this code follows its behaviour. A peer that goes away
+ends the pending read, then cancels the handler at its next await. A write after that fails. A
 handler that ends by a cancellation of its own sends no status at all.
 """
 
@@ -52,11 +52,11 @@ class ServerCall:
         self.metadata_sent = False
         self.status_sent = False
         self.is_over = False
-        """For the transport: the status is sent, or the peer is gone."""
+        """True for the transport: the status is sent, or the peer is gone."""
         self.listener = end.node.network.overhear(end.node.name, client.method)
         self.callbacks: list[Callable[[], None]] = []
         self._answer: bytes | None = None
-        """What goes with the status: an answer that is no stream."""
+        """The answer that goes with the status, if it is no stream."""
         self._client = client
         self._end = end
         self._network = end.node.network
@@ -103,7 +103,7 @@ class ServerCall:
         self.on_cancelled()
 
     def on_cancelled(self) -> None:
-        """The peer is gone or has lost patience. A read that waits finds the end first."""
+        """The peer is gone, or has cancelled. A pending read finds the end first."""
         if self.is_over:
             return
         self._end_transport()
@@ -122,7 +122,7 @@ class ServerCall:
         self.server.on_call_over(self._end)
 
     def refuse(self, code: grpc.StatusCode, details: str) -> None:
-        """End it from the transport's side: what the client has not read is lost."""
+        """Ends the call from the transport's side: unread messages are lost to the client."""
         if not self.is_over:
             self._pipe.send(
                 partial(self._client.on_trailers, code_of(code), details, (), drop=True)
@@ -243,7 +243,7 @@ class ServerCall:
 
 
 class ServicerContext:
-    """What a handler may ask of its call, with grpc.aio's names and habits."""
+    """The context of a handler's call, with grpc.aio's names and habits."""
 
     def __init__(self, call: ServerCall, handler: Any) -> None:
         self._call = call
@@ -318,10 +318,10 @@ class ServicerContext:
         return self._call.details
 
     def set_compression(self, compression: object) -> None:
-        """Sizes are not modelled."""
+        """Does nothing: sizes are not modelled."""
 
     def disable_next_message_compression(self) -> None:
-        """Sizes are not modelled."""
+        """Does nothing: sizes are not modelled."""
 
     def peer(self) -> str:
         return self._call.peer

@@ -1,5 +1,6 @@
-"""What can be wrong with a plan that somebody wrote or changed by hand: said at once, with field,
-value and remedy, and not when the fault is due.
+"""Checks of a plan that a person wrote or changed by hand.
+
+An error names the field, the value and the remedy before the run, not when the fault is due.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from strandline_proof.sim.plan.plan import Fault, Plan
 
 EVENTS: Final = ("leader", "isr", "join")
-"""What a fault may wait for: a leadership or an ISR that the controller changes, and a leader that
-asks to add a member.
+"""Events that a fault may wait for: the controller changes a leader or an ISR, or a leader requests
+to add a member.
 """
 WINDOW: Final = "window"
-"""And for an operation that stands still at its place, or an answer that is lost."""
+"""The event of an open window: an operation stands still at its place, or an answer is lost."""
 REBALANCE: Final = "rebalance"
-"""So may those of a plan with groups: for a member that hears that partitions come or go."""
+"""The event of a plan with groups: a member learns that partitions come or go."""
 NAMED: Final[dict[str, tuple[str, ...]]] = {
     "file": tuple(FILES),
     "point": tuple(PLACES),
@@ -39,12 +40,12 @@ NAMED: Final[dict[str, tuple[str, ...]]] = {
     "lie": LIES,
     "method": METHODS,
 }
-"""Arguments that are one of some words."""
+"""Arguments with a fixed set of values."""
 SHARES: Final = ("rate", "probability", "survival")
-"""Arguments from 0 to 1, but for the rate of a clock."""
+"""Arguments from 0 to 1, except the rate of a clock."""
 CHAOS_S_MAX: Final = 3600
 SECONDS: Final = (0.0, float(CHAOS_S_MAX))
-"""Of every argument whose name says that it is in seconds."""
+"""Bounds of every argument whose name says that it is in seconds."""
 BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "offset_s": (-31_536_000, 31_536_000),
     "times": (0, 1000),
@@ -61,7 +62,7 @@ BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "keys": (1, 10_000),
     "partitions": (1, 20),
 }
-"""Least and most of the other numbers: beyond them a run says nothing, or never ends."""
+"""Least and greatest value of the other numbers: beyond them a run says nothing, or never ends."""
 CLOCK_RATES: Final = (0.01, 100.0)
 FAULTS_MAX: Final = 10_000
 
@@ -71,8 +72,8 @@ class BadPlan(ValueError):
 
 
 def check_fields(what: str, found: Any, like: Any) -> dict[str, Any]:
-    """The fields of a dataclass `like`, as somebody wrote them: each one that must be there, and
-    none that is not known.
+    """The fields of a dataclass `like`, as a person wrote them: every required field, and no
+    unknown one.
     """
     remedy = "; compare it with a file that `chaos sim` has kept"
     if not isinstance(found, dict):
@@ -101,7 +102,7 @@ def check_list(what: str, found: Any) -> list[Any]:
 
 
 def _kind_of(found: Any) -> str:
-    """What JSON calls it."""
+    """The JSON name of the value's type."""
     if found is None:
         return "null"
     names = {bool: "a truth value", str: "a text", list: "a list", dict: "an object"}

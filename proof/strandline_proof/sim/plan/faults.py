@@ -1,4 +1,4 @@
-"""Strikes: carries out a plan's faults on the world, each at its time or after its event."""
+"""The nemesis: carries out a plan's faults on the world, each at its time or after its event."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 LIMIT: Final = "checkpoint-limit-"
 LINK_KINDS = ("partition", "slow-link")
 BOOTS_S: Final = 0.3
-"""A machine that lost power takes longer to be there again than what it had sent takes to arrive:
-an earlier registration that came after the new process's own would count as that of another one,
-which ends the new process, and nobody would start it once more.
+"""Least time that a machine takes to start after a loss of power. It is longer than its earlier
+messages take to arrive. An earlier registration that arrived after the new process's own would
+count as another process's, and end the new process for good.
 """
 BEFORE_HEALING_S: Final = 0.2
-"""A fault that goes on without its event strikes so long before everything heals at the latest, to
-do something at all.
+"""Time before healing at which a fault strikes at the latest without its event, to do something at
+all.
 """
 
 
 def _is_out_of_use(node: Node) -> bool:
-    """Whether a truncation has failed half-way, or a log could not be loaded: it is not used until
-    it is loaded anew. What only a full disk kept out is loaded by itself.
+    """True if a truncation has failed half-way, or a log could not be loaded: the log is not used
+    until it is loaded again. A log that only a full disk kept out is loaded by itself.
     """
     replicas = getattr(node.process, "replicas", None)
     if replicas is None:
@@ -52,8 +52,8 @@ def _is_out_of_use(node: Node) -> bool:
 
 
 def may_be_cut(disk: SimDisk, path: str) -> bool:
-    """Whether a truncation of the log at `path` may have failed half-way: before it takes anything
-    it writes a limit, and where there was no room for that alone, nothing was cut.
+    """True if a truncation of the log at `path` may have failed half-way. A truncation first writes
+    a limit; if there was no room for that, nothing was cut.
     """
     refused = [file for file in disk.no_room if file.startswith(f"{path}/")]
     return not refused or not all(file.startswith(f"{path}/{LIMIT}") for file in refused)
@@ -64,7 +64,7 @@ class Nemesis:
 
     def __init__(self, world: World, oracles: Oracles) -> None:
         self.unprompted = 0
-        """How many were carried out although the event that they waited for had not come."""
+        """The number of faults carried out although their event had not come."""
         self._world = world
         self._oracles = oracles
         self._armed: list[Fault] = []
@@ -77,7 +77,9 @@ class Nemesis:
         return self._scene.struck
 
     def start(self, plan: Plan) -> None:
-        """Before any node runs: a crash point may be the very first operation."""
+        """Arms the plan's faults before any node runs: a crash point may be the very first
+        operation.
+        """
         for fault in plan.faults:
             if fault.kind == "crash-point" and fault.at_s == 0 and fault.after is None:
                 self._carry_out(fault)
@@ -91,7 +93,7 @@ class Nemesis:
                     self._scene.later(without_s, self._on_nothing_happened, fault)
 
     def on_event(self, event: str) -> None:
-        """Something happened that faults may wait for."""
+        """An event happened that faults may wait for."""
         due = [fault for fault in self._armed if fault.after == event]
         self._disarm(due)
         if event == WINDOW:
@@ -109,7 +111,7 @@ class Nemesis:
             self._carry_out(fault)
 
     def _disarm(self, faults: list[Fault]) -> None:
-        """These very ones: two faults of a plan may be equal."""
+        """Disarms these very faults: two faults of a plan may be equal."""
         for fault in faults:
             at = next(n for n, armed in enumerate(self._armed) if armed is fault)
             del self._armed[at]
@@ -130,7 +132,7 @@ class Nemesis:
             self.struck[fault.kind] += 1
 
     def _name(self, node: str) -> str:
-        """The node that is meant now by `leader-N` and the like."""
+        """The node that `leader-N` and the like mean now."""
         role, _, number = node.rpartition("-")
         if role == COORDINATOR:
             return self._coordinator(int(number))
@@ -144,7 +146,7 @@ class Nemesis:
         return f"broker-{1 + (index + ROLES.index(role)) % self._world.topology.brokers}"
 
     def _coordinator(self, group: int) -> str:
-        """The broker that the group is kept at, or one that it may come to."""
+        """The broker that coordinates the group, or one that may come to."""
         topology, state = self._world.topology, self._oracles.control.state
         index = partition_for(group_name(group), topology.offsets_partitions)
         topic_id = None if state is None else state.topic_ids.get(CONSUMER_OFFSETS)
@@ -154,12 +156,12 @@ class Nemesis:
         return f"broker-{1 + index % topology.brokers}"
 
     def _machine(self, broker: int) -> str:
-        """The one that is that broker: a twin while it has registered last (P-71)."""
+        """The machine that is that broker: a twin while it has registered last (P-71)."""
         member = self._world.members.get(broker)
         return member.name if member in self._scene.doubles else f"broker-{broker}"
 
     def _meant(self, role: str, key: Key, partition: PartitionRegistration) -> int:
-        """The broker in that role; another replica if nobody has it."""
+        """The broker in that role; another replica if no broker has it."""
         if role == "leader":
             return partition.leader
         others = [b for b in partition.replicas if b != partition.leader] or [partition.leader]
@@ -173,7 +175,7 @@ class Nemesis:
         return self._scene
 
     def heal(self) -> None:
-        """No more faults; everything that can be put right is."""
+        """Ends all faults, and repairs everything that can be repaired."""
         self._scene.over = True
         self._armed.clear()
         self._world.timeline.add("*", "phase", "heal", {})
@@ -193,7 +195,7 @@ class Nemesis:
             if node.rate != 1.0:
                 node.set_clock(rate=1.0)
             if node.disk.has_failed or _is_out_of_use(node):
-                # What a failed disk has put out of service stays so until a restart.
+                # A log that a failed disk has put out of service stays so until a restart.
                 node.kill()
             boots_s = node.dark_s + BOOTS_S - self._world.loop.now
             if boots_s > 0:

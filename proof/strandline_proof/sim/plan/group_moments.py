@@ -1,5 +1,7 @@
 """Moments of groups: short sequences of faults, each aimed at a window of a rebalance, of a commit,
-or of a change of the coordinator. A step is as in `moments.py`.
+or of a change of the coordinator.
+
+A step is as in `moments.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def _two(rng: random.Random, topology: Topology, group: int) -> tuple[str, str]:
 def _coordinator_dies_in_a_rebalance(
     rng: random.Random, topology: Topology, group: int
 ) -> list[Step]:
-    """Between the record of a target and what members make of it."""
+    """The coordinator dies between the record of a target and its members' changes."""
     node, _ = _two(rng, topology, group)
     dies: dict[str, Any] = {
         "node": f"{COORDINATOR}-{group}",
@@ -48,8 +50,8 @@ def _coordinator_dies_in_a_rebalance(
 
 
 def _deposed_coordinator(rng: random.Random, topology: Topology, group: int) -> list[Step]:
-    """The coordinator is cut off from the other servers, and members still reach it: what they
-    commit there may never count (P-101).
+    """The coordinator is cut off from the other servers, and members still reach it: their commits
+    there may never count (P-101).
     """
     cut: dict[str, Any] = {"for_s": round(rng.uniform(1.5, 3.0), 3), "hold": rng.random() < 0.5}
     others = (CONTROLLER, *topology.broker_names)
@@ -60,7 +62,7 @@ def _deposed_coordinator(rng: random.Random, topology: Topology, group: int) -> 
 
 
 def _zombie(rng: random.Random, topology: Topology, group: int) -> list[Step]:
-    """A member sleeps for longer than its session, and the coordinator is another when it wakes."""
+    """A member sleeps for longer than its session, and has another coordinator when it wakes."""
     node, _ = _two(rng, topology, group)
     to = rng.randint(1, topology.brokers)
     return [
@@ -70,7 +72,7 @@ def _zombie(rng: random.Random, topology: Topology, group: int) -> list[Step]:
 
 
 def _revoker_hangs(rng: random.Random, topology: Topology, group: int) -> list[Step]:
-    """A member comes, and one that is to give something up for it does not run."""
+    """A member joins, and one that must revoke partitions for it does not run."""
     comes, gives = _two(rng, topology, group)
     return [
         _at(0.0, "member-crash", node=comes, restart_s=2.0),
@@ -79,7 +81,7 @@ def _revoker_hangs(rng: random.Random, topology: Topology, group: int) -> list[S
 
 
 def _bounce(rng: random.Random, topology: Topology, group: int) -> list[Step]:
-    """A member is back before anybody has missed it, in the middle of a failover."""
+    """A member is back before its session has ended, in the middle of a failover."""
     node, _ = _two(rng, topology, group)
     dies: dict[str, Any] = {"node": f"{COORDINATOR}-{group}", "restart_s": 1.0}
     return [
@@ -99,7 +101,7 @@ def _moved_to_and_fro(rng: random.Random, topology: Topology, group: int) -> lis
 
 
 def _handed_over_while_empty(rng: random.Random, topology: Topology, group: int) -> list[Step]:
-    """Nobody is there when the group's log gets another leader."""
+    """The group's log gets another leader while the group has no members."""
     away_s = round(rng.uniform(1.0, 2.5), 3)
     return [
         _at(0.0, "group-empty", group=group, for_s=away_s, crash=rng.random() < 0.5),
@@ -108,7 +110,9 @@ def _handed_over_while_empty(rng: random.Random, topology: Topology, group: int)
 
 
 def _commits_in_the_dark(rng: random.Random, topology: Topology, group: int) -> list[Step]:
-    """The coordinator has too few replicas in sync, then dies: nothing of that was told (I-104)."""
+    """The coordinator has too few replicas in sync, then dies: its commits were not acknowledged
+    (I-104).
+    """
     cuts = [
         _at(
             0.0,
@@ -125,8 +129,8 @@ def _commits_in_the_dark(rng: random.Random, topology: Topology, group: int) -> 
 
 
 def _no_controller(rng: random.Random, topology: Topology, group: int) -> list[Step]:
-    """Members begin when the coordinator has not heard from the controller for most of a session:
-    it has to prove that it leads before it says where they go on (ADR 16).
+    """Members begin while the coordinator has had no answer from the controller for most of a
+    session. It must prove that it leads before it tells them where to go on (ADR 16).
     """
     node, other = _two(rng, topology, group)
     away: dict[str, Any] = {"node": CONTROLLER, "restart_s": round(rng.uniform(2.0, 3.0), 3)}

@@ -1,8 +1,9 @@
-"""Moments: short sequences of faults, each aimed at a window that single faults hardly ever meet.
+"""Moments: short sequences of faults, each aimed at a window that single faults hardly ever hit.
 
 A step of a moment is (seconds after its begin, kind, arguments, event to wait for, delay after it).
-Names say who is meant when the step strikes: `leader-0` leads partition 0, `heir-0` would lead it
-next, `other-0` is the member after that, and `joiner-0` is whom its leader asks to add to the ISR.
+A name means a role at the time of the step: `leader-0` leads partition 0, `heir-0` would lead it
+next, `other-0` is the member after that, and `joiner-0` is the broker that its leader asks to add
+to the ISR.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ def _kill(
 
 
 def _leader_dies_at_a_shrink(rng: random.Random, p: int) -> list[Step]:
-    """A member that the leader does not hear is removed, and the leader dies before anybody hears
-    of it: the next one has a high watermark below its epoch's start, and one who lacks records
-    fetches from it (P-10).
+    """A member that the leader does not hear is removed, and the leader dies before any broker
+    learns of it. The next leader has a high watermark below its epoch's start, and a follower that
+    lacks records fetches from it (P-10).
     """
     return [
         _cut(0.0, f"leader-{p}", f"other-{p}", 3.2),
@@ -49,7 +50,9 @@ def _leader_dies_at_a_shrink(rng: random.Random, p: int) -> list[Step]:
 
 
 def _three_leaders(rng: random.Random, p: int) -> list[Step]:
-    """The second leader lacks what the third has, and appends what the third has not (P-2)."""
+    """The second leader lacks records of the third, and appends records that the third
+    lacks (P-2).
+    """
     heir_leads_s = rng.uniform(0.08, 0.3)
     return [
         _cut(0.0, f"heir-{p}", f"other-{p}", 2.5),
@@ -60,8 +63,8 @@ def _three_leaders(rng: random.Random, p: int) -> list[Step]:
 
 
 def _quick_return(rng: random.Random, p: int) -> list[Step]:
-    """A member of the ISR is back before anybody has missed it, without what it had not flushed
-    (P-73). The new leader epoch meets fetches of the other member that are on their way (P-4).
+    """A member of the ISR is back before it is missed, without its unflushed records (P-73). The
+    new leader epoch meets fetches of the other member that are on their way (P-4).
     """
     gone, stays = rng.choice((("heir", "other"), ("other", "heir")))
     restart_s = round(rng.uniform(0.2, 0.7), 3)
@@ -80,7 +83,7 @@ def _quick_return(rng: random.Random, p: int) -> list[Step]:
 
 
 def _behind_the_leaders_back(rng: random.Random, p: int) -> list[Step]:
-    """A member ends and is back while its leader hears nothing from the controller (P-73)."""
+    """A member ends and is back while its leader gets nothing from the controller (P-73)."""
     return [
         _cut(0.0, f"leader-{p}", CONTROLLER, rng.uniform(0.7, 1.0)),
         _kill(0.02, rng.choice((f"heir-{p}", f"other-{p}")), 0.05),
@@ -88,19 +91,21 @@ def _behind_the_leaders_back(rng: random.Random, p: int) -> list[Step]:
 
 
 def _demoted_with_a_slow_disk(rng: random.Random, p: int) -> list[Step]:
-    """A leader becomes a follower before it has flushed what the next leader has from it (P-75)."""
+    """A leader becomes a follower before it has flushed records that the next leader has from it
+    (P-75).
+    """
     cut = _cut(0.15, f"leader-{p}", CONTROLLER, rng.uniform(0.95, 1.3))
     return [_at(0.0, "slow-disk", node=f"leader-{p}", for_s=2.5, factor=300), cut]
 
 
 def _asks_slowly(p: int, *, for_s: float = 1.5) -> Step:
-    """The leader's question to add a member takes half a second to the controller."""
+    """The leader's request to add a member takes half a second to the controller."""
     return _at(0.1, "slow-link", "join", a=f"leader-{p}", b=CONTROLLER, for_s=for_s, ms=500)
 
 
 def _joiner_dies(rng: random.Random, p: int) -> list[Step]:
-    """The question to add a member is still under way when the member ends; it may be back, as
-    another incarnation, before the controller reads it (P-7).
+    """The member dies while the request to add it is under way. It may be back, as another
+    incarnation, before the controller reads the request (P-7).
     """
     return [
         _kill(0.0, f"other-{p}", 0.1),
@@ -110,9 +115,9 @@ def _joiner_dies(rng: random.Random, p: int) -> list[Step]:
 
 
 def _joiner_is_replaced(rng: random.Random, p: int) -> list[Step]:
-    """The question to add a member is still under way when its machine goes dark and comes back,
-    before anybody has missed it: nobody fences it, and the next incarnation has registered, without
-    what the one that was asked for had not flushed (P-7).
+    """The member's machine loses power while the request to add it is under way, and is back before
+    it is missed. It is not fenced, and its next incarnation has registered, without the unflushed
+    records of the incarnation in the request (P-7).
     """
     return [
         _kill(0.0, f"other-{p}", 0.1),
@@ -130,8 +135,8 @@ def _joiner_is_replaced(rng: random.Random, p: int) -> list[Step]:
 
 
 def _joiner_stops(rng: random.Random, p: int) -> list[Step]:
-    """The member begins to stop while the question to add it is under way. It is let go only when
-    its leader has heard of that, which is as far from the controller as the question is (P-7).
+    """The member begins to stop while the request to add it is under way. It may stop only when its
+    leader has learned of that, which is as far from the controller as the request is (P-7).
     """
     return [
         _kill(0.0, f"other-{p}", 0.1),
@@ -148,7 +153,7 @@ def _joiner_stops(rng: random.Random, p: int) -> list[Step]:
 
 
 def _asked_too_late(rng: random.Random, p: int) -> list[Step]:
-    """While the question to add a member is under way, another member leaves the ISR (P-78)."""
+    """Another member leaves the ISR while the request to add a member is under way (P-78)."""
     return [
         _at(0.0, "pause", node=f"heir-{p}", for_s=1.06),
         _kill(0.02, f"other-{p}", rng.uniform(0.2, 0.6)),
@@ -157,7 +162,7 @@ def _asked_too_late(rng: random.Random, p: int) -> list[Step]:
 
 
 def _gone_for_good(rng: random.Random, p: int) -> list[Step]:
-    """A broker ends while there is no controller to see it, and stays away (P-61)."""
+    """A broker ends while no controller runs to see it, and stays away (P-61)."""
     return [
         _kill(0.0, CONTROLLER, rng.uniform(0.2, 0.6)),
         _kill(0.05, rng.choice((f"leader-{p}", f"heir-{p}")), 6.0),
@@ -165,7 +170,7 @@ def _gone_for_good(rng: random.Random, p: int) -> list[Step]:
 
 
 def _registered_unheard(rng: random.Random, p: int) -> list[Step]:
-    """A broker that starts is registered, and hears nothing of it (P-64)."""
+    """A broker that starts is registered, but gets no answer (P-64)."""
     back_s = round(rng.uniform(0.2, 0.4), 3)
     cut: dict[str, Any] = {
         "a": CONTROLLER,
@@ -187,8 +192,8 @@ def _wiped_member(rng: random.Random, p: int) -> list[Step]:
 
 
 def _late_answers(rng: random.Random, p: int) -> list[Step]:
-    """What a leader has told a reader arrives when the reader reads from the next one, of which it
-    has heard as another leader went away (P-54).
+    """A leader's answer arrives when the reader already reads from the next leader, of which it
+    learned because another leader went away (P-54).
     """
     slow = _at(0.0, "slow-link", a=f"leader-{p}", b=READER, for_s=3.0, ms=rng.choice((100, 500)))
     cut = _cut(0.2, f"leader-{p}", CONTROLLER, 1.6)
@@ -196,14 +201,16 @@ def _late_answers(rng: random.Random, p: int) -> list[Step]:
 
 
 def _deposed_unheard(rng: random.Random, p: int) -> list[Step]:
-    """Clients go on reaching a leader that the cluster has replaced (P-72, P-82)."""
+    """Clients still reach a leader that the cluster has replaced (P-72, P-82)."""
     cuts = [_cut(0.0, f"leader-{p}", other, 3.0) for other in (CONTROLLER, f"heir-{p}")]
     third = _cut(0.0, f"leader-{p}", f"other-{p}", 3.0)
     return [*cuts, third, _kill(rng.uniform(1.5, 2.2), f"leader-{p}", 0.3)]
 
 
 def _cleaning_cut_off(rng: random.Random, p: int) -> list[Step]:
-    """A replica ends while a cleaned segment takes the place of others, and another (I-73)."""
+    """A replica ends while a cleaned segment takes the place of others, and another replica too
+    (I-73).
+    """
     steps = [
         _at(0.0, "compaction", keys=rng.choice((3, 60)), delete_retention_ms=0, lag_ms=0, off_s=0.0)
     ]
@@ -220,7 +227,9 @@ def _cleaning_cut_off(rng: random.Random, p: int) -> list[Step]:
 
 
 def _old_store(rng: random.Random, p: int) -> list[Step]:
-    """The controller's store is put back from a copy, and brokers have heard a lot since (P-76)."""
+    """The controller's store is restored from a copy, and brokers have applied many records since
+    (P-76).
+    """
     age_s = round(rng.uniform(1.5, 2.5), 3)
     return [
         _at(0.0, "store-restored", age_s=age_s, meets_s=rng.choice((0.2, 0.5))),
@@ -230,8 +239,8 @@ def _old_store(rng: random.Random, p: int) -> list[Step]:
 
 
 def _unclean_election(rng: random.Random, p: int) -> list[Step]:
-    """A replica that has left the ISR leads, as nobody else is heard of, and those who hold what
-    was committed meanwhile come back, with what they knew of it or without (I-53).
+    """A replica that has left the ISR is elected because no other is alive. The replicas with the
+    records committed since come back, with or without their last high watermark (I-53).
     """
     steps = [_at(0.0, "unclean", for_s=5.0), _cut(0.1, f"leader-{p}", f"other-{p}", 2.4)]
     for role in ("heir", "leader"):

@@ -1,4 +1,4 @@
-"""What happens to a simulated cluster: an explicit list of faults, a pure function of the seed.
+"""Plans of a simulated cluster's faults: an explicit list, a pure function of the seed.
 
 Each seed draws a cluster, a random subset of the kinds of faults, and how many. A plan is plain
 data: it is printed with every failure, kept in a file, replayed and shrunk.
@@ -55,52 +55,57 @@ CHAOS_S: Final = 9.0
 CHAOS_BEFORE_CORE_S: Final = 8.25
 LAST_FAULT_S: Final = 8.0
 PATIENCE_S: Final = 3.0
-"""A fault that waits for an event strikes after so long without it: a plan is not to lose it."""
+"""Time after which a fault strikes without its event: a plan is not to lose it."""
 CORE: Final = 0.5
 UNSEEN: Final = 0.5
 RESTORES: Final = ("store-restored",)
-"""Who is in sync by a restored store is for all brokers together to say."""
+"""Faults that all brokers must settle together: a restored store does not know which replicas are
+in sync.
+"""
 RESEND: Final = "resend"
 FAULTS_MAX: Final = 12
 KINDS_DRAWN: Final = (1, 3, 5, 7, 9)
-"""How many kinds of faults the seeds draw from: few find what depth finds, many what breadth does.
+"""Number of kinds of faults that a seed draws from: few kinds find what depth finds, many what
+breadth finds.
 """
 RETENTION_CHECK_MS: Final = 600
 CLEANER_MS: Final = 500
 SENDS_PER_S: Final = (2, 6, 12)
-"""An idle partition has faults of its own, and a busy one takes most of the time of a run."""
+"""Records a second. An idle partition has faults of its own, and a busy one takes most of the time
+of a run.
+"""
 SCRUB_MS: Final = 1500
-"""How often logs are read for what a disk has changed, where one may."""
+"""Milliseconds between scrubs of the logs, in seeds whose disks change bytes."""
 RACKS: Final = (0, 0, 2, 3)
 TOGETHER: Final = 0.4
-"""How likely a fault follows the one before it within half a second, on the same server if both
-have one: what one fault alone does not break, two at the right moment may.
+"""Probability that a fault follows the one before it within half a second, on the same server if
+both have one. Two faults at the right moment may break what one fault alone does not.
 """
 BALANCE_S: Final = (1, 2, 300)
-"""How often leaders are balanced; the last one is longer than any run."""
+"""Seconds between balances of leaders; the last one is longer than any run."""
 FORMAT: Final = 1
 MOMENT: Final = 0.3
-"""How likely a plan has one of the moments beside its faults."""
+"""Probability that a plan has one of the moments beside its faults."""
 WINDOWS: Final = 0.35
-"""How likely a plan has windows beside its other faults, up to so many:"""
+"""Probability that a plan has windows beside its other faults, and the most windows of a plan:"""
 WINDOWS_MAX: Final = 3
 MOVED: Final = 0.08
-"""How likely a partition moves to few brokers, or to some that die."""
+"""Probability that a partition is reassigned to few brokers, or to some that die."""
 LAST_MOMENT_S: Final = 6.0
 GROUP_FAULTS: Final = (1, 5)
-"""Beside the others, where there are groups."""
+"""Number of faults of groups beside the others, where there are groups."""
 GROUP_MOMENT: Final = 0.4
 CROWDED: Final = 0.08
 CROWD: Final = (20, 60)
-"""So many seeds have a topic of so many partitions beside the main one."""
+"""Share of the seeds with a topic of many partitions beside the main one, and its partitions."""
 OFFSETS_PARTITIONS: Final = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`kind` strikes at `at_s`; with `after` it strikes `delay_s` after the first such event from
-    then on, or when the plan's patience ends. A node may be named by what it does:
-    `leader-0` is whoever leads partition 0.
+    """A fault of `kind` strikes at `at_s`. With `after` it strikes `delay_s` after the first such
+    event from then on, or when the plan's patience ends. A node may be named by its role:
+    `leader-0` is the leader of partition 0.
     """
 
     at_s: float
@@ -123,15 +128,18 @@ class Plan:
     faults: tuple[Fault, ...]
     chaos_s: float = CHAOS_S
     away: str = ""
-    """A broker that is dead when everything heals, until the others have shown that they are well.
+    """A broker that is dead when everything heals, until the others have shown that they
+    are well.
     """
     unseen: bool = False
-    """Its machine is off too, and the controller starts anew: it has never heard of that broker."""
+    """True if its machine is off too, and the controller restarts: that broker is then unknown to
+    it.
+    """
     patience_s: float | None = PATIENCE_S
-    """How long a fault waits for its event before it strikes without it; None: for ever."""
+    """Time for which a fault waits for its event before it strikes without it; None: for ever."""
     commit: str = field(default="", compare=False)
     note: str = field(default="", compare=False)
-    """What it found, if it is kept for that: what was broken, why, and what that teaches."""
+    """The plan's finding, if it is kept for that: what was broken, why, and what that teaches."""
 
     def document(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}
@@ -147,7 +155,9 @@ class Plan:
 
 
 def read_plan(text: str, *, commit: str) -> Plan:
-    """The plan in a file. BadPlan if it is none, of another commit, or names unknown faults."""
+    """Reads the plan in a file. Raises BadPlan if it is none, of another commit, or names unknown
+    faults.
+    """
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -176,7 +186,7 @@ def read_plan(text: str, *, commit: str) -> Plan:
 
 
 def _sources(commit: object) -> str:
-    """What a plan's `commit` says, in words."""
+    """The sources of a plan's `commit`, in words."""
     text = str(commit)
     if text.endswith("-dirty"):
         return f"commit {text} (with changed files)"
@@ -184,14 +194,14 @@ def _sources(commit: object) -> str:
 
 
 CRASH_POINT_PLACES: Final = ((CONTROLLER, 0.0), ("broker-1", 0.0), ("leader-0", 1.5))
-"""Whose disk operations are counted, and from when on."""
+"""Servers whose disk operations are counted, and the time from which on they are."""
 
 
 def crash_point_plans(operations: int, *, commit: str = "") -> Iterator[Plan]:
-    """Every machine loses power at the 1st, 2nd, ... disk operation of one of them: of the
-    controller and of a broker, from its start on, and of a broker that is being written to.
+    """Plans in which every machine loses power at the 1st, 2nd, ... disk operation of one server:
+    of the controller and of a broker, from its start on, and of a broker that is being written to.
 
-    All is flushed before it is acknowledged, so that nothing may be lost.
+    All is flushed before it is acknowledged, so nothing may be lost.
     """
     topology = Topology(partitions=1, flush_policy="always", segment_bytes=1500)
     everything = {"nodes": list(topology.servers), "restart_s": 0.3}
@@ -204,7 +214,7 @@ def crash_point_plans(operations: int, *, commit: str = "") -> Iterator[Plan]:
 
 
 def moment(name: str, rng: random.Random, topology: Topology, begin_s: float) -> list[Fault]:
-    """The faults of a moment that begins then."""
+    """The faults of a moment that begins at that time."""
     return _faults(steps_of(name, rng, topology), begin_s)
 
 
@@ -235,12 +245,12 @@ def _draw_windows(seed: int, topology: Topology) -> list[Fault]:
 
 
 def _wide_enough(topology: Topology) -> Topology:
-    """To have somewhere to move a replica to."""
+    """A topology with a broker more than the replicas need, if it has none."""
     return dataclasses.replace(topology, brokers=max(BROKERS_TO_MOVE, topology.brokers))
 
 
 def _with_groups(seed: int, topology: Topology) -> Topology:
-    """Most seeds have none."""
+    """A topology with groups, or without: most seeds have none."""
     rng = random.Random(f"groups {seed}")
     if rng.random() >= GROUPS_DRAWN:
         return topology
@@ -311,7 +321,7 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
 
 
 def _fitted(topology: Topology, faults: list[Fault]) -> Topology:
-    """With what these faults need of a cluster."""
+    """The topology with everything that these faults need of a cluster."""
     if any(fault.kind in (*FEW, *MOVES) for fault in faults):
         topology = _wide_enough(topology)
     topology = scrubbed(topology, faults)
@@ -319,15 +329,17 @@ def _fitted(topology: Topology, faults: list[Fault]) -> Topology:
         topology = dataclasses.replace(topology, retention_check_ms=RETENTION_CHECK_MS)
     if any(fault.kind in COMPACTION for fault in faults):
         topology = dataclasses.replace(topology, cleaner_ms=CLEANER_MS)
-    if any(fault.kind == RESEND for fault in faults):  # P-41 holds for as long as it is remembered
+    if any(
+        fault.kind == RESEND for fault in faults
+    ):  # P-41 holds while brokers remember the producer
         work = dataclasses.replace(topology.work, expiry_ms=0)
         topology = dataclasses.replace(topology, work=work)
     return topology
 
 
 def scrubbed(topology: Topology, faults: Iterable[Fault]) -> Topology:
-    """Where faults change bytes, brokers look for them: what nobody reads would stay damaged, and
-    what a leader serves of it no client could read.
+    """The topology with a scrub, if faults change bytes. Without a scrub, bytes that no client
+    reads would stay damaged, and no client could read what a leader serves of them.
     """
     if any(fault.kind in CHANGE_BYTES for fault in faults):
         return dataclasses.replace(topology, scrub_ms=SCRUB_MS)
@@ -335,8 +347,8 @@ def scrubbed(topology: Topology, faults: Iterable[Fault]) -> Topology:
 
 
 def _without_one(plan: Plan) -> Plan:
-    """In half of the seeds one broker is away at first when the others are healed, which takes the
-    time of some of the chaos; not where a moment needs that.
+    """The plan with a broker absent at first when the others are healed, in half of the seeds. The
+    absence takes some of the chaos's time, so moments that need that time have none.
     """
     rng = random.Random(f"core {plan.seed}")
     if rng.random() < CORE and all(f.at_s < CHAOS_BEFORE_CORE_S for f in plan.faults):

@@ -1,5 +1,5 @@
-"""Windows: a place at which an operation stands still, a process ends or an answer is lost, what
-leads there, and what strikes while it is open.
+"""Windows: a place at which an operation stands still, a process ends or an answer is lost, with
+the events that lead there and the faults that strike while it is open.
 
 A step is as in `moments.py`.
 """
@@ -47,14 +47,14 @@ FAMILIES: Final = (
     tuple(_CLEANING),
     tuple(STORE),
 )
-"""Places by what leads to them; each family is as likely as the others."""
+"""Places by the events that lead to them; each family is as likely as the others."""
 ANSWERS: Final = 0.3
-"""How many of the windows are lost answers."""
+"""Share of the windows that are lost answers."""
 CRASHES: Final = 0.25
-"""How many are places at which a process ends."""
+"""Share of the places at which a process ends."""
 ADDED_DIES: Final = 0.7
 STRIKES: Final = 0.75
-"""How many of the others are struck while they are open."""
+"""Share of the others that are struck while they are open."""
 
 
 def draw_window(rng: random.Random, topology: Topology) -> list[Step]:
@@ -73,8 +73,8 @@ def draw_window(rng: random.Random, topology: Topology) -> list[Step]:
 
 
 def draw_move(rng: random.Random, topology: Topology) -> list[Step]:
-    """A partition goes to fewer brokers than its minimum asks for, or to others, and those that are
-    added die while they copy, some with all that they had not flushed (ADR 8).
+    """A reassignment to fewer brokers than the minimum, or to others. Added brokers die while they
+    copy, some with all their unflushed records (ADR 8).
     """
     kind = rng.choice(("reassign-few", "reassign-few", "reassign"))
     what = KINDS[kind](rng, topology)
@@ -107,7 +107,7 @@ def _delayed(rng: random.Random, topology: Topology, point: str) -> dict[str, An
 
 
 def _struck(rng: random.Random, topology: Topology, node: str) -> list[Step]:
-    """Somebody ends, is cut off or comes back while the window is open."""
+    """Faults while the window is open: a node ends, is cut off or comes back."""
     if rng.random() >= STRIKES:
         return []
     struck = rng.choice((node, node, f"leader-{rng.randrange(topology.partitions)}", CONTROLLER))
@@ -132,7 +132,7 @@ def _struck(rng: random.Random, topology: Topology, node: str) -> list[Step]:
 
 
 def _lead_to(rng: random.Random, topology: Topology, point: str, node: str) -> list[Step]:
-    """What brings the process to that place within a second or two."""
+    """Events that bring the process to that place within a second or two."""
     for family, lead in _LEADS:
         if point in family:
             return lead(rng, topology, node)
@@ -152,7 +152,7 @@ def _deletes(rng: random.Random, topology: Topology, node: str) -> list[Step]:
 
 
 def _cuts(rng: random.Random, topology: Topology, node: str) -> list[Step]:
-    """A leader that nobody hears appends on, and has to give that up."""
+    """A leader that is cut off appends on, and must truncate that."""
     what = {"node": node, "for_s": seconds(rng, 1.2, 2.0), "hold": False}
     return [_step(0.02, "isolate", what)]
 

@@ -1,5 +1,5 @@
-"""The last look at all replicas of all partitions, when nothing is written any more: they are level
-and equal, and each loss is reported.
+"""The last look at all replicas of all partitions, when writing is over: they are level and equal,
+and each loss is reported.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 0.1
 HEARD_S: Final = 3.0
-"""Within so long the controller hears of losses: ten heartbeats."""
+"""Time within which the controller learns of losses: ten heartbeats."""
 LAST_SEQUENCE: Final = 2
 LAST_OFFSET: Final = 3
-"""Where a producer's entry names the last offset of its last batch."""
+"""Position of the last offset of the last batch in a producer's entry."""
 
 
 class LastLook:
@@ -31,7 +31,7 @@ class LastLook:
         self._world = world
         self._oracles = oracles
         self._epochs: dict[int, dict[int, set[int]]] = {}
-        """By partition of the topic: under which epochs each producer wrote."""
+        """The epochs under which each producer wrote, by partition of the topic."""
 
     def unlevel(self) -> str:
         for key, key_ends in self._ends().items():
@@ -41,7 +41,7 @@ class LastLook:
         return ""
 
     def _ends(self) -> dict[tuple[bytes, int], dict[str, int]]:
-        """The log end of each replica of each partition that must be whole by now."""
+        """The log end of each replica of each partition that must be whole by then."""
         found = {}
         for key, decided in self._oracles.control.partitions.items():
             if not self._oracles.replicas.ghost(key).given_up:
@@ -96,8 +96,8 @@ class LastLook:
         self._oracles.sometimes["sequence began anew"] += len(wrapped)
 
     def check_epochs(self, failed: Collection[int]) -> None:
-        """I-59: a producer goes on under another epoch only where its numbers have a hole: where
-        something was not acknowledged (in the partitions `failed`), or where it was forgotten.
+        """I-59: a producer continues under another epoch only if its sequences have a hole, because
+        a record was not acknowledged (in the partitions `failed`), or if it was forgotten.
         """
         if self._world.topology.work.expiry_ms > 0:
             return
@@ -111,7 +111,7 @@ class LastLook:
                     )
 
     async def check_losses(self) -> None:
-        """I-53. Who gave up records last may be about to say so."""
+        """I-53. A replica that gave up records last may be about to report them."""
         deadline_s = self._world.loop.now + HEARD_S
         while True:
             try:
@@ -140,8 +140,8 @@ class LastLook:
         return check_reported(state, key, ghost, view, start, lives)
 
     def _common_begin(self, key: tuple[bytes, int], names: list[str]) -> int:
-        """The least offset that all these replicas have; none of them may have what was said to be
-        deleted.
+        """The least offset that all these replicas have; no replica may have deleted
+        records back.
         """
         begins = 0
         for name in names:
@@ -151,8 +151,8 @@ class LastLook:
         return begins
 
     def _audit(self, key: tuple[bytes, int], names: list[str], begins: int) -> None:
-        """Every replica in turn would serve the same records, but one whose disk has changed them
-        and that nobody has read since.
+        """Every replica in turn would serve the same records. A replica whose disk has changed
+        records that were not read since is exempt.
         """
         damaged = self._oracles.replicas.ghost(key).damaged
         names = [name for name in names if name not in damaged]
@@ -171,15 +171,15 @@ class LastLook:
         if self._oracles.control.is_main(key):
             self._epochs[key[1]] = epochs
         if key == self._oracles.compaction.key:
-            return  # a tombstone may be over before a replica copies it; compared already (I-77)
+            return  # a tombstone may expire before a replica copies it; compared already (I-77)
         for other in names[1:]:
             if found[other] != found[first := names[0]]:
                 raise Violation("I-4", f"partition {key[1]}: {first} and {other} serve other data")
 
     def _check_equal_producers(self, key: tuple[bytes, int], names: list[str], begins: int) -> None:
-        """I-58: what a replica knows of producers is a function of its log, however it came by it:
-        by appending as leader or follower, from a snapshot, or after a truncation. Of a producer
-        whose records are all deleted, one that has never had them knows nothing.
+        """I-58: a replica's state of producers is a function of its log, whether it appended as
+        leader or follower, loaded a snapshot, or truncated. If all records of a producer are
+        deleted, a replica that never had them does not know it.
         """
         known = {
             name: [
@@ -190,7 +190,9 @@ class LastLook:
             for name in names
             for replicas in [self._world.nodes[name].process.replicas]
         }
-        if self._world.topology.work.expiry_ms > 0:  # each forgets producers at its own time
+        if (
+            self._world.topology.work.expiry_ms > 0
+        ):  # each replica forgets producers at its own time
             common = set.intersection(*({p[0] for p in known[name]} for name in names))
             known = {n: [p for p in found if p[0] in common] for n, found in known.items()}
         first, *others = names

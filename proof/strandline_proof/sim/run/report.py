@@ -1,4 +1,4 @@
-"""What came of a run, in words and small enough to be sent from process to process."""
+"""The result of a run, in words and small enough to be sent from process to process."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ END_LAG: Final = "worst lag of a told end offset in a run"
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Why a run is not sound. `invariant` is a number, or the kind of failure; `report` shows the
-    last of what each node said, or a traceback.
+    """The failure of a run that is not sound. `invariant` is a number, or the kind of failure;
+    `report` has the last log lines of each node, or a traceback.
     """
 
     invariant: str
@@ -30,7 +30,7 @@ class Broken:
 
     @property
     def kind(self) -> str:
-        """Equal for failures that differ in numbers only."""
+        """A text that is equal for failures that differ in numbers only."""
         return re.sub(r"\d+", "#", f"{self.invariant} {self.what}")
 
 
@@ -45,10 +45,10 @@ class RunSummary:
     struck: Counter[str] = field(default_factory=Counter)
     sometimes: Counter[str] = field(default_factory=Counter)
     spreads: dict[str, list[float]] = field(default_factory=dict)
-    """Milliseconds, by what was measured."""
+    """Milliseconds, by measure."""
 
     def document(self) -> dict[str, Any]:
-        """For JSON, without the plan, which whoever reads it has."""
+        """The summary as JSON, without the plan, which its reader has."""
         broken = self.broken
         return {
             "broken": None if broken is None else [broken.invariant, broken.what, broken.report],
@@ -75,7 +75,7 @@ def read_summary(plan: Plan, document: dict[str, Any]) -> RunSummary:
 
 
 def summary_of(result: RunResult) -> RunSummary:
-    """The result without what is large: its timeline and its failure's frames."""
+    """The result without its large parts: its timeline and its failure's frames."""
     broken = None
     if not result.sound:
         broken = Broken(result.invariant, result.what, last_words(result))
@@ -104,13 +104,13 @@ def _spreads(result: RunResult) -> dict[str, list[float]]:
 
 
 def crashed(plan: Plan, error: BaseException) -> RunSummary:
-    """A run that the simulator itself did not survive."""
+    """A summary of a run that the simulator itself did not survive."""
     text = "".join(traceback.format_exception(error))
     return RunSummary(plan, Broken(type(error).__name__, str(error), text))
 
 
 def kind_of(result: RunResult) -> str:
-    """Equal for runs that are broken in the same way; empty for a sound one."""
+    """A text that is equal for runs that are broken in the same way; empty for a sound run."""
     if result.sound:
         return ""
     return Broken(result.invariant, str(result.failure), "").kind

@@ -1,4 +1,4 @@
-"""What comes of a run."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RunResult:
-    """`failure` is the first thing that was wrong, None for a sound run."""
+    """A run's result. `failure` is the first fault that was found, None for a sound run."""
 
     plan: Plan
     failure: BaseException | None = None
@@ -24,7 +24,7 @@ class RunResult:
     simulated_s: float = 0.0
     struck: Counter[str] = field(default_factory=Counter)
     unprompted: int = 0
-    """Faults that were carried out although the event that they waited for had not come."""
+    """Faults carried out although their event had not come."""
     sometimes: Counter[str] = field(default_factory=Counter)
     acknowledged: int = 0
     measures: Measures | None = None
@@ -37,12 +37,12 @@ class RunResult:
 
     @property
     def invariant(self) -> str:
-        """Number of the invariant that does not hold, or the kind of failure."""
+        """The number of the broken invariant, or the kind of failure."""
         if isinstance(self.failure, Violation):
             return self.failure.invariant
         return type(self.failure).__name__
 
     @property
     def what(self) -> str:
-        """What contradicts the invariant, without its number."""
+        """The contradiction of the invariant, without its number."""
         return self.failure.what if isinstance(self.failure, Violation) else str(self.failure)

@@ -1,6 +1,6 @@
 """One run of one plan: chaos, healing, liveness, a last reading, and a verdict.
 
-Every step is followed by the oracles; the first contradiction ends the run.
+Oracles follow every step; the first contradiction ends the run.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ __all__ = ["Run", "RunResult", "run_plan"]
 
 BALANCED_MAX: Final = 10  # partitions of which each is a tenth: as much may stay unbalanced
 LIVENESS_S: Final = 30.0
-"""After healing everything must be well within so much simulated time."""
+"""Simulated time after healing within which everything must be well."""
 LOOK_S: Final = 0.1
 NEW_RECORDS: Final = 10
 READ_BACK_S: Final = 20.0
 AUDITOR: Final = "auditor"
 SENDING: Final = ("resend", "hostile-batch")
-"""Faults that send as producers do."""
+"""Faults that send records as producers do."""
 
 
 class Run:
@@ -79,13 +79,13 @@ class Run:
         self.verdict: CheckResult | None = None
 
     def execute(self) -> RunResult:
-        """Run it to the end or to the first contradiction."""
+        """Runs to the end or to the first contradiction."""
         try:
             with sequences_from(self.plan.topology.work.first_sequence):
                 return self._execute()
         finally:
-            # However it ends, by Ctrl-C too: of what is merely dropped, half run or not begun,
-            # Python would complain at length.
+            # However the run ends, by Ctrl-C too: Python would complain at length of tasks that are
+            # dropped unfinished or not begun.
             self.world.close()
 
     def _execute(self) -> RunResult:
@@ -165,7 +165,7 @@ class Run:
         )
 
     async def _end_lasting(self, healed: int) -> None:
-        """Those who wrote and read when it healed have gone on: no new client is needed."""
+        """The same clients have gone on since healing: no new client is needed."""
         world = self.world
         if self.plan.topology.groups:
             await self._stop(GROUP_ADMIN, COMMITTER)
@@ -191,7 +191,7 @@ class Run:
         )
 
     async def _end_groups(self) -> None:
-        """Nothing is written any more: those who share it now read it to the end, and leave."""
+        """Writing is over: the groups' present members read to the end, and leave."""
         groups, topology = self.world.groups, self.plan.topology
         groups.catches_up = True
         await self._stop(GROUP_ADMIN, COMMITTER)
@@ -222,7 +222,7 @@ class Run:
         return next((control.partitions[key].leader_epoch for key in control.keys_of(LOOSE)), -1)
 
     def _readable(self) -> dict[int, tuple[int, int]]:
-        """Of each partition in which nothing may be missing: its first offset, and its end."""
+        """The first offset and the end of each partition in which nothing may be missing."""
         return {
             ghost.index: (ghost.begins, ghost.end)
             for key in self.oracles.control.main_keys()
@@ -241,7 +241,7 @@ class Run:
         return name if self.world.nodes[name].running else ""
 
     async def _until(self, problem: Callable[[], str], what: str, rule: str = "I-88") -> None:
-        """Wait until there is no problem any more. A violation if there is one for too long."""
+        """Waits until there is no problem left. Raises a violation if there is one for too long."""
         deadline_s = self.world.loop.now + LIVENESS_S
         while (why := problem()) != "":
             self._check_uncaught()
@@ -256,7 +256,9 @@ class Run:
         return "" if new >= NEW_RECORDS else f"only {new} new records were acknowledged"
 
     def _unwell(self) -> str:
-        """What is not as it must be in the end, of servers and of what the controller says."""
+        """The first requirement at the end that is not met, of servers and of the controller's
+        state.
+        """
         topology, control = self.plan.topology, self.oracles.control
         for node in (self.world.controller, *self.world.brokers):
             if not node.running:
@@ -288,7 +290,7 @@ class Run:
         return ""
 
     async def _read_back(self) -> None:
-        """By a client on a machine of its own, which nothing has happened to."""
+        """Reads everything back, by a client on an undisturbed machine of its own."""
         failures: list[str] = []
         partitions = range(self.world.partitions)
         keys = [p for p in partitions if not self.oracles.given_up(p)]
@@ -326,25 +328,25 @@ class Run:
             stamps=self.world.stamps,
         )
         found = dict(verdict.anomalies)
-        if excused:  # records may be missing there, and none may be there that nobody has sent
+        if excused:  # records may be missing there, but no record may be there that was never sent
             found["phantom"] = check(self.world.history.events).anomalies["phantom"]
         for name, anomaly in found.items():
             if anomaly.count:
                 raise Violation("history", f"{anomaly.count} {name}: {anomaly.examples[0]}")
-        # Besides what is excused there may be new partitions, which nobody has written to yet.
+        # Besides the excused partitions there may be new ones without any record yet.
         if not verdict.sound and not excused:
             raise Violation("history", "nothing was acknowledged or read back")
 
 
 def _unanswered(events: Iterable[Event]) -> set[int]:
-    """Partitions of which a sender died before it heard of all that it had sent."""
+    """Partitions of which a sender died before all its sends were answered."""
     sends = [event for event in events if event.f == "send"]
     done = {event.op for event in sends if event.type != "invoke"}
     return {event.value[0][1] for event in sends if event.op not in done}
 
 
 def run_plan(plan: Plan) -> RunResult:
-    """Garbage waits for the caller: a world that is half taken down is a slow thing to collect."""
+    """Runs one plan. The caller collects garbage: collecting a half-closed world is slow."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -1,5 +1,5 @@
-"""How much of a sweep was excused: a loss that is permitted asks less of its partition, until it is
-known what has survived.
+"""The excused share of a sweep: a permitted loss weakens the checks of its partition, until the
+surviving records are known.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from strandline_proof.sim.workload.excused import Excuse
 
 PERMITTED: Final = "loss permitted"
-"""How many partitions of a run may have lost records."""
+"""Name of the count of a run's partitions that may have lost records."""
 OPEN: Final = "loss permitted to the end"
-"""Those of them that were not judged again before the run was over."""
+"""Name of the count of those that were not judged again before the run was over."""
 RUNS_MIN: Final = 300
-"""A smaller sweep says too little about a share."""
+"""Least number of runs of a sweep whose share means something."""
 DEVIATIONS: Final = 3.7
-"""So far above its expectation a share comes by chance once in 10,000 sweeps."""
+"""Standard deviations: a share is so far above its expectation by chance once in 10,000 sweeps."""
 SHARES_MAX: Final = {PERMITTED: 0.25, OPEN: 0.12}
-"""Of the schedules of a sweep: where more are excused, it looks away too often to be believed."""
+"""Greatest shares of a sweep's schedules: with more excused, the sweep sees too little."""
 
 
 def counted(excuses: Collection[Excuse]) -> dict[str, int]:
-    """Of one run."""
+    """The counts of one run."""
     return {PERMITTED: len(excuses), OPEN: sum(excuse.over is None for excuse in excuses)}
 
 
 @dataclass(slots=True)
 class Share:
-    """Of one of the two, over a sweep."""
+    """The share of one of the two counts, over a sweep."""
 
     name: str
     schedules: int = 0
@@ -50,7 +50,7 @@ class Share:
 
     @property
     def is_too_great(self) -> bool:
-        """Whether the share of schedules is above what may be, and not by chance."""
+        """True if the share of schedules is above its bound, and not by chance."""
         runs, most = self.of_schedules, SHARES_MAX[self.name]
         if runs < RUNS_MIN:
             return False

@@ -1,4 +1,4 @@
-"""What happened in a run, for people: log lines of every node, faults, decisions, by time."""
+"""The timeline of a run, for people: log lines of every node, faults, decisions, by time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOLD: Final = {
     "stray replica set aside": "stray set aside",
     "the controller stalled": "controller noticed its own stall",
 }
-"""What a log line says has happened, in the words of a sweep's table."""
+"""Log lines and the event of each, in the words of a sweep's table."""
 LINES_MAX: Final = 20_000
 
 
@@ -44,8 +44,8 @@ class Line:
 
 
 class Timeline:
-    """`add` also makes the event part of the run's digest: fields may name addresses of objects,
-    so they are left out of it.
+    """The timeline. `add` also makes the event part of the run's digest. Fields may name addresses
+    of objects, so the digest leaves them out.
     """
 
     def __init__(self, loop: SimLoop) -> None:
@@ -61,7 +61,7 @@ class Timeline:
             self.lines.append(Line(self._loop.now, node, level, event, fields))
 
     def told(self) -> Counter[str]:
-        """How often each thing happened that nodes say by themselves."""
+        """The number of times that nodes logged each of the events."""
         return Counter(TOLD[line.event] for line in self.lines if line.event in TOLD)
 
     def text(self, nodes: Iterable[str] = ()) -> str:
@@ -86,7 +86,7 @@ class SimLog:
         self._timeline.add(self._node, level, event, self._bound | fields)
 
     def debug(self, event: str, **fields: object) -> None:
-        """Only roles are kept: a broker may tell them in sum, and a test looks at each."""
+        """Keeps only roles: a broker may log them in sum, and a test looks at each."""
         if event == "role":
             self._add("debug", event, fields)
 

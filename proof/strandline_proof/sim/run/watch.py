@@ -1,4 +1,4 @@
-"""All oracles of a run, and the events that they are told of."""
+"""All oracles of a run, and the events that they receive."""
 
 from __future__ import annotations
 
@@ -50,18 +50,20 @@ if TYPE_CHECKING:
     from strandline_proof.sim.oracles.partition.committed import Committed
 
 DISK_REASONS: Final = ("[Errno 5]", "[Errno 28]", "Input/output error", "No space left")
-"""How a process says that its disk has failed it."""
+"""Parts of a process's last error that mean that its disk has failed."""
 IDENTITY_REASON: Final = "meta.properties does not read"
 DOUBLE_REASONS: Final = (
     "has been replaced by another",
     "is in use by a live process",
     "is locked by another running process",
 )
-"""How a process says that another one is what it was to be (P-71)."""
+"""Parts of a process's last error that mean that another process took its place (P-71)."""
 
 
 class Oracles:
-    """Hooks itself into `world`: after every step, at every exit, at every loss of power."""
+    """The oracles. They hook themselves into `world`: after every step, at every exit, at every
+    loss of power.
+    """
 
     def __init__(self, world: World) -> None:
         self.sometimes: Counter[str] = Counter()
@@ -71,7 +73,7 @@ class Oracles:
         self.replicas.log_starts.on_removed = self._on_removed
         self.replicas.excuses.on_over = self._on_excuse_over
         self._over: dict[int, int] = {}
-        """After which event of the history each partition is judged again."""
+        """The event of the history after which each partition is judged again."""
         self.applied = AppliedOracle(world.nodes, self.control.decided, self.replicas)
         self.applied.is_obeyed = lambda: not self.old_store
         self.fetches = FetchOracle(world.nodes)
@@ -97,11 +99,13 @@ class Oracles:
         world.groups.is_judged = self.groups.is_judged
         world.clients.is_judged = self._is_judged
         self.damaged_stores: set[str] = set()
-        """Servers whose disk holds other bytes than were written of what they cannot do without."""
+        """Servers whose disk has other bytes than were written in files that they cannot do
+        without.
+        """
         self.damaged_identities: list[str] = []
-        """Servers whose directory does not say, as it was written, whose it is."""
+        """Servers whose directory has a changed identity file."""
         self.old_store = False
-        """Whether the controller runs on an old copy of its store: nobody may obey it (P-76)."""
+        """True if the controller runs on an old copy of its store: no broker may obey it (P-76)."""
         self._world = world
         self._controller = world.nodes[CONTROLLER]
         self._controller.on_step = self._after_controller
@@ -112,7 +116,7 @@ class Oracles:
         self.history = world.history = CheckedHistory(world, self)
 
     def _overhear(self, node: str, method: str) -> Any:
-        """Who listens to a call to that method of a server."""
+        """The listener to a call of that method of a server."""
         name = method.rpartition("/")[2]
         if name == FETCH:
             return self.fetches.overhear(node)
@@ -127,13 +131,13 @@ class Oracles:
         return ExpiryOracle(expiry_ms, lambda: world.loop.now, self.sometimes)
 
     def watch_double(self, node: Node) -> None:
-        """A broker's process, whichever machine it is on."""
+        """Watches a broker's process, whichever machine it is on."""
         node.on_crash = self._on_crash
         node.on_step = partial(self._after_broker, node)
 
     def on_store_restored(self) -> None:
-        """What the controller says now goes on from what the brokers hold, not from what it said
-        before: its numbers are above all others (I-92).
+        """The controller's decisions continue from what the brokers hold, not from its own earlier
+        ones: its numbers are above all others (I-92).
         """
         self.old_store = False
         self.sometimes["store restored"] += 1
@@ -152,7 +156,7 @@ class Oracles:
         self.on_power_lost([node], wiped=True)
 
     def _find_members(self, state: ControllerState) -> None:
-        """Which machine registered last under each broker's id."""
+        """Finds the machine that registered last under each broker's id."""
         members = self._world.members
         for number, broker in state.brokers.items():
             now = members[number]
@@ -187,7 +191,7 @@ class Oracles:
             self.leaves.on_step(node)
 
     def _decided(self) -> ControllerState | None:
-        """What the controller has decided; None while it is down, or nobody may obey it."""
+        """The controller's decided state; None while it is down, or must not be obeyed."""
         process = self._controller.process
         return None if process is None or self.old_store else process.state
 
@@ -203,7 +207,7 @@ class Oracles:
         if partition.log.topic == CONSUMER_OFFSETS:
             self.groups.on_look(node, key, partition)
         if partition.gate.locked():
-            # Some of it may only be judged when what goes on under the gate is over.
+            # Some of it can only be judged when the work under the gate is over.
             self.replicas.looks.pop(partition, None)
         else:
             self.replicas.looks[partition] = Look(partition)
@@ -224,8 +228,8 @@ class Oracles:
             self._world.partitions = max(self._world.partitions, len(self.control.main_keys()))
 
     def _on_exit(self, node: Node, why: str) -> None:
-        """A process ends by itself only where its own disk has failed it, or where another says
-        that it is the same server. Our applications end by what they are told and cannot decide.
+        """A process ends by itself only if its own disk has failed, or if another process says that
+        it is the same server. Applications end by errors that they cannot decide.
         """
         if not why:
             if left := left_by(node, is_server=node.name in self._world.topology.servers):
@@ -252,7 +256,7 @@ class Oracles:
             )
 
     def _has_double(self, node: Node) -> bool:
-        """Whether there has been another process that says it is the same server."""
+        """True if another process has posed as the same server."""
         return any(_server(double.name) == _server(node.name) for double in self._world.doubles)
 
     def _check_disk(self, node: Node) -> None:
@@ -270,7 +274,7 @@ class Oracles:
             self._world.loop.fail(violation)
 
     def on_power_lost(self, nodes: list[Node], *, wiped: bool = False) -> None:
-        """`wiped`: nothing is left on their disks."""
+        """Machines have lost power; `wiped`: nothing is left on their disks."""
         for node in nodes:
             self.replicas.on_power_lost(node, wiped=wiped)
             if node is self._controller:
@@ -297,7 +301,7 @@ class Oracles:
         return next((ghost for ghost in self._ghosts(topic) if ghost.index == index), None)
 
     def excused(self, topic: str = TOPIC) -> dict[int, Excuse]:
-        """Partitions in which records may be missing, and until when."""
+        """The partitions in which records may be missing, and until when."""
         found = {}
         for ghost in self._ghosts(topic):
             if ghost.excused is not None or ghost.lost_uncleanly:
@@ -308,14 +312,14 @@ class Oracles:
         return found
 
     def _is_judged(self, index: int) -> bool:
-        """Whether nothing that anybody was given of it may be missing."""
+        """True if none of the partition's records that a client received may be missing."""
         ghost = self.ghost_of(index)
         return ghost is not None and not (
             ghost.permitted or ghost.excused or ghost.lost or ghost.given_up
         )
 
     def given_up(self, index: int, topic: str = TOPIC) -> bool:
-        """Whether nothing promises that the partition is ever whole again."""
+        """True if the partition is not required ever to be whole again."""
         ghost = self.ghost_of(index, topic)
         return ghost is not None and ghost.given_up
 
@@ -327,7 +331,7 @@ class Oracles:
 
 
 def _server(name: str) -> str:
-    """The id of the server that a process says it is: `1` of `broker-1` and of `twin1-1`."""
+    """The id of the server that a process poses as: `1` of `broker-1` and of `twin1-1`."""
     return name.rpartition("-")[2]
 
 
@@ -337,7 +341,7 @@ def _incarnation(node: Node) -> str | None:
 
 
 class CheckedHistory(History):
-    """Compares what clients are told with what is committed at that moment: I-12, I-19."""
+    """Compares clients' answers with the committed state at that moment: I-12, I-19."""
 
     def __init__(self, world: World, oracles: Oracles, topic: str = TOPIC) -> None:
         super().__init__(None, lambda: int(world.loop.now * 1e9))
