@@ -1,11 +1,11 @@
-/* Walks over records that lie uncompressed: `walk` checks those of a batch that a stranger has made,
- * `rows` and `headers` find where keys and values lie in many batches. The twins in record_walk.py
- * and row_walk.py say what is checked and give the same answers; tests compare them over hostile
- * bytes.
+/* Walks over uncompressed records. `walk` checks the records of a batch from an untrusted client;
+ * `rows` and `headers` find keys and values in many batches. record_walk.py and row_walk.py
+ * describe the checks and give the same answers in Python; tests compare both over hostile bytes.
  *
- * The bytes are a stranger's. No byte is read before its position was compared with the end of the
- * record, which was compared with the end of the batch; a length is compared with what is left, and
- * never added to a pointer before that; sums of 64 bits are checked. Nothing is allocated or kept.
+ * The bytes are untrusted. A position is compared with the end of the record before its byte is
+ * read, and the end of the record was compared with the end of the batch. A length is compared with
+ * the remaining bytes before it is added to a pointer. Sums of 64 bits are checked. Nothing is
+ * allocated or kept.
  */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -19,10 +19,10 @@ enum fault {
 };
 
 struct walk {
-    const uint8_t *begin, *at, *end;  /* of the records; what is left begins at `at` */
+    const uint8_t *begin, *at, *end;  /* of the records; the rest begins at `at` */
     int64_t base_timestamp, earliest, latest;
     int needs_key;
-    int64_t index, value, max_timestamp;  /* of the record at fault; what is wrong there */
+    int64_t index, value, max_timestamp;  /* of the faulty record, with its fault's number */
 };
 
 static const int64_t NO_TIMESTAMP = -1;
@@ -37,7 +37,7 @@ refuse(struct walk *w, enum fault why, int64_t value)
     return why;
 }
 
-/* A zigzag number of at most `bits` bits, in no more bytes than these need. */
+/* A zigzag number of at most `bits` bits, in no more bytes than these bits need. */
 static enum fault
 read_number(struct walk *w, const uint8_t *end, int bits, int64_t *number)
 {
@@ -57,7 +57,7 @@ read_number(struct walk *w, const uint8_t *end, int bits, int64_t *number)
     return refuse(w, NUMBER, w->at - w->begin);
 }
 
-/* Pass over a length and so many bytes; -1 stands for none where `nullable`. */
+/* Skip a length and its bytes; -1 stands for null if `nullable`. */
 static enum fault
 skip_bytes(struct walk *w, const uint8_t *end, int nullable, enum fault why, int64_t *length)
 {
@@ -70,7 +70,7 @@ skip_bytes(struct walk *w, const uint8_t *end, int nullable, enum fault why, int
     return SOUND;
 }
 
-/* Whether it is UTF-8 as Unicode defines it: shortest form, no surrogates, at most U+10FFFF. */
+/* True for UTF-8 as Unicode defines it: shortest form, no surrogates, at most U+10FFFF. */
 static int
 is_text(const uint8_t *at, const uint8_t *end)
 {
@@ -122,7 +122,7 @@ walk_record(struct walk *w)
         return refuse(w, NUMBER, w->at - w->begin);
     if (*w->at >= 0x80)
         return refuse(w, ATTRIBUTES, *w->at);
-    w->at++;  /* attributes, of which none is defined */
+    w->at++;  /* attributes: none is defined */
     TRY(read_number(w, end, 64, &timestamp_delta));
     TRY(read_number(w, end, 32, &offset_delta));
     if (offset_delta != w->index)
@@ -184,7 +184,7 @@ walk(PyObject *Py_UNUSED(module), PyObject *args)
                          (long long)w.max_timestamp);
 }
 
-/* Where keys and values lie: rows. */
+/* Rows: the positions of keys and values. */
 
 struct rows {
     const uint8_t *data;
@@ -197,7 +197,7 @@ struct rows {
 
 enum { BODY_START, BODY_END, COUNT, BASE_OFFSET, LAST_OFFSET, BASE_TIMESTAMP, APPEND_TIME, FIELDS };
 
-/* A zigzag number of 64 bits in at most ten bytes. 0 if none ends before `end`. */
+/* A zigzag number of 64 bits in at most ten bytes; 0 if it does not end before `end`. */
 static int
 varint(const uint8_t *data, int64_t *at, int64_t end, int64_t *number)
 {
@@ -215,7 +215,7 @@ varint(const uint8_t *data, int64_t *at, int64_t end, int64_t *number)
     return 0;
 }
 
-/* A length and where so many bytes begin and end; -1 stands for none where `nullable`. */
+/* A length, and the begin and end of its bytes; -1 stands for null if `nullable`. */
 static int
 span(const uint8_t *data, int64_t *at, int64_t end, int nullable, int64_t *length, int64_t *first)
 {
@@ -236,7 +236,7 @@ sum_within(int64_t a, int64_t b)
     return b < 0 ? INT64_MIN : INT64_MAX;
 }
 
-/* 0 if the batch does not hold exactly its records. */
+/* 0 if the batch does not consist of exactly its records. */
 static int
 rows_of_batch(struct rows *r, const int64_t *batch, int32_t number)
 {
@@ -284,7 +284,7 @@ rows_of_batch(struct rows *r, const int64_t *batch, int32_t number)
     return at == end;
 }
 
-/* Whether all batches lie within the data, with room for a row for each record. */
+/* True if all batches are within the data, with room for a row for each record. */
 static int
 rows_fit(const int64_t *batches, Py_ssize_t count, Py_ssize_t data_size, int64_t capacity)
 {
@@ -336,7 +336,7 @@ rows(PyObject *Py_UNUSED(module), PyObject *args)
     return Py_BuildValue("(Ln)", (long long)r.found, broken < count ? broken : (Py_ssize_t)-1);
 }
 
-/* 0 if the bytes of a row are not exactly its headers; `header` is the number of the next one. */
+/* 0 if the bytes of a row are not exactly its headers; `header` counts the headers so far. */
 static int
 headers_of_row(const uint8_t *data, int64_t at, int64_t end, int64_t count, int64_t *header,
                int32_t *marks, uint8_t *nulls)
