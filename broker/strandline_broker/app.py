@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.metadata_cache import MetadataCache
-from strandline_broker.hosts.coordination.group_settings import group_settings
 from strandline_broker.hosts.coordination.registry import Shards
 from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
+from strandline_broker.hosts.groups.group_settings import group_settings
 from strandline_broker.hosts.member.envelopes import Envelopes
 from strandline_broker.hosts.member.lifecycle import BrokerLifecycle, CannotStart
 from strandline_broker.hosts.member.producer_ids import ProducerIds

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_broker.core.coordination.consumer_records import (
-    ConsumerGroupTargetAssignmentMetadataKey,
-)
 from strandline_broker.core.groups.commands import CommitOffsets, PartitionCommit, TopicRef
 from strandline_broker.core.groups.effects import RebalanceTimer, SessionTimer
-from strandline_broker.hosts.coordination.sessions import MemberStream
+from strandline_broker.core.groups.records.consumer_records import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from strandline_broker.hosts.groups.sessions import MemberStream
 from strandline_broker.rpc.groups.session import GroupSessionRpc
 from strandline_proto.errors import (
     FencedInstanceId,

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline_broker.core.coordination.consumer_records import (
-    ConsumerGroupTargetAssignmentMetadataKey,
-)
 from strandline_broker.core.coordination.shard import ShardState
 from strandline_broker.core.groups.commands import BeatAnswer, ConsumerBeat, SessionEnded
 from strandline_broker.core.groups.effects import SessionTimer
-from strandline_broker.hosts.coordination.sessions import MemberStream
+from strandline_broker.core.groups.records.consumer_records import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from strandline_broker.hosts.groups.sessions import MemberStream
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import (
     CoordinatorLoadInProgress,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from strandline_broker.core.coordination import codec
-from strandline_broker.core.coordination.offset_records import OffsetCommitValue
+from strandline_broker.core.groups.records import codec
+from strandline_broker.core.groups.records.offset_records import OffsetCommitValue
 from strandline_broker.offline.batches import Batch, scan
 from strandline_broker.offline.disk import OpenFile
 from strandline_broker.offline.group_fold import Folded, fold

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_broker.core.coordination import codec
 from strandline_broker.core.coordination.decision import Record
 from strandline_broker.core.groups.commands import (
     DescribeGroup,
@@ -19,6 +18,7 @@ from strandline_broker.core.groups.commands import (
     TopicsChanged,
 )
 from strandline_broker.core.groups.effects import SessionTimer
+from strandline_broker.core.groups.records import codec
 from strandline_broker.offline.batches import Batch, scan
 from strandline_broker.offline.disk import OpenFile
 from strandline_broker.offline.records import records_of

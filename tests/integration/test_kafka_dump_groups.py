@@ -9,13 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from strandline_broker.core.coordination.classic_records import (
+from strandline_broker.core.groups.records.classic_records import (
     ClassicMember,
     GroupMetadataKey,
     GroupMetadataValue,
 )
-from strandline_broker.core.coordination.codec import GroupKey, GroupValue, encode_key, encode_value
-from strandline_broker.core.coordination.consumer_records import (
+from strandline_broker.core.groups.records.codec import (
+    GroupKey,
+    GroupValue,
+    encode_key,
+    encode_value,
+)
+from strandline_broker.core.groups.records.consumer_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -31,7 +36,7 @@ from strandline_broker.core.coordination.consumer_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
     TopicPartitions,
 )
-from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
+from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_broker.storage.log.log import LogConfig
 from strandline_proto.batch import build_batch
 from strandline_proto.ids import LeaderEpoch, Offset, TopicId, topic_id_text

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.coordination import codec, wire
-from strandline_broker.core.coordination.consumer_records import (
+from strandline_broker.core.coordination import wire
+from strandline_broker.core.groups.records import codec
+from strandline_broker.core.groups.records.consumer_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     TopicPartitions,
 )
-from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
+from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_broker.offline import group_records
 from strandline_proto.ids import LeaderEpoch, Offset, TopicId
 from support.decoders import Decoder

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from strandline_broker.config.loading import load_broker_config
 from strandline_broker.core.addresses import Endpoint
-from strandline_broker.core.coordination import codec
 from strandline_broker.core.groups.commands import (
     CommitOffsets,
     ConsumerBeat,
@@ -22,6 +21,7 @@ from strandline_broker.core.groups.commands import (
     TopicPartitionsRef,
     TopicRef,
 )
+from strandline_broker.core.groups.records import codec
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.push_envelope import (

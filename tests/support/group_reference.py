@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from strandline_broker.core.coordination import consumer_records as records
+from strandline_broker.core.groups.records import consumer_records as records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -5,12 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from strandline_broker.core.coordination import codec
-from strandline_broker.core.coordination.classic_records import (
-    ClassicMember,
-    GroupMetadataKey,
-    GroupMetadataValue,
-)
 from strandline_broker.core.coordination.decision import Record
 from strandline_broker.core.groups.assignors.range import RangeAssignor
 from strandline_broker.core.groups.assignors.uniform import UniformAssignor
@@ -30,6 +24,12 @@ from strandline_broker.core.groups.commands import (
 from strandline_broker.core.groups.consumer.regular_expressions import Re2Matcher
 from strandline_broker.core.groups.effects import StartTimer, StopTimer
 from strandline_broker.core.groups.groups import Groups
+from strandline_broker.core.groups.records import codec
+from strandline_broker.core.groups.records.classic_records import (
+    ClassicMember,
+    GroupMetadataKey,
+    GroupMetadataValue,
+)
 from strandline_broker.core.groups.settings import GroupSettings
 from strandline_broker.core.metadata_cache import CachedTopic, MetadataView
 from strandline_broker.core.push_envelope import DynamicConfigs, PartitionMetadata
@@ -39,11 +39,11 @@ from strandline_proto.ids import MetadataOffset, Offset, TopicId
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from strandline_broker.core.coordination.codec import GroupKey, GroupValue
     from strandline_broker.core.coordination.decision import Decision
     from strandline_broker.core.groups.assignors import PartitionSets
     from strandline_broker.core.groups.commands import Command, FetchedOffset, Reply
     from strandline_broker.core.groups.effects import Effect, TimerKey
+    from strandline_broker.core.groups.records.codec import GroupKey, GroupValue
 
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000

@@ -15,20 +15,20 @@ TESTS = ROOT / "tests"
 
 # Parts of a machine that are tested through it: module, and the test file that has its behaviours.
 TESTED_THROUGH = {
-    "classic_records": "coordination/test_codec",
+    "classic_records": "records/test_codec",
     "admission": "groups/test_offsets",
     "commands": "groups/test_groups",
     "heartbeat": "consumer/test_heartbeat",
     "context": "groups/test_groups",
     "current_assignment": "consumer/test_reconcile",
-    "consumer_records": "coordination/test_codec",
+    "consumer_records": "records/test_codec",
     "decision": "groups/test_groups",
     "effects": "groups/test_groups",
     "expiry": "groups/test_expiry",
     "heartbeat_rules": "consumer/test_heartbeat",
     "isr_proposal": "replication/test_leader",
     "loss_reports": "partitions/test_losses",
-    "offset_records": "coordination/test_codec",
+    "offset_records": "records/test_codec",
     "offsets": "groups/test_offsets",
     "membership": "groups/test_groups_property",
     "removal": "consumer/test_removal",
@@ -37,7 +37,7 @@ TESTED_THROUGH = {
     "settings": "groups/test_groups",
     "group_table": "groups/test_groups_property",
     "target": "consumer/test_heartbeat",
-    "wire": "coordination/test_codec",
+    "wire": "records/test_codec",
 }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from strandline_broker.core.coordination.codec import GroupKey, GroupValue
+    from strandline_broker.core.groups.records.codec import GroupKey, GroupValue
 
 Entity: TypeAlias = str | tuple[str, str]
 """The object that an answer waits for: a group by its id, or a member by (group id, member id)."""

@@ -19,7 +19,7 @@ from strandline_proto.errors import (
 )
 
 if TYPE_CHECKING:
-    from strandline_broker.core.coordination.classic_records import (
+    from strandline_broker.core.groups.records.classic_records import (
         ClassicMember,
         GroupMetadataValue,
     )

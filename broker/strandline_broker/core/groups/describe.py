@@ -18,12 +18,12 @@ from strandline_proto.errors import GroupIdNotFound
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline_broker.core.coordination.classic_records import (
+    from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
+    from strandline_broker.core.groups.group_table import GroupTable
+    from strandline_broker.core.groups.records.classic_records import (
         ClassicMember,
         GroupMetadataValue,
     )
-    from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
-    from strandline_broker.core.groups.group_table import GroupTable
 
 CONSUMER: Final = "Consumer"
 CLASSIC: Final = "Classic"

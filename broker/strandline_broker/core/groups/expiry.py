@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.coordination.classic_records import GroupMetadataKey
-from strandline_broker.core.coordination.consumer_records import (
+from strandline_broker.core.coordination.decision import Decision, Record
+from strandline_broker.core.groups import classic
+from strandline_broker.core.groups.commands import EXPIRED_AT_ONCE_MAX
+from strandline_broker.core.groups.records.classic_records import GroupMetadataKey
+from strandline_broker.core.groups.records.consumer_records import (
     ConsumerGroupMetadataKey,
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
-from strandline_broker.core.coordination.decision import Decision, Record
-from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
-from strandline_broker.core.groups import classic
-from strandline_broker.core.groups.commands import EXPIRED_AT_ONCE_MAX
+from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_proto.errors import GroupIdNotFound, NonEmptyGroup
 
 if TYPE_CHECKING:

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.coordination.classic_records import GroupMetadataKey, GroupMetadataValue
-from strandline_broker.core.coordination.consumer_records import ConsumerGroupPartitionMetadataKey
-from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
+from strandline_broker.core.groups.records.classic_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+)
+from strandline_broker.core.groups.records.consumer_records import ConsumerGroupPartitionMetadataKey
+from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strandline_broker.core.coordination.codec import GroupKey, GroupValue
+    from strandline_broker.core.groups.records.codec import GroupKey, GroupValue
 
 
 class GroupTable:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.coordination.classic_records import GroupMetadataKey
-from strandline_broker.core.coordination.consumer_records import ConsumerGroupMemberMetadataKey
 from strandline_broker.core.coordination.decision import Decision, Record
 from strandline_broker.core.groups import classic, expiry, offsets
 from strandline_broker.core.groups.commands import (
@@ -65,6 +63,8 @@ from strandline_broker.core.groups.group_config import (
     heartbeat_interval_ms,
 )
 from strandline_broker.core.groups.group_table import GroupTable
+from strandline_broker.core.groups.records.classic_records import GroupMetadataKey
+from strandline_broker.core.groups.records.consumer_records import ConsumerGroupMemberMetadataKey
 from strandline_proto.errors import GroupIdNotFound, InvalidConfig, UnknownMemberId, WireError
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.coordination.decision import Decision, Record
-from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_broker.core.groups import classic
 from strandline_broker.core.groups.admission import admit_commit, admit_fetch, subscribes_to
 from strandline_broker.core.groups.commands import (
@@ -26,6 +25,7 @@ from strandline_broker.core.groups.commands import (
     TopicPartitionsRef,
     TopicRef,
 )
+from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_proto.errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,

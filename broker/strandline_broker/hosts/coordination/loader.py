@@ -13,9 +13,9 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.config.parsers import RecordPlace
-from strandline_broker.core.coordination import codec
 from strandline_broker.core.coordination.decision import Record
 from strandline_broker.core.coordination.wire import MalformedRecord
+from strandline_broker.core.groups.records import codec
 from strandline_proto.batch import iter_headers, read_records
 from strandline_proto.errors import WireError
 from strandline_proto.ids import Offset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.coordination import codec
+from strandline_broker.core.groups.records import codec
 from strandline_proto.batch import build_batch
 
 if TYPE_CHECKING:

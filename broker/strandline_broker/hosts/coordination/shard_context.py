@@ -9,10 +9,10 @@ from strandline_broker.core.groups.assignors.uniform import UniformAssignor
 from strandline_broker.core.groups.commands import Inputs
 from strandline_broker.core.groups.consumer.regular_expressions import Re2Matcher
 from strandline_broker.core.groups.groups import Groups
-from strandline_broker.hosts.coordination.assigning import Assigning
-from strandline_broker.hosts.coordination.group_metrics import GroupMetrics
-from strandline_broker.hosts.coordination.group_settings import group_settings
 from strandline_broker.hosts.coordination.timers import Timers
+from strandline_broker.hosts.groups.assigning import Assigning
+from strandline_broker.hosts.groups.group_metrics import GroupMetrics
+from strandline_broker.hosts.groups.group_settings import group_settings
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:

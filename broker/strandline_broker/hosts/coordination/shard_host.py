@@ -38,12 +38,12 @@ from strandline_broker.core.groups.effects import (
     StopTimer,
 )
 from strandline_broker.core.replication.append_origin import AppendOrigin
-from strandline_broker.hosts.coordination.leadership_proof import LeadershipProof
 from strandline_broker.hosts.coordination.loader import CannotLoad, load_groups, until_sound
-from strandline_broker.hosts.coordination.sessions import Sessions
 from strandline_broker.hosts.coordination.shard_batch import batch_of, entities_of
-from strandline_broker.hosts.coordination.topics_watch import TopicsWatch
 from strandline_broker.hosts.coordination.waiting import Asked
+from strandline_broker.hosts.groups.leadership_proof import LeadershipProof
+from strandline_broker.hosts.groups.sessions import Sessions
+from strandline_broker.hosts.groups.topics_watch import TopicsWatch
 from strandline_broker.hosts.replica.leading import check_leader
 from strandline_proto.errors import (
     CoordinatorNotAvailable,

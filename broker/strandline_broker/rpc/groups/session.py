@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.groups.commands import BeatAnswer, OffsetsCommitted, ToRender
-from strandline_broker.hosts.coordination.sessions import MemberStream
+from strandline_broker.hosts.groups.sessions import MemberStream
 from strandline_broker.rpc.groups.codec import (
     beat_from_wire,
     beat_to_wire,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.groups.commands import FetchedOffset, Reply
     from strandline_broker.hosts.coordination.registry import Shards
-    from strandline_broker.hosts.coordination.sessions import Said
     from strandline_broker.hosts.coordination.shard_host import ShardHost
+    from strandline_broker.hosts.groups.sessions import Said
 
 FIRST_MESSAGE_S: Final = 10.0
 LOADING_S: Final = 1.0

@@ -7,7 +7,7 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant
 
 _VIEW: Final = "strandline_broker.core.groups.consumer.stream_view"
-_SESSIONS: Final = "strandline_broker.hosts.coordination.sessions"
+_SESSIONS: Final = "strandline_broker.hosts.groups.sessions"
 _SESSION_RPC: Final = "strandline_broker.rpc.groups.session"
 _HOST: Final = "strandline_broker.hosts.coordination.shard_host"
 _GROUP: Final = "strandline._groups.group"

@@ -4,8 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline_broker.core.coordination.codec import GroupKey, GroupValue, encode_key, encode_value
-from strandline_broker.core.coordination.consumer_records import (
+from strandline_broker.core.groups.records.codec import (
+    GroupKey,
+    GroupValue,
+    encode_key,
+    encode_value,
+)
+from strandline_broker.core.groups.records.consumer_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -19,7 +24,7 @@ from strandline_broker.core.coordination.consumer_records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
+from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_broker.offline.group_fold import Folded, FoldedGroup, fold
 from strandline_broker.offline.group_records import BrokenRecord
 from strandline_proto.ids import Offset

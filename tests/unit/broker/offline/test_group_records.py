@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline_broker.core.coordination import codec
-from strandline_broker.core.coordination.classic_records import (
+from strandline_broker.core.coordination.wire import MalformedRecord
+from strandline_broker.core.groups.records import codec
+from strandline_broker.core.groups.records.classic_records import (
     ClassicMember,
     GroupMetadataKey,
     GroupMetadataValue,
 )
-from strandline_broker.core.coordination.consumer_records import (
+from strandline_broker.core.groups.records.consumer_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -28,8 +29,7 @@ from strandline_broker.core.coordination.consumer_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
     TopicPartitions,
 )
-from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
-from strandline_broker.core.coordination.wire import MalformedRecord
+from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_broker.offline.group_records import BrokenRecord, decode
 from strandline_proto.ids import LeaderEpoch, Offset, TopicId, topic_id_text
 

@@ -12,7 +12,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from strandline_broker.core.coordination.consumer_records import (
+from strandline_broker.core.coordination.decision import Record
+from strandline_broker.core.groups.consumer.current_assignment import (
+    NOTHING,
+    Current,
+    MemberState,
+    from_value,
+)
+from strandline_broker.core.groups.overlay import Overlay
+from strandline_broker.core.groups.records.consumer_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -26,21 +34,13 @@ from strandline_broker.core.coordination.consumer_records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from strandline_broker.core.coordination.decision import Record
-from strandline_broker.core.groups.consumer.current_assignment import (
-    NOTHING,
-    Current,
-    MemberState,
-    from_value,
-)
-from strandline_broker.core.groups.overlay import Overlay
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from strandline_broker.core.coordination.codec import GroupKey, GroupValue
     from strandline_broker.core.groups.assignors import PartitionSets
     from strandline_broker.core.groups.effects import Effect
+    from strandline_broker.core.groups.records.codec import GroupKey, GroupValue
     from strandline_proto.ids import TopicId
 
 _K = TypeVar("_K")

@@ -8,11 +8,11 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from strandline_broker.core.coordination.consumer_records import (
+from strandline_broker.core.groups.commands import LEAVE_STATIC_EPOCH
+from strandline_broker.core.groups.records.consumer_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     TopicPartitions,
 )
-from strandline_broker.core.groups.commands import LEAVE_STATIC_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -9,10 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.coordination.consumer_records import (
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMemberMetadataValue,
-)
 from strandline_broker.core.groups.commands import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -39,6 +35,10 @@ from strandline_broker.core.groups.consumer.static_members import (
     replaced_by,
 )
 from strandline_broker.core.groups.consumer.subscription import forget_unused_regexes, resolve
+from strandline_broker.core.groups.records.consumer_records import (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
 from strandline_proto.errors import (
     FencedMemberEpoch,
     GroupMaxSizeReached,

@@ -9,13 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.coordination.consumer_records import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupTargetAssignmentMemberKey,
-)
 from strandline_broker.core.groups.consumer.consumer import subscription_of
 from strandline_broker.core.groups.consumer.current_assignment import Current, MemberState, to_value
 from strandline_broker.core.groups.consumer.reconcile import Goal, reconcile
@@ -35,6 +28,13 @@ from strandline_broker.core.groups.effects import (
     StopTimer,
 )
 from strandline_broker.core.groups.group_config import SESSION_TIMEOUT, group_value
+from strandline_broker.core.groups.records.consumer_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,12 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.coordination.consumer_records import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
-)
 from strandline_broker.core.groups.commands import LEAVE_STATIC_EPOCH
 from strandline_broker.core.groups.consumer.current_assignment import (
     Current,
@@ -26,6 +20,12 @@ from strandline_broker.core.groups.consumer.current_assignment import (
 )
 from strandline_broker.core.groups.consumer.membership import grant_freed, write_current
 from strandline_broker.core.groups.effects import RebalanceTimer, SessionTimer, StopTimer
+from strandline_broker.core.groups.records.consumer_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+)
 from strandline_proto.errors import FencedInstanceId, UnknownMemberId, UnreleasedInstanceId
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
-from strandline_broker.core.coordination.consumer_records import (
+from strandline_broker.core.groups.records.consumer_records import (
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
 )

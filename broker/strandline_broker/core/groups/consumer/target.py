@@ -10,16 +10,16 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.coordination.consumer_records import (
+from strandline_broker.core.groups.assignors import GroupSpec, MemberSpec
+from strandline_broker.core.groups.commands import Assigned
+from strandline_broker.core.groups.consumer.consumer import subscription_of
+from strandline_broker.core.groups.consumer.current_assignment import partition_topics
+from strandline_broker.core.groups.records.consumer_records import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from strandline_broker.core.groups.assignors import GroupSpec, MemberSpec
-from strandline_broker.core.groups.commands import Assigned
-from strandline_broker.core.groups.consumer.consumer import subscription_of
-from strandline_broker.core.groups.consumer.current_assignment import partition_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,8 +15,8 @@ from strandline_broker.core.groups.effects import SessionTimer, StartTimer
 from support.groups_rig import WALL_MS, GroupsRig, classic_group
 
 if TYPE_CHECKING:
-    from strandline_broker.core.coordination.classic_records import GroupMetadataValue
     from strandline_broker.core.coordination.decision import Record
+    from strandline_broker.core.groups.records.classic_records import GroupMetadataValue
 
 
 def value_of(record: Record) -> GroupMetadataValue:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from strandline_broker.core.coordination.decision import Record
-from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_broker.core.groups.commands import EXPIRED_AT_ONCE_MAX, Expire
+from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_broker.core.groups.settings import GroupSettings
 from strandline_proto.ids import Offset
 from support.groups_rig import WALL_MS, GroupsRig, classic_group, final_values

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline_broker.core.coordination.decision import Record
-from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_broker.core.groups.commands import (
     CommitOffsets,
     DeletedOffset,
@@ -20,6 +19,7 @@ from strandline_broker.core.groups.commands import (
     TopicRef,
     TopicsChanged,
 )
+from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_broker.core.groups.settings import GroupSettings
 from strandline_proto.errors import (
     FencedInstanceId,
@@ -41,7 +41,7 @@ from strandline_proto.ids import LeaderEpoch, Offset
 from support.groups_rig import WALL_MS, GroupsRig, classic_group, topic_id
 
 if TYPE_CHECKING:
-    from strandline_broker.core.coordination.classic_records import GroupMetadataValue
+    from strandline_broker.core.groups.records.classic_records import GroupMetadataValue
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline_broker.core.coordination import codec
-from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
+from strandline_broker.core.groups.records import codec
+from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_broker.hosts.coordination import loader
 from strandline_broker.hosts.coordination.loader import CannotLoad, load_groups
 from strandline_broker.storage.log.damaged_ranges import DamagedRange

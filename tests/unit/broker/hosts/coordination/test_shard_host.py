@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline_broker.core.coordination.offset_records import OffsetCommitKey
 from strandline_broker.core.coordination.shard import ShardState
 from strandline_broker.core.groups.commands import BeatAnswer, ConsumerBeat, OffsetsCommitted
-from strandline_broker.hosts.coordination import topics_watch
+from strandline_broker.core.groups.records.offset_records import OffsetCommitKey
+from strandline_broker.hosts.groups import topics_watch
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import (
     CoordinatorLoadInProgress,
@@ -337,7 +337,7 @@ async def test_one_write_serves_all_who_asked_before_it(tmp_path: Path) -> None:
 async def test_who_cannot_prove_that_it_leads_says_no_offset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("strandline_broker.hosts.coordination.leadership_proof.PROOF_S", 0.05)
+    monkeypatch.setattr("strandline_broker.hosts.groups.leadership_proof.PROOF_S", 0.05)
     async with group_broker(tmp_path) as b:
         await b.lead(1, min_insync=2)
         await b.serves()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.core.coordination import codec
 from strandline_broker.core.coordination.decision import Record
 from strandline_broker.core.groups.commands import (
     CommitOffsets,
@@ -14,6 +13,7 @@ from strandline_broker.core.groups.commands import (
     TopicRef,
     TopicsChanged,
 )
+from strandline_broker.core.groups.records import codec
 from strandline_broker.hosts.coordination.shard_batch import batch_of
 from strandline_broker.storage.directory.directory import DataDirectory
 from strandline_proto.batch import iter_headers, read_header, read_records

@@ -10,7 +10,7 @@ import pytest
 from strandline_broker.core.groups.commands import BeatAnswer
 from strandline_broker.core.groups.consumer.current_assignment import MemberState
 from strandline_broker.core.groups.effects import SessionTimer
-from strandline_broker.hosts.coordination.sessions import MemberStream
+from strandline_broker.hosts.groups.sessions import MemberStream
 from strandline_broker.rpc.groups.session import GroupSessionRpc
 from strandline_proto.errors import (
     CoordinatorLoadInProgress,

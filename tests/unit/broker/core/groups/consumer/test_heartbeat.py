@@ -6,16 +6,6 @@ from typing import Any
 
 import pytest
 
-from strandline_broker.core.coordination.classic_records import (
-    GroupMetadataKey,
-)
-from strandline_broker.core.coordination.consumer_records import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMetadataKey,
-)
 from strandline_broker.core.coordination.decision import Record
 from strandline_broker.core.groups.commands import (
     BeatAnswer,
@@ -27,6 +17,16 @@ from strandline_broker.core.groups.commands import (
 )
 from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
 from strandline_broker.core.groups.effects import Changed, Compute, SessionTimer, StartTimer
+from strandline_broker.core.groups.records.classic_records import (
+    GroupMetadataKey,
+)
+from strandline_broker.core.groups.records.consumer_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
 from strandline_broker.core.groups.settings import GroupSettings
 from strandline_proto.errors import (
     FencedInstanceId,

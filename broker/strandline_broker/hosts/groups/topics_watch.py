@@ -1,7 +1,7 @@
-"""Has the groups of a shard look at the topics that there are, whenever these may be others.
+"""Watch of a shard over topics: groups look at them whenever they may have changed.
 
-A change of topics is told once. Where a group cannot write what it makes of that, for want of
-replicas in sync, all of them are asked again until they could (I-141).
+A change of topics is reported once. If a group cannot write its consequences, for want of replicas
+in sync, the watch asks all groups again until they can (I-141).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class TopicsWatch:
         """Groups are asked again in a while."""
 
     def look(self) -> None:
-        """The metadata has changed, or the shard serves from now on."""
+        """Asks all groups: the metadata has changed, or the shard begins to serve."""
         self._ask(self._host.groups.group_ids())
 
     def refresh(self) -> None:
-        """Whoever subscribes by a regular expression has it resolved again."""
+        """Resolves the regular expressions of all subscriptions again."""
         self._ask(self._host.groups.with_regexes())
 
     def _ask(self, group_ids: Iterable[str]) -> None:

@@ -83,7 +83,7 @@ class MemberStream:
 
     @property
     def is_of_member(self) -> bool:
-        """Whether the group knows it; who joins is none yet."""
+        """True if the group has this member; one that is joining does not count yet."""
         group = self._host.groups.table.consumer.get(self.group_id)
         return group is not None and self.member_id in group.members
 
@@ -104,7 +104,7 @@ class MemberStream:
         self._wake()
 
     def next(self) -> Said | None:
-        """What may be said now; the slot is empty then. None: nothing, or not yet."""
+        """Returns the push to send now, and empties the slot. None: there is none, or not yet."""
         if not self._marked or self._is_parked or self.last_words is not None:
             return None
         if not self._host.may_tell(self, self.group_id, self.member_id):
@@ -141,7 +141,7 @@ class MemberStream:
         return self._host.committed_offsets(self.group_id, granted)
 
     def number(self) -> int:
-        """Of a push that is not rendered: the answer to a member that leaves, or a refusal."""
+        """Number of a push that is not rendered: the answer to a leaver, or a refusal."""
         self._push += 1
         return self._push
 
@@ -209,7 +209,7 @@ class Sessions:
         self._streams[key] = stream
 
     def close(self, stream: MemberStream) -> None:
-        """Its transport has ended, which changes nothing else (I-179)."""
+        """Closes a stream whose transport has ended, which changes nothing else (I-179)."""
         key = (stream.group_id, stream.member_id)
         if self._streams.get(key) is stream:
             del self._streams[key]
@@ -226,14 +226,14 @@ class Sessions:
             stream.supersede()
 
     def tell(self, group_id: str, members: Iterable[str]) -> tuple[str, ...]:
-        """Mark the slots of these; which of them have one."""
+        """Marks the slots of these members, and returns those that have one."""
         found = [m for m in members if (group_id, m) in self._streams]
         for member_id in found:
             self._streams[group_id, member_id].mark()
         return tuple(found)
 
     def end_all(self, error: WireError) -> None:
-        """The shard is no more: each hears that, and ends."""
+        """Ends all streams with the error: the shard no longer serves."""
         for stream in list(self._streams.values()):
             self.close(stream)
             stream.end(error)

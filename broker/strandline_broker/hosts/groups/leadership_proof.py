@@ -1,12 +1,12 @@
-"""What proves that a shard's broker still leads, while the controller is not heard.
+"""Proof that a shard's broker still leads, while the broker has no news from the controller.
 
-A coordinator that may be taken for dead tells a committed offset only after a write (ADR 16): a
-record that says nothing, appended after the question and committed in the same epoch. By then every
-member of the ISR has read from this leader since the question came, and only one of them can be
-elected: so no other coordinator had acknowledged anything before it (I-106, P-101).
+The controller may have fenced such a coordinator. It returns a committed offset only after a write
+(ADR 16): a record that says nothing, appended after the question and committed in the same epoch.
+By then every member of the ISR has read from this leader since the question came, and only one of
+them can be elected: so no other coordinator had acknowledged anything before it (I-106, P-101).
 
-One write serves all who have asked before it was appended. Those who ask while it is under way wait
-for the next, which begins some moments after the last.
+One write serves all questions that came before it was appended. Later questions wait for the next
+write, which begins `PAUSE_S` after the last.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class LeadershipProof:
         self._last_s = -PAUSE_S
 
     def before(self, command: FetchOffsets, asked: Asked) -> None:
-        """Carry the command out for `asked` once a write has proved the leadership."""
+        """Carries the command out for `asked` once a write has proved the leadership."""
         self._asked.append((command, asked))
         if not self._under_way and self._next is None:
             self._begin_in_time()
 
     def forget(self, error: WireError) -> None:
-        """The leadership is over, or the shard is loaded again."""
+        """Ends all questions with the error: the leadership is over or the shard loads again."""
         if self._next is not None:
             self._next.cancel()
             self._next = None

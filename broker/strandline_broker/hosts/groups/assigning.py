@@ -48,7 +48,7 @@ class Assigning:
         """A target is computed, or the pause after it lasts."""
 
     def want(self, host: ShardHost, group_id: str) -> None:
-        """Within a step of the shard that is complete but for this."""
+        """Computes a target for the group; the step of the shard is complete but for this."""
         key = (host, group_id)
         if key in self._busy:
             self._wanted.add(key)
@@ -63,7 +63,9 @@ class Assigning:
         self._spawn(self._go_on(key, None if done else wish, took_s))
 
     def forget(self, host: ShardHost) -> None:
-        """It is loaded anew or gone: what is under way comes to nothing."""
+        """Drops the requests of a shard that is loaded again or gone; a computation under way then
+        has no effect.
+        """
         self._wanted = {key for key in self._wanted if key[0] is not host}
 
     async def _go_on(self, key: Key, wish: ToAssign | None, took_s: float) -> None:

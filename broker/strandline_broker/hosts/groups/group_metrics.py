@@ -1,12 +1,12 @@
-"""What a broker counts as a coordinator of groups."""
+"""The metrics of a broker as a coordinator of groups."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.coordination.consumer_records import ConsumerGroupMetadataKey
-from strandline_broker.core.coordination.offset_records import OffsetCommitKey
+from strandline_broker.core.groups.records.consumer_records import ConsumerGroupMetadataKey
+from strandline_broker.core.groups.records.offset_records import OffsetCommitKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -44,7 +44,7 @@ class GroupMetrics:
         registry.register(self)
 
     def on_records(self, records: Sequence[Record]) -> None:
-        """These are in a shard's log."""
+        """Counts records that a shard has appended to its log."""
         for record in records:
             if record.value is None:
                 continue
@@ -57,7 +57,7 @@ class GroupMetrics:
         self._load_seconds.observe(took_s)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """For the registry, at each scrape."""
+        """Yields the gauges, at each scrape of the registry."""
         from prometheus_client.core import GaugeMetricFamily
 
         states: Counter[str] = Counter()

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline_broker.core.coordination.classic_records import (
+from strandline_broker.core.coordination.wire import MalformedRecord
+from strandline_broker.core.groups.records.classic_records import (
     ClassicMember,
     GroupMetadataKey,
     GroupMetadataValue,
 )
-from strandline_broker.core.coordination.codec import (
+from strandline_broker.core.groups.records.codec import (
     GroupKey,
     GroupRecord,
     GroupValue,
@@ -22,7 +23,7 @@ from strandline_broker.core.coordination.codec import (
     encode_key,
     encode_value,
 )
-from strandline_broker.core.coordination.consumer_records import (
+from strandline_broker.core.groups.records.consumer_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -38,8 +39,7 @@ from strandline_broker.core.coordination.consumer_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
     TopicPartitions,
 )
-from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
-from strandline_broker.core.coordination.wire import MalformedRecord
+from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_proto.ids import LeaderEpoch, Offset, TopicId
 
 NOW_MS = 1_700_000_000_000

@@ -1,4 +1,4 @@
-"""What a broker's configuration says of groups, as the groups want to know it."""
+"""The settings of groups, taken from the broker's configuration."""
 
 from __future__ import annotations
 

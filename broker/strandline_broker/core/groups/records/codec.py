@@ -11,14 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from strandline_broker.core.coordination import classic_records as classic
-from strandline_broker.core.coordination import consumer_records as consumer
-from strandline_broker.core.coordination import offset_records as offsets
-from strandline_broker.core.coordination.classic_records import (
+from strandline_broker.core.coordination.wire import MalformedRecord, Reader, Writer
+from strandline_broker.core.groups.records import classic_records as classic
+from strandline_broker.core.groups.records import consumer_records as consumer
+from strandline_broker.core.groups.records import offset_records as offsets
+from strandline_broker.core.groups.records.classic_records import (
     GroupMetadataKey,
     GroupMetadataValue,
 )
-from strandline_broker.core.coordination.consumer_records import (
+from strandline_broker.core.groups.records.consumer_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -33,8 +34,7 @@ from strandline_broker.core.coordination.consumer_records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from strandline_broker.core.coordination.offset_records import OffsetCommitKey, OffsetCommitValue
-from strandline_broker.core.coordination.wire import MalformedRecord, Reader, Writer
+from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
