@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strandline._consumer.records import last_of_run
-from strandline._consumer.stream import FetchStream
+from strandline._consumer.stream import FetchLimits, FetchStream
 from strandline._core.backoff import Backoff
 from strandline._core.fetch_session import FetchTarget
 from strandline._core.position import Phase
@@ -69,8 +69,9 @@ class Fetcher:
         self.connections = session.connections
         self.cluster = session.cluster
         self.offsets = Offsets(session)
-        self.max_wait_ms, self.min_bytes, self.max_bytes = max_wait_ms, min_bytes, max_bytes
         self.request_timeout_s = request_timeout_s
+        self._limits = FetchLimits(max_wait_ms, min_bytes, max_bytes, request_timeout_s)
+        self._session = session
         self.positions: dict[PartitionKey, Position] = {}
         self.buffers: dict[PartitionKey, deque[Chunk]] = {}
         self.arrived = asyncio.Event()
@@ -144,7 +145,9 @@ class Fetcher:
         for broker_id in streams:
             stream = self._streams.get(broker_id)
             if stream is None:
-                stream = self._streams[broker_id] = FetchStream(self, broker_id)
+                stream = self._streams[broker_id] = FetchStream(
+                    self._session, self, broker_id, self._limits
+                )
                 self._tasks.start(stream.run(), f"fetch from broker {broker_id}")
             stream.wake()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import grpc.aio
 
@@ -16,8 +16,9 @@ from strandline_proto.hot_messages import FetchPartition, FetchRequest, FetchRes
 from strandline_runtime.cancellation import deliver_cancellation
 
 if TYPE_CHECKING:
-    from strandline._consumer.fetcher import Fetcher, Wanted
+    from strandline._consumer.fetcher import Wanted
     from strandline._core.cluster_view import PartitionKey
+    from strandline._net.session import Session
 
 _NO_REPLICA: Final = ReplicaState(-1, -1)
 CROWDED_PAUSE_S: Final = 0.01
@@ -28,12 +29,41 @@ class _Interrupted(Exception):
     """What is wanted has changed while a long poll was under way."""
 
 
+class FetchLimits(NamedTuple):
+    """The bounds of each fetch request."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    request_timeout_s: float
+
+
+class FetchPlan(Protocol):
+    """The owner of the positions that a stream reads from."""
+
+    def wanted(self, broker_id: int) -> tuple[dict[PartitionKey, Wanted], bool]:
+        """Returns what to fetch from the broker now; True if a full buffer holds something back."""
+        ...
+
+    def on_response(self, wanted: dict[PartitionKey, Wanted], response: FetchResponse) -> None:
+        """The broker has answered a request for `wanted`."""
+        ...
+
+    def on_unreachable(self, broker_id: int, error: StrandlineError) -> None:
+        """The broker cannot be reached; the stream tries again after a pause."""
+        ...
+
+
 class FetchStream:
     """Everything that one consumer reads from one broker."""
 
-    def __init__(self, fetcher: Fetcher, broker_id: int) -> None:
+    def __init__(
+        self, session: Session, plan: FetchPlan, broker_id: int, limits: FetchLimits
+    ) -> None:
         self.broker_id = broker_id
-        self._fetcher = fetcher
+        self._session = session
+        self._plan = plan
+        self._limits = limits
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._polling: dict[PartitionKey, Wanted] | None = None
@@ -45,29 +75,30 @@ class FetchStream:
         polling = self._polling
         if polling is None:
             return
-        wanted, _ = self._fetcher.wanted(self.broker_id)
+        wanted, _ = self._plan.wanted(self.broker_id)
         if any(polling.get(key) != want for key, want in wanted.items()):
             self._changed.set()
 
     async def run(self) -> None:
         while True:
-            wanted, _ = self._fetcher.wanted(self.broker_id)
+            wanted, _ = self._plan.wanted(self.broker_id)
             if not wanted:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            address = self._fetcher.cluster.address_of(self.broker_id)
+            address = self._session.cluster.address_of(self.broker_id)
             try:
                 if address is None:
                     raise BrokerUnreachable(f"broker {self.broker_id} is not in the metadata")
                 await self._stream(address)
             except StrandlineError as error:
-                self._fetcher.on_unreachable(self.broker_id, error)
-                await asyncio.sleep(self._backoff.next_ms(self._fetcher.chance()) / 1000)
+                self._plan.on_unreachable(self.broker_id, error)
+                pause_s = self._backoff.next_ms(self._session.runtime.rng.random()) / 1000
+                await asyncio.sleep(pause_s)
 
     async def _stream(self, address: str) -> None:
         """Serve one stream until it breaks or the plan changes."""
-        call: Any = self._fetcher.connections.fetch(address)
+        call: Any = self._session.connections.fetch(address)
         self._changed.clear()
         error: StrandlineError | None = None
         try:
@@ -101,18 +132,18 @@ class FetchStream:
         session = FetchSession()
         correlation_id = 0
         while True:
-            wanted, crowded = self._fetcher.wanted(self.broker_id)
+            wanted, crowded = self._plan.wanted(self.broker_id)
             if crowded or not wanted:
                 self._wake.clear()
                 await self._pause(None if not wanted else CROWDED_PAUSE_S)
-                wanted, crowded = self._fetcher.wanted(self.broker_id)
+                wanted, crowded = self._plan.wanted(self.broker_id)
                 if not wanted:
                     continue
             correlation_id += 1
-            max_wait_ms = 0 if crowded else self._fetcher.max_wait_ms
+            max_wait_ms = 0 if crowded else self._limits.max_wait_ms
             request = self._request(session, wanted, correlation_id, max_wait_ms)
             self._polling = wanted if max_wait_ms > 0 else None
-            limit_s = max_wait_ms / 1000 + self._fetcher.request_timeout_s
+            limit_s = max_wait_ms / 1000 + self._limits.request_timeout_s
             try:
                 async with asyncio.timeout(limit_s):
                     await on_stream(call.write(request))
@@ -128,7 +159,7 @@ class FetchStream:
                 raise from_code(response.error_code, response.error_message)
             session.on_answer(response.session_id)
             self._backoff.reset()
-            self._fetcher.on_response(wanted, response)
+            self._plan.on_response(wanted, response)
 
     async def _pause(self, seconds: float | None) -> None:
         try:
@@ -148,11 +179,11 @@ class FetchStream:
         changes = session.next_request(targets)
         return FetchRequest(
             correlation_id=correlation_id,
-            cluster_id=self._fetcher.cluster.view.cluster_id,
+            cluster_id=self._session.cluster.view.cluster_id,
             replica_state=_NO_REPLICA,
             max_wait_ms=max_wait_ms,
-            min_bytes=self._fetcher.min_bytes,
-            max_bytes=self._fetcher.max_bytes,
+            min_bytes=self._limits.min_bytes,
+            max_bytes=self._limits.max_bytes,
             session_id=changes.session_id,
             session_epoch=changes.session_epoch,
             partitions=[

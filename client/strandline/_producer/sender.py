@@ -12,6 +12,7 @@ from strandline._core.delivery_terms import Answer, Identity
 from strandline._core.partition_queue import PartitionQueue
 from strandline._core.splitting import remaining
 from strandline._net.cluster import UNKNOWN_TOPIC_S
+from strandline._net.connections import MessageTooLarge
 from strandline._producer.acknowledgement import Unheard
 from strandline._producer.stream import ProducerStream
 from strandline.errors import (
@@ -115,7 +116,13 @@ class Sender:
             return
         stream = self._streams.get(leader[0])
         if stream is None:
-            stream = ProducerStream(self, leader[0])
+            stream = ProducerStream(
+                self._session,
+                self,
+                leader[0],
+                options=self.options,
+                request_timeout_ms=self.request_timeout_ms,
+            )
             self._streams[leader[0]] = stream
             self._tasks.start(stream.run(), f"produce to broker {leader[0]}")
         stream.offer(queue)
@@ -195,9 +202,8 @@ class Sender:
 
     # Results.
 
-    def on_answer(
-        self, queue: PartitionQueue, batch: ProducerBatch, attempt: int, answer: Answer
-    ) -> None:
+    def on_answer(self, sent: InFlight, answer: Answer) -> None:
+        queue, batch, attempt = sent
         chance = 0.0
         if answer.code != NONE:
             chance = self.chance()  # two system calls, which success has no use for
@@ -205,35 +211,35 @@ class Sender:
         settled = queue.on_answer(batch, attempt, answer, now_ms=self.now_ms(), chance=chance)
         self._after(queue, settled)
 
-    def on_lost(
-        self,
-        queue: PartitionQueue,
-        batch: ProducerBatch,
-        attempt: int,
-        error: Exception,
-        *,
-        sent: bool = True,
-    ) -> None:
+    def on_lost(self, sent: list[InFlight], error: Exception) -> None:
+        """The batches of one message have no answer. MessageTooLarge: no broker has seen them."""
+        too_large = isinstance(error, MessageTooLarge)
+        for each in sent:
+            if too_large and (each.batch.count > 1 or len(sent) == 1):
+                refused = Answer(RecordTooLarge.code, describe(error), appended=False)
+                self.on_answer(each, refused)
+            else:  # what was in too large a message is sent again in one of its own
+                self._send_again(each, error, sent=not too_large)
+
+    def _send_again(self, lost: InFlight, error: Exception, *, sent: bool) -> None:
+        queue, batch, attempt = lost
         settled = queue.on_lost(
             batch, attempt, error, sent=sent, now_ms=self.now_ms(), chance=self.chance()
         )
         self.cluster.request_refresh()
         self._after(queue, settled)
 
-    def on_message_too_large(self, batches: list[InFlight], error: StrandlineError) -> None:
-        """The transport refused the message of these batches: no broker has seen them."""
-        answer = Answer(RecordTooLarge.code, describe(error), appended=False)
-        for queue, batch, attempt in batches:
-            if batch.count > 1 or len(batches) == 1:
-                self.on_answer(queue, batch, attempt, answer)
-            else:  # what is sent again has a message of its own
-                self.on_lost(queue, batch, attempt, error, sent=False)
-
-    def on_unreachable(self, queues: list[PartitionQueue], error: StrandlineError) -> None:
+    async def on_unreachable(
+        self, queues: list[PartitionQueue], error: StrandlineError, pause_s: float
+    ) -> None:
+        """Notes the obstacle, and routes the queues again after the pause."""
         for queue in queues:
             queue.obstacle = error
         self.runtime.log.info("cannot produce to a broker for now", error=describe(error))
         self.cluster.request_refresh()
+        await asyncio.sleep(pause_s)
+        for queue in queues:
+            self.dispatch(queue)
 
     def _after(self, queue: PartitionQueue, settled: list[Settled]) -> None:
         if settled:

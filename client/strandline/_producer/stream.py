@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import grpc.aio
 
@@ -24,9 +24,10 @@ from strandline_proto.hot_messages import ProduceData, ProduceRequest, ProduceRe
 from strandline_runtime.cancellation import deliver_cancellation
 
 if TYPE_CHECKING:
+    from strandline._core.delivery_terms import QueueOptions
     from strandline._core.partition_queue import PartitionQueue
     from strandline._core.producer_batch import ProducerBatch
-    from strandline._producer.sender import Sender
+    from strandline._net.session import Session
     from strandline_proto.hot_messages import ProduceResult
 
 HELLO_TIMEOUT_S: Final = 2.0
@@ -54,13 +55,52 @@ class Request(NamedTuple):
         frame = size - sum(len(batch.data) for _, batch, _ in self.batches)
         return 0 <= frame <= FRAME_BYTES_MAX * (1 + len(self.batches))
 
+    def why_lost(self, broken: BrokerUnreachable) -> BrokerUnreachable:
+        """Returns the error for these batches, where a stream broke with `broken`."""
+        if isinstance(broken, MessageTooLarge) and not self.is_message_of(broken.size):
+            return BrokerUnreachable(str(broken))
+        return broken
+
+
+class BatchSource(Protocol):
+    """The owner of the queues that a stream empties."""
+
+    def take(self, queue: PartitionQueue, broker_id: int) -> ProducerBatch | None:
+        """Returns the queue's next batch for the broker; None if there is none for it now."""
+        ...
+
+    def on_answer(self, sent: InFlight, answer: Answer) -> None:
+        """The broker has answered a batch."""
+        ...
+
+    def on_lost(self, sent: list[InFlight], error: Exception) -> None:
+        """The batches of one message have no answer. MessageTooLarge: no broker has seen them."""
+        ...
+
+    async def on_unreachable(
+        self, queues: list[PartitionQueue], error: StrandlineError, pause_s: float
+    ) -> None:
+        """Routes the queues again after the pause; returns then."""
+        ...
+
 
 class ProducerStream:
     """Everything that one producer sends to one broker."""
 
-    def __init__(self, sender: Sender, broker_id: int) -> None:
+    def __init__(
+        self,
+        session: Session,
+        source: BatchSource,
+        broker_id: int,
+        *,
+        options: QueueOptions,
+        request_timeout_ms: float,
+    ) -> None:
         self.broker_id = broker_id
-        self._sender = sender
+        self._session = session
+        self._source = source
+        self._options = options
+        self._request_timeout_ms = request_timeout_ms
         self._offered: dict[PartitionQueue, None] = {}
         self._wake = asyncio.Event()
         self._unanswered: dict[int, Request] = {}
@@ -76,11 +116,11 @@ class ProducerStream:
     async def run(self) -> None:
         while True:
             await self._wake.wait()
-            address = self._sender.cluster.address_of(self.broker_id)
+            address = self._session.cluster.address_of(self.broker_id)
             try:
                 if address is None:
                     raise BrokerUnreachable(f"broker {self.broker_id} is not in the metadata")
-                await self._sender.connections.hello(address, HELLO_TIMEOUT_S)
+                await self._session.connections.hello(address, HELLO_TIMEOUT_S)
                 self._backoff.reset()
                 await self._stream(address)
             except StrandlineError as error:
@@ -90,14 +130,12 @@ class ProducerStream:
         """The broker is gone for the moment: let the queues look for another leader."""
         offered, self._offered = self._offered, {}
         self._wake.clear()
-        self._sender.on_unreachable(list(offered), error)
-        await asyncio.sleep(self._backoff.next_ms(self._sender.chance()) / 1000)
-        for queue in offered:
-            self._sender.dispatch(queue)
+        pause_s = self._backoff.next_ms(self._session.runtime.rng.random()) / 1000
+        await self._source.on_unreachable(list(offered), error, pause_s)
 
     async def _stream(self, address: str) -> None:
         """Serve one stream until it breaks; raises BrokerUnreachable then."""
-        call: Any = self._sender.connections.produce(address)
+        call: Any = self._session.connections.produce(address)
         self._silent = asyncio.get_running_loop().create_future()
         error = BrokerUnreachable(f"the connection to {address} ended before the answer came")
         try:
@@ -112,11 +150,7 @@ class ProducerStream:
             call.cancel()
             unanswered, self._unanswered = self._unanswered, {}
             for request in unanswered.values():
-                if isinstance(error, MessageTooLarge) and request.is_message_of(error.size):
-                    self._sender.on_message_too_large(request.batches, error)
-                    continue
-                for queue, batch, attempt in request.batches:
-                    self._sender.on_lost(queue, batch, attempt, error)
+                self._source.on_lost(request.batches, request.why_lost(error))
         deliver_cancellation()
         raise error
 
@@ -134,8 +168,8 @@ class ProducerStream:
             await on_stream(call.write(request.message))
             if request.message.acks == 0:
                 del self._unanswered[correlation_id]
-                for queue, batch, attempt in request.batches:
-                    self._sender.on_answer(queue, batch, attempt, Answer(0, "", appended=False))
+                for sent in request.batches:
+                    self._source.on_answer(sent, Answer(0, "", appended=False))
 
     def _next_request(self) -> Request | None:
         batches: list[InFlight] = []
@@ -146,7 +180,7 @@ class ProducerStream:
             if batches and (alone or queue.pending_bytes > SMALL_BATCH_BYTES):
                 break
             del self._offered[queue]
-            batch = self._sender.take(queue, self.broker_id)
+            batch = self._source.take(queue, self.broker_id)
             if batch is None:
                 continue
             batches.append(InFlight(queue, batch, batch.attempt))
@@ -159,13 +193,12 @@ class ProducerStream:
 
     def _request(self, batches: list[InFlight]) -> Request:
         self._correlation_id += 1
-        options = self._sender.options
-        now_ms = self._sender.now_ms()
+        now_ms = self._session.runtime.clock.monotonic() * 1000
         left_ms = min(batch.deadline_ms for _, batch, _ in batches) - now_ms
         message = ProduceRequest(
             correlation_id=self._correlation_id,
-            acks=options.acks,
-            timeout_ms=int(max(1.0, min(self._sender.request_timeout_ms, left_ms))),
+            acks=self._options.acks,
+            timeout_ms=int(max(1.0, min(self._request_timeout_ms, left_ms))),
             partitions=[
                 ProduceData(
                     queue.topic_id,
@@ -192,11 +225,11 @@ class ProducerStream:
         request = self._unanswered.pop(response.correlation_id, None)
         if request is None:
             return
-        view = self._sender.cluster.view
+        view = self._session.cluster.view
         for node in response.node_endpoints:
             view.add_broker(Broker(node.node_id, node.host, node.port, node.rack))
-        sent = zip(request.message.partitions, request.batches, strict=True)
-        by_key = {(data.topic_id, data.partition): found for data, found in sent}
+        pairs = zip(request.message.partitions, request.batches, strict=True)
+        by_key = {(data.topic_id, data.partition): found for data, found in pairs}
         for result in response.partitions:
             found = by_key.pop((result.topic_id, result.partition), None)
             if found is None:
@@ -209,20 +242,18 @@ class ProducerStream:
                     leader=hint.leader_id,
                     leader_epoch=hint.leader_epoch,
                 )
-            self._sender.on_answer(*found, self._answer(result, request))
-        for queue, batch, attempt in by_key.values():
-            missing = BrokerUnreachable(f"broker {self.broker_id} left {queue} out of its answer")
-            self._sender.on_lost(queue, batch, attempt, missing)
+            self._source.on_answer(found, self._answer(result, request))
+        for sent in by_key.values():
+            left_out = f"broker {self.broker_id} left {sent.queue} out of its answer"
+            self._source.on_lost([sent], BrokerUnreachable(left_out))
 
     def _answer(self, result: ProduceResult, request: Request) -> Answer:
         message = result.error_message
         if result.record_errors:
             first = result.record_errors[0]
             message = f"{message} (record {first.batch_index}: {first.message})"
-        options, waited_ms = self._sender.options, request.message.timeout_ms
-        if result.error_code == RequestTimedOut.code and waited_ms < int(
-            self._sender.request_timeout_ms
-        ):
+        options, waited_ms = self._options, request.message.timeout_ms
+        if result.error_code == RequestTimedOut.code and waited_ms < int(self._request_timeout_ms):
             message = (
                 f"not committed in the {waited_ms} ms that were left of delivery_timeout_ms "
                 f"({options.delivery_timeout_ms:.0f}); the records were appended"

@@ -210,8 +210,7 @@ CONSUMING: Final = (
         (
             Edit(
                 _STREAM,
-                "                await asyncio.sleep(self._backoff.next_ms("
-                "self._fetcher.chance()) / 1000)\n",
+                "                await asyncio.sleep(pause_s)\n",
                 "                self._wake.clear()\n                await self._wake.wait()\n",
             ),
         ),

@@ -264,9 +264,10 @@ PRODUCING: Final = (
         "batches queued for an unreachable broker are not queued again",
         (
             Edit(
-                _STREAM,
-                "        for queue in offered:\n            self._sender.dispatch(queue)\n",
-                "        pass\n",
+                _SENDER,
+                "        await asyncio.sleep(pause_s)\n        for queue in queues:\n"
+                "            self.dispatch(queue)\n",
+                "        await asyncio.sleep(pause_s)\n",
             ),
         ),
         history="tests/unit/client/_producer/test_stream.py"

@@ -11,6 +11,7 @@ import pytest
 from strandline._core.cluster_view import ClusterView
 from strandline._core.delivery_terms import Answer
 from strandline._producer.sender import Sender
+from strandline._producer.stream import InFlight
 from strandline_proto.errors import NotLeaderOrFollower
 from strandline_proto.v1 import metadata_pb2
 from support.partition_queues import add, make
@@ -60,7 +61,7 @@ async def test_a_newer_leader_is_sent_what_the_older_one_has_not_answered(
     if is_told_by_refusal:  # the first shares a request with a partition that waits for its acks
         assert view.hint(queue.topic_id, 0, leader=2, leader_epoch=6)
         refusal = Answer(NotLeaderOrFollower.code, "", appended=False)
-        sender.on_answer(queue, second, second.attempt, refusal)
+        sender.on_answer(InFlight(queue, second, second.attempt), refusal)
     sender._on_metadata(view.apply(described(2, 6)))
     assert sender.take(queue, 2) is first
     assert sender.take(queue, 2) is second
