@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.groups.commands import DeleteOffsets, OffsetsDeleted
-from strandline_broker.hosts.serving.turns import EVERY, Turns
+from strandline_broker.hosts.serving.turns import EVERY, Turns, in_turns
 from strandline_broker.rpc.groups.codec import (
     commit_from_wire,
     commit_to_wire,
@@ -39,7 +39,8 @@ class OffsetCommitsRpc:
     async def OffsetFetch(
         self, request: committed_offsets_pb2.OffsetFetchRequest, context: Any
     ) -> committed_offsets_pb2.OffsetFetchResponse:
-        commands = [_command(group, request.require_stable) for group in request.groups]
+        stable = request.require_stable
+        commands = [_command(group, stable) async for group in in_turns(request.groups)]
         response, turns = committed_offsets_pb2.OffsetFetchResponse(), Turns()
         groups = iter(request.groups)
         async for reply in self._groups.fetch_offsets(commands):
