@@ -39,8 +39,6 @@ SUBJECTLESS = {
     "chaos",
     "cli",
     "client/strandline",
-    "spark_jobs/strandline_spark/bronze",
-    "spark_jobs/strandline_spark/commands",
     "spark_jobs/strandline_spark/gold",
     "spark_jobs/strandline_spark/parsing",
     "spark_jobs/strandline_spark/pipeline",

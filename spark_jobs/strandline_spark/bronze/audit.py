@@ -1,14 +1,15 @@
-"""`ops.ingest_audit`: for each range that a job took into a fenced table, what came of it.
+"""The audit table `ops.ingest_audit`: an account of each range that a job took into a fenced table.
 
-Each commit of the table carries its account, atomically with its files. Entries of a Delta
-log are cleaned away after a while, so the accounts are copied into a table of their own, which
-stays. The copy is idempotent: it carries `txn(strandline-audit:<table>, <version>)`, the last
-version of the table that was copied, and of two copies at once the later is refused. A
-job copies when it starts and ends, and between before a commit, once there are enough accounts or
-an old one: a commit may clean the log, but of entries of days ago only.
+Each commit of the table carries its account, atomically with its files. Delta removes log entries
+after a while, so the accounts are copied into a second table, which keeps them. The copy is
+idempotent: it carries `txn(strandline-audit:<table>, <version>)`, the last copied version of the
+table. Of two copies at once the later one is refused.
 
-What `verify` and a new checkpoint ask of a table's past is answered here by both: the log, and the
-audit for what has left the log.
+A job copies when it starts and ends. In between it copies before a commit, if there are enough
+accounts or an old one. A commit may clean the log, but only of entries that are days old.
+
+`verify` and a new checkpoint get a table's past from here: from the log, and from the audit for
+commits that have left the log.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ if TYPE_CHECKING:
     from strandline_spark.source.offsets import TopicPartition
 
 AUDIT_PATH: Final = os.path.join("_ops", "ingest_audit")
-"""Under the table's folder. Names that begin with _ are no part of a Delta table."""
+"""The audit's folder under the table's. Names that begin with _ are no part of a Delta table."""
 COMMITS_MAX: Final = 20
 AGE_SECONDS_MAX: Final = 3600.0
-"""A job copies before its next commit once so many commits are not copied, or one for so long."""
+"""Limits before a job copies ahead of its next commit: this many uncopied commits, or one of this
+age.
+"""
 _ROWS_AT_ONCE: Final = 1 << 12
 _COPIED: Final = "strandline-audit:{table}"
 _CONFIGURATION: Final[dict[str, str | None]] = {
@@ -87,8 +90,10 @@ def audit_path(table_path: str) -> str:
 
 
 def accounts(table: FencedTable, limit: int | None = None) -> Iterator[tuple[int, CommittedRange]]:
-    """The ranges that the table took in, each with the version that did, newest first: by the log's
-    newest `limit` entries, and before those by the audit, which may lack some. Raises TableError.
+    """Yields the ranges that the table took in, newest first, each with its version.
+
+    They come from the log's newest `limit` entries, and before those from the audit, which may lack
+    some. Raises TableError.
     """
     before = table.version + 1
     for commit in table.commits(limit):
@@ -101,7 +106,7 @@ def accounts(table: FencedTable, limit: int | None = None) -> Iterator[tuple[int
 def last_ranges(
     table: FencedTable, wanted: set[TopicPartition], limit: int | None = None
 ) -> dict[TopicPartition, CommittedRange]:
-    """The newest range of each wanted partition, as far as `accounts` knows one."""
+    """Returns the newest range of each wanted partition, if `accounts` knows one."""
     out: dict[TopicPartition, CommittedRange] = {}
     for _, one in accounts(table, limit):
         if one.tp in wanted:
@@ -112,22 +117,22 @@ def last_ranges(
 
 
 class AuditCopier:
-    """Copies what one table's commits say of themselves into its audit table."""
+    """Copies the accounts of one table's commits into its audit table."""
 
     def __init__(self, table_path: str) -> None:
         self._table_path = table_path
         self._copied = -1
-        """A version up to which all has been copied: another job may have copied more."""
+        """A version up to which all is copied; another job may have copied more."""
 
     def copy_if_due(self, table: FencedTable) -> None:
-        """Before a commit on this handle."""
+        """Copies if the limits are reached, before a commit on this handle."""
         behind = table.version - self._copied
         if behind >= COMMITS_MAX or (behind > 0 and self._age(table) >= AGE_SECONDS_MAX):
             self.copy(table)
 
     def _age(self, table: FencedTable) -> float:
-        """For how long the first version that is not copied has been there; forever, if the log
-        has it no more.
+        """Returns the age of the first version that is not copied; the limit if the log has lost
+        it.
         """
         try:
             made = os.path.getmtime(table.log_entry(self._copied + 1))
@@ -136,8 +141,8 @@ class AuditCopier:
         return time.time() - made
 
     def copy(self, table: FencedTable) -> int:
-        """Copies what has not been; how many versions had left the log before they were. Raises
-        TableError.
+        """Copies all accounts not copied yet. Returns how many versions had left the log before
+        they were copied. Raises TableError.
         """
         path = audit_path(self._table_path)
         try:
@@ -150,7 +155,8 @@ class AuditCopier:
                 commits = table.commits(behind)
                 _append(audit, path, _rows(commits), Transaction(name, table.version))
         except CommitFailedError:
-            # Another job copies the same accounts at this moment; what it has not seen comes next.
+            # Another job copies the same accounts at this moment; the next copy takes what it has
+            # not seen.
             return 0
         except (DeltaError, OSError, pa.ArrowInvalid) as why:
             raise TableError(
@@ -179,7 +185,7 @@ def _open_or_create(path: str) -> DeltaTable:
 
 
 def _append(audit: DeltaTable, path: str, rows: list[dict[str, Any]], copied: Transaction) -> None:
-    """The rows and how far they reach, in one commit that is on disk afterwards."""
+    """Appends the rows and the copied version, in one commit that is synced on return."""
     before = audit.version()
     adds = []
     if rows:
@@ -199,8 +205,8 @@ def _append(audit: DeltaTable, path: str, rows: list[dict[str, Any]], copied: Tr
 
 
 def _audited(table: FencedTable, before: int) -> Iterator[tuple[int, CommittedRange]]:
-    """Ranges of versions below `before`, newest first. An audit that another table has left there
-    says nothing.
+    """Yields the ranges of versions below `before`, newest first. An audit of another table counts
+    as empty.
     """
     path = audit_path(table.path)
     if not DeltaTable.is_deltatable(path):
@@ -241,7 +247,7 @@ def _range(row: dict[str, Any]) -> CommittedRange:
 
 
 def _rows(commits: list[Commit]) -> list[dict[str, Any]]:
-    """In the order in which they were committed."""
+    """Returns the rows of the commits, in the order of the commits."""
     return [_row(commit, one) for commit in reversed(commits) for one in commit.ranges]
 
 
@@ -274,5 +280,5 @@ def _row(commit: Commit, one: CommittedRange) -> dict[str, Any]:
 
 
 def _time(ms: int | None) -> Any:
-    """Arrow's own scalar: a timestamp of a producer's may lie where Python's have no name."""
+    """Returns Arrow's own scalar: Python has no value for some timestamps of producers."""
     return None if ms is None else pa.scalar(ms * 1000, pa.int64()).cast(TIMESTAMP_TYPE)

@@ -1,8 +1,8 @@
 """The bronze job: topics into a Delta table of raw records, each offset once.
 
-Direct mode (the default): tasks write Parquet themselves and the driver only commits. Dataframe
-mode: records pass through Spark's engine, which writes the Parquet files; slower, and the place
-where a transformation of one's own would go.
+In direct mode (the default) tasks write Parquet themselves, and the driver only commits. In
+dataframe mode records pass through Spark's engine, which writes the Parquet files. That is slower,
+and the place for a transformation of your own.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 0.2
 EVERY_MAX: Final = 999_999
-"""Of whatever unit: Spark takes no interval of any length, and says so once it has started."""
+"""Largest count of any unit: Spark limits an interval, and reports that only after its start."""
 RESTARTS_MAX: Final = 3
-"""How often a query that Spark ended is started again without a batch in between. A Python process
-that starts too slowly for Spark (it waits 10 s for planners, 60 s for workers) ends a query.
+"""How often a query that Spark ended is restarted without a batch in between. A Python process that
+starts too slowly for Spark (it waits 10 s for planners, 60 s for workers) ends a query.
 """
 
 
@@ -66,19 +66,19 @@ class BronzeJob:
     """Time between micro-batches; None reads what is available and ends."""
     direct: bool = True
     start: str = "table"
-    """`earliest`, `latest`, or `table`: where the table ends. Used by a new checkpoint only."""
+    """`earliest`, `latest`, or `table`: where the table ends. Only a new checkpoint uses it."""
     record_losses: bool = False
-    """Go on where retention has taken records, and say so in the table; or stop."""
+    """True to count records that retention removed, and continue; False to stop there."""
     max_offsets_per_trigger: int | None = None
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
     master: str = "local[2]"
     memory: str = "1g"
     worker_python: str = sys.executable
-    """The interpreter of Spark's workers: a path, or a name that each machine's PATH has."""
+    """The interpreter of Spark's workers: a path, or a name on each machine's PATH."""
 
     @property
     def offsets_file(self) -> str:
-        """Where earlier versions kept what Spark's checkpoint says now."""
+        """The file of earlier versions for the offsets that Spark's checkpoint now holds."""
         return os.path.join(self.checkpoint, "strandline", "initial-offsets.json")
 
     @property
@@ -109,10 +109,11 @@ class Totals:
 def run_bronze(
     job: BronzeJob, on_batch: Callable[[BatchReport], None], note: Callable[[str], None]
 ) -> Totals:
-    """Runs the job to its end (`every` has none but an interrupt), and notes what its user should
-    know meanwhile. Raises StrandlineSparkError.
+    """Runs the job to its end, and passes messages for the user to `note`. Raises
+    StrandlineSparkError.
 
-    The table, the topics and the start are checked first: Spark takes seconds to start.
+    With `every` only an interrupt ends the job. The table, the topics and the start are checked
+    first, because Spark takes seconds to start.
     """
     start = prepare(job)
     spark = start_session(
@@ -135,8 +136,9 @@ def run_bronze(
 
 
 def prepare(job: BronzeJob) -> str:
-    """Looks that the topics are there and the checkpoint is the table's, and makes the table if it
-    is not there; the offsets where a new checkpoint starts, as the option startingOffsets.
+    """Checks the topics and the checkpoint, and makes the table if it does not exist.
+
+    Returns the start offsets of a new checkpoint, as the option startingOffsets.
     """
     try:
         check_surroundings(job, BronzeTable.find(job.table))
@@ -153,7 +155,7 @@ def stream(
     interrupted: threading.Event | None = None,
     note: Callable[[str], None] = lambda line: None,
 ) -> Totals:
-    """The prepared job on a session that is there already; ends early once `interrupted` is set."""
+    """Runs the prepared job on an existing session; ends early once `interrupted` is set."""
     totals = Totals(version=BronzeTable.open(job.table).version)
     copy_audit(job.table, note)
 
@@ -180,7 +182,7 @@ def stream(
 def copy_audit(
     path: str, note: Callable[[str], None], kind: type[FencedTable] = BronzeTable
 ) -> None:
-    """What the table's commits say of themselves, into its audit."""
+    """Copies the accounts of the table's commits into its audit."""
     if missing := AuditCopier(path).copy(kind.open(path)):
         note(
             f"{missing} versions of {path} had left its log before they were copied to"
@@ -198,9 +200,10 @@ def run_query(
     wants_again: Callable[[], bool] = lambda: False,
     idle: Callable[[], None] = lambda: None,
 ) -> None:
-    """Runs the query to its end. One that Spark ended is started again a few times, one that was
-    ended by its own wish (`wants_again`) always. `idle` is called again and again
-    meanwhile. Raises StrandlineSparkError.
+    """Runs the query to its end. Raises StrandlineSparkError.
+
+    A query that Spark ended is restarted a few times. A query that ended by its own request
+    (`wants_again`) is always restarted. `idle` is called repeatedly meanwhile.
     """
     restarts, batches = 0, 0
     failures = TaskFailures(workers.context, note)
@@ -246,8 +249,10 @@ def _run(
 
 
 def prepare_start(job: BronzeJob, table: BronzeTable) -> str:
-    """With the offsets go the topic ids and leader epochs that the table's commits and audit name,
-    so a topic that was truncated or created anew since then is noticed, whatever checkpoint is
+    """Returns the start offsets, with the topic ids and leader epochs of the table's commits and
+    audit.
+
+    So a topic that was truncated or created again since then is detected, whatever checkpoint is
     used.
     """
     if has_planned(job.checkpoint):
@@ -279,7 +284,7 @@ def start_query(
     writer: MicroBatchWriter,
     more: Mapping[str, str] | None = None,
 ) -> StreamingQuery:
-    """`more` are options of the direct source."""
+    """Starts the query; `more` are options of the direct source."""
     options: dict[str, Any] = {
         "bootstrap.servers": job.bootstrap,
         "subscribe": ",".join(job.topics),
@@ -295,7 +300,7 @@ def start_query(
         stream = spark.readStream.format(BronzeSource.name()).option(TABLE_PATH, job.table)
         options |= more or {}
     else:
-        # A source that Spark finds by itself has the driver's interpreter on the workers too.
+        # A source that Spark finds by itself runs with the driver's interpreter on the workers too.
         spark.dataSource.register(StrandlineDataSource)
         stream = spark.readStream.format("strandline").option("includeHeaders", "true")
     output = (
@@ -311,14 +316,16 @@ def start_query(
 
 
 def _named(why: Exception) -> str | None:
-    """What one of our errors says in what Spark raised; None if there is none, and so nothing that
-    is known to stay as it is.
+    """Returns the message of one of our errors inside Spark's; None if there is none. Without one,
+    the failure may not recur.
     """
     return str(why) if isinstance(why, StrandlineSparkError) else remedy_line(str(why))
 
 
 def _of_ours(why: Exception, log_file: str) -> StrandlineSparkError:
-    """The message that matters in what Spark raised: one of our own, else its first line."""
+    """Returns an error with the message that matters: one of our own, else the first line of
+    Spark's.
+    """
     ours = _named(why)
     if ours is not None:
         return StrandlineSparkError(for_job(ours))
@@ -327,7 +334,7 @@ def _of_ours(why: Exception, log_file: str) -> StrandlineSparkError:
 
 
 def checked_interval(text: str) -> str:
-    """`10s`, `2m`, `1h` as Spark wants it. Raises OptionError for anything else."""
+    """Returns `10s`, `2m`, `1h` in Spark's form. Raises OptionError for anything else."""
     units = {"s": "seconds", "m": "minutes", "h": "hours"}
     word = text.replace("-", "").replace("_", "").lower()
     if word.startswith(("continuous", "realtime")):

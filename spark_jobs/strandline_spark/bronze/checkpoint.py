@@ -1,9 +1,9 @@
-"""What Spark keeps of a query in its checkpoint, read and checked: `metadata` has the query's id,
-`offsets/N` where batch N ends, and `commits/N` says that batch N is done.
+"""The contents of Spark's checkpoint, read and checked: `metadata` has the query's id, `offsets/N`
+the end of batch N, and `commits/N` marks batch N as done.
 
-Spark reads the newest files when a query starts, and what is wrong with one comes out as an error
-of its own that names no remedy. So they are looked at before Spark is started. Older files are
-not looked at: Spark does not read them either.
+Spark reads the newest files when a query starts. Its own error for a bad file names no remedy, so
+these files are checked before Spark starts. Older files are not checked: Spark does not read them
+either.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _PUT_BACK: Final = "put it back from a copy"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Of a query that has begun."""
+    """The checkpoint of a query that has begun."""
 
     path: str
     query: str
-    """The id that Spark gave it."""
+    """The id that Spark gave the query."""
     planned: tuple[int, ...]
     """The batches whose ends are logged, in order."""
     done: tuple[int, ...]
@@ -43,15 +43,18 @@ class Checkpoint:
             raise _gone(self.path, os.path.join(self.path, _OFFSETS, "N"))
 
     def end(self, batch: int) -> StreamOffset:
-        """Where the batch ends."""
+        """Returns the end of the batch."""
         return read_offset_log(self.path, batch)
 
 
 def read_checkpoint(path: str) -> Checkpoint | None:
-    """None for one that no query has used. Raises TableError, with the remedy, for a file that is
-    not there or does not read, of those that Spark goes on from.
+    """Reads a checkpoint; None if no query has used it.
+
+    Raises TableError, with the remedy, if a file from which Spark continues is missing or
+    unreadable.
     """
-    # A running query logs a batch as planned first: listed in this order, none is done alone.
+    # A running query logs a batch as planned first. Listed in this order, each done batch is
+    # planned.
     done = _batches(path, _COMMITS)
     planned = _batches(path, _OFFSETS)
     query = _query_id(path, begun=bool(done or planned))
@@ -59,7 +62,7 @@ def read_checkpoint(path: str) -> Checkpoint | None:
         return None
     newest = max([*done[-1:], *planned[-1:]], default=-1)
     for batch in range(newest, max(-1, newest - 2), -1):
-        # Spark begins a batch where the one before ended.
+        # Spark begins a batch where the previous one ended.
         read_offset_log(path, batch)
     if done:
         _check_commit(path, done[-1])
@@ -67,19 +70,19 @@ def read_checkpoint(path: str) -> Checkpoint | None:
 
 
 def has_folders(path: str) -> bool:
-    """Whether there are folders of the names that Spark gives its own, after the query's id."""
+    """True if there are folders with the names that Spark uses after it wrote the query's id."""
     return any(os.path.isdir(os.path.join(path, name)) for name in (_OFFSETS, _COMMITS))
 
 
 def has_planned(path: str) -> bool:
-    """Whether the checkpoint says where the query goes on. One that ended before its first batch
-    was planned says nothing, and Spark asks for the start again.
+    """True if the checkpoint holds a position. A query that ended before its first batch was
+    planned has none, and Spark asks for the start again.
     """
     return bool(_batches(path, _OFFSETS))
 
 
 def read_offset_log(checkpoint: str, batch_id: int) -> StreamOffset:
-    """The end offsets that Spark logged for a batch: version, metadata, a line a source."""
+    """Reads the end offsets that Spark logged for a batch: version, metadata, a line a source."""
     path = os.path.join(checkpoint, _OFFSETS, str(batch_id))
     try:
         lines = _text_of(path).splitlines()
@@ -112,7 +115,7 @@ def _check_commit(checkpoint: str, batch: int) -> None:
 
 
 def _query_id(checkpoint: str, *, begun: bool) -> str | None:
-    """The id of the query; None if it has not begun and there is none."""
+    """Returns the id of the query; None if it has not begun and there is none."""
     path = os.path.join(checkpoint, _METADATA)
     try:
         query = _object_of(_text_of(path)).get("id")
@@ -142,7 +145,7 @@ def _how(checkpoint: str) -> str:
 
 
 def _batches(checkpoint: str, name: str) -> tuple[int, ...]:
-    """The numbers of the batches that Spark logged in a folder of a checkpoint, in order."""
+    """Returns the numbers of the batches logged in a folder of a checkpoint, in order."""
     folder = os.path.join(checkpoint, name)
     try:
         return tuple(sorted(int(name) for name in os.listdir(folder) if name.isdecimal()))
@@ -158,7 +161,9 @@ def _batches(checkpoint: str, name: str) -> tuple[int, ...]:
 
 
 def _text_of(path: str) -> str:
-    """The file's content. Raises OSError, and ValueError where Spark would not read it either."""
+    """Returns the file's content. Raises OSError, and ValueError where Spark would not read it
+    either.
+    """
     with open(path, "rb") as file:
         data = file.read()
     if not data:
@@ -168,7 +173,7 @@ def _text_of(path: str) -> str:
 
 
 def _check_sums(path: str, data: bytes) -> None:
-    """Raises ValueError unless the checksums beside the file, if there are any, are its own."""
+    """Raises ValueError if the file has checksums beside it that do not match."""
     folder, name = os.path.split(path)
     try:
         with open(os.path.join(folder, f".{name}.crc"), "rb") as file:

@@ -1,5 +1,5 @@
-"""Which columns of a Parquet file are worth packing: random or packed values take a microsecond for
-each KB, and get no smaller.
+"""The choice of the columns of a Parquet file that are worth compressing. Random or compressed
+values take a microsecond for each KB and do not shrink.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SAMPLE_BYTES: Final = 64 << 10
-"""Of the first values of a column."""
+"""Size of the sample: the first values of a column."""
 SAMPLE_BYTES_MIN: Final = 4 << 10
-"""Of less than that nothing is concluded."""
+"""Minimum size of a sample; a smaller one decides nothing."""
 LARGEST_SHARE: Final = 0.9
-"""What packed values may take of the plain ones' room."""
+"""Largest ratio of compressed to plain size at which compression is worth it."""
 _NONE: Final = "none"
 
 
 def codec_of_each(table: Any, codec: str) -> dict[str, str]:
-    """`codec`, or none, for each leaf of the table's columns, by its path in Parquet."""
+    """Returns `codec`, or none, for each leaf of the table's columns, by its path in Parquet."""
     found: dict[str, str] = {}
     for field in table.schema:
         chosen = codec if _packs(table.column(field.name), codec) else _NONE
@@ -39,7 +39,7 @@ def _packs(column: Any, codec: str) -> bool:
 
 
 def _first_bytes(column: Any) -> Any:
-    """None of a column whose values have no bytes of their own."""
+    """Returns the first values of a column; None if its values have no bytes of their own."""
     kind = column.type
     if not (pa.types.is_binary(kind) or pa.types.is_string(kind)) or column.num_chunks == 0:
         return None

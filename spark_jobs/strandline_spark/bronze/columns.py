@@ -25,8 +25,8 @@ FILE_SCHEMA: Final[Any] = pa.schema(
         pa.field("batch_id", pa.int64()),
     ]
 )
-"""The columns in a file; `topic` and `ingest_date` stand in its path."""
-# Offsets rise by one and keys and values rarely repeat: a dictionary of them is wasted work.
+"""The columns in a file; `topic` and `ingest_date` are in its path."""
+# Offsets rise by one and keys and values rarely repeat, so a dictionary of them wastes work.
 WRITER_OPTIONS: Final[dict[str, Any]] = {
     "compression": "snappy",
     "use_dictionary": ["partition", "timestamp_type", "leader_epoch", "batch_id"],
@@ -37,7 +37,7 @@ COMPACTED_OPTIONS: Final[dict[str, Any]] = WRITER_OPTIONS | {
     "compression": "zstd",
     "compression_level": 1,
 }
-"""A job's file is written fast, as a reader waits for it; one that stays for long is small."""
+"""Codecs: a job's file is written fast, because a reader waits for it; a lasting file is small."""
 TABLE_SCHEMA: Final[Any] = pa.schema(
     [pa.field("topic", pa.string()), *FILE_SCHEMA, pa.field("ingest_date", pa.date32())]
 )

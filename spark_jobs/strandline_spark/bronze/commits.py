@@ -1,5 +1,5 @@
-"""What a commit of a fenced table says of itself: the offset ranges that it took in, what came of
-them, and how far the topic reached then.
+"""The account in a commit of a fenced table: the offset ranges that it took in, their rows, skipped
+and lost offsets, and the topic's end at that time.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from strandline_spark.source.offsets import INT32_MAX, OFFSET_MAX, TopicPartitio
 
 METADATA_FORMAT: Final = 4
 METADATA_FORMATS: Final = (1, 2, 3, 4)
-"""Those that are read: the first did not know of lost records, for it stopped at them; the second
-said nothing of what a range's records are, the third knew of raw records alone.
+"""The formats that are read. Format 1 had no lost records, since it stopped at them. Format 2 did
+not describe the records of a range. Format 3 knew only raw records.
 """
 
 
@@ -34,7 +34,7 @@ _MAY_BE_UNKNOWN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CommittedRange:
-    """[start, end) of one partition as one commit took it in, and what came of it."""
+    """The range [start, end) of one partition that one commit took in, with its account."""
 
     topic: str
     topic_id: str
@@ -45,23 +45,23 @@ class CommittedRange:
     skipped: int | None
     """Offsets without a record (control batches, compacted); None if the job did not see them."""
     leader_epoch: int
-    """The leader's epoch when the range was planned; -1 if it is not known."""
+    """The leader's epoch when the range was planned; -1 if unknown."""
     lost: int = 0
-    """Offsets whose records retention had taken before they were read."""
+    """Offsets whose records retention had removed before they were read."""
     size: int | None = None
     """Bytes of the files that hold the rows; None in commits of earlier versions, as below."""
     offset_min: int | None = None
     offset_max: int | None = None
-    """Of the rows, as are epochs and timestamps; None without a row."""
+    """Largest offset of the rows, as below for epochs and timestamps; None without a row."""
     leader_epoch_min: int | None = None
     leader_epoch_max: int | None = None
     timestamp_min_ms: int | None = None
     timestamp_max_ms: int | None = None
     high_watermark: int | None = None
-    """Of the partition when the range was planned; None if the job did not see it."""
+    """High watermark when the range was planned; None if the job did not see it."""
 
     elsewhere: int = 0
-    """Records that the batch put into the other table: of silver into quarantine, and back."""
+    """Records of the batch in the other table: for silver those in quarantine, and the reverse."""
 
     @property
     def tp(self) -> TopicPartition:
@@ -89,8 +89,8 @@ def to_metadata(app_id: str, batch_id: int, ranges: list[CommittedRange]) -> dic
 
 
 def from_metadata(data: Any, file: str, version: int = -1, committed_at_ms: int = -1) -> Commit:
-    """The account in what delta-rs has read, or has left as JSON, from a commit's `file`.
-    TableError unless a job of ours wrote it.
+    """Returns the account in a commit's `file`, from what delta-rs parsed or left as JSON. Raises
+    TableError unless one of our jobs wrote it.
     """
     try:
         if isinstance(data, str):

@@ -1,15 +1,15 @@
-"""`compact`: the small files of a bronze table, one for each partition and micro-batch, become few
-large ones, while a job goes on writing and others read.
+"""`compact`: merges the small files of a bronze table, one for each partition and micro-batch, into
+few large ones, while a job writes and others read.
 
-Nothing but files changes: rows, fences and accounts stay, and readers of an earlier version find
-its files until `vacuum` removes them. New files are on disk before the commit that puts them in
-the place of the old ones. That commit carries `txn(strandline/maintenance, <number>)`: of two
-compactions at once, which would double rows, and of a compaction that a vacuum has overtaken, the
-later commit is refused (delta-rs's own compaction carries no such thing). A job's commits carry
-other transactions, so neither refuses the other.
+Only files change. Rows, fences and accounts stay, and readers of an earlier version find its files
+until `vacuum` removes them. New files are synced before the commit that replaces the old ones by
+them. That commit carries `txn(strandline/maintenance, <number>)`, so the later commit is refused in
+two cases: of two compactions at once, which would duplicate rows, and of a compaction that a vacuum
+has overtaken. (delta-rs's own compaction carries no transaction.) A job's commits carry other
+transactions, so neither refuses the other.
 
-A new file holds rows of one partition in the order of their offsets, and row groups of bounded
-size are all that is in memory.
+A new file holds rows of one partition in the order of their offsets. Only row groups of bounded
+size are in memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TARGET_BYTES: Final = 128 << 20
-"""A file of this size or more is left as it is."""
+"""A file of this size or more is left unchanged."""
 MAINTENANCE: Final = "strandline/maintenance"
 _AGAIN: Final = "this commit changed nothing, run the command again"
 
@@ -61,7 +61,7 @@ class _Small:
 
 @dataclass(slots=True)
 class Compacted:
-    """What a compaction has done."""
+    """The result of a compaction."""
 
     files_before: int = 0
     files_after: int = 0
@@ -72,9 +72,9 @@ class Compacted:
 
 
 def compact(table_path: str, target_bytes: int = TARGET_BYTES) -> Compacted:
-    """One commit for each topic and day. Raises TableError; what was committed before it stays."""
+    """Compacts in one commit for each topic and day. Raises TableError; earlier commits stay."""
     table = BronzeTable.open(table_path)
-    # Any commit may clean the log of what is days old.
+    # Any commit may clean the log of entries that are days old.
     AuditCopier(table_path).copy(table)
     fence = Fence(table)
     table.check_files()
@@ -87,8 +87,10 @@ def compact(table_path: str, target_bytes: int = TARGET_BYTES) -> Compacted:
 
 
 class Fence:
-    """The number of the last maintenance of a table. Take it on a handle before you look at its
-    files: whoever else commits a maintenance from then on makes the own one a conflict.
+    """The number of the last maintenance of a table.
+
+    Take it on a handle before you look at the table's files. Then any later maintenance of another
+    process makes your commit a conflict.
     """
 
     def __init__(self, table: BronzeTable) -> None:
@@ -96,13 +98,13 @@ class Fence:
         self._number = table.delta.transaction_version(MAINTENANCE) or 0
 
     def commit(self, actions: list[AddAction | RemoveAction]) -> None:
-        """Puts files in the place of others, and returns when that is on disk. Raises TableError if
+        """Replaces files by others, and returns when the commit is synced. Raises TableError if
         another maintenance was committed since.
         """
         table = self._table
         before = table.version
         if (table.delta.transaction_version(MAINTENANCE) or 0) != self._number:
-            # It came between an own commit and the look at what the table is since.
+            # It was committed between our own commit and the reading of the table's new version.
             raise _overtaken(table)
         try:
             table.delta.create_write_transaction(
@@ -139,7 +141,7 @@ def _unwritable(table: BronzeTable, why: OSError) -> TableError:
 
 
 def _files(table: BronzeTable) -> list[_Small]:
-    """Those of one partition each; a file that another tool wrote is left as it is."""
+    """Returns the files of one partition each; files that another tool wrote are left unchanged."""
     found = pa.table(table.delta.get_add_actions(flatten=True)).to_pylist()
     known = (
         "min.partition",
@@ -170,7 +172,7 @@ def _files(table: BronzeTable) -> list[_Small]:
 
 
 def _groups(files: list[_Small], target_bytes: int) -> list[list[_Small]]:
-    """Neighbours of one partition that become one file, two at least."""
+    """Returns groups of neighbouring files of one partition, two or more, that become one file."""
     groups: list[list[_Small]] = []
     files = sorted(files, key=lambda f: (f.topic, f.ingest_date, f.partition, f.offset_min))
     for _, own in groupby(files, key=lambda f: (f.topic, f.ingest_date, f.partition)):
@@ -188,7 +190,7 @@ def _groups(files: list[_Small], target_bytes: int) -> list[list[_Small]]:
 def _replace(
     table: BronzeTable, fence: Fence, bundles: list[list[_Small]], done: Compacted
 ) -> None:
-    """One commit: for each bundle a file of its rows, and its files no more."""
+    """Makes one commit: a new file for each bundle in place of its files."""
     made: list[str] = []
     now_ms = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = []
@@ -254,7 +256,7 @@ def _stats(group: list[_Small]) -> str:
 
 def _merge(table: BronzeTable, group: list[_Small], path: str) -> None:
     """Writes the rows of the files, in their order, to `path`, and syncs it. Raises TableError for
-    a file that does not read, OSError if `path` cannot be written.
+    an unreadable file, OSError if `path` cannot be written.
     """
     rows = 0
     with pq.ParquetWriter(path, FILE_SCHEMA, **COMPACTED_OPTIONS) as writer:
@@ -280,7 +282,7 @@ def _row_groups(table: BronzeTable, group: list[_Small]) -> Iterator[Any]:
     for file in group:
         path = os.path.join(table.path, file.path)
         with table.reading(file.path):
-            # Spark's files of earlier versions hold timestamps of another kind.
+            # Spark's files of earlier versions hold timestamps of another type.
             source = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
         with source:
             for number in range(source.num_row_groups):

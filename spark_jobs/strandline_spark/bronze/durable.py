@@ -1,8 +1,8 @@
-"""Makes what was written survive a loss of power: files, and the names of files in directories.
+"""Syncs that let files, and their names in directories, survive a loss of power.
 
-Spark's commit log moves on once a micro-batch is done, and the batch never comes again. So its data
-files, the entry of the table's log and the directories that name them are on disk before that;
-neither Arrow nor delta-rs sees to it.
+Spark's commit log advances once a micro-batch is done, and the batch never runs again. So its data
+files, the entry of the table's log and the directories that name them are synced before that.
+Neither Arrow nor delta-rs does this.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LAST_CHECKPOINT: Final = "_last_checkpoint"
 
 
 def sync(path: str) -> None:
-    """The content of a file, or the names in a directory."""
+    """Syncs the content of a file, or the names in a directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -25,7 +25,7 @@ def sync(path: str) -> None:
 
 
 def sync_names(path: str, root: str) -> None:
-    """The names on the way from `root` down to the file `path`, which may all be new."""
+    """Syncs the names on the path from `root` down to the file `path`, which may all be new."""
     root = os.path.abspath(root)
     directory = os.path.dirname(os.path.abspath(path))
     while True:
@@ -36,22 +36,24 @@ def sync_names(path: str, root: str) -> None:
 
 
 def sync_log(table: str, first: int) -> None:
-    """The entries of a Delta table's log from version `first` on, checkpoints of the log, and their
-    names.
+    """Syncs the entries of a Delta table's log from version `first` on, checkpoints of the log, and
+    their names.
     """
     log = os.path.join(table, _LOG)
     for name in os.listdir(log):
         version = name[:20]
         if name == _LAST_CHECKPOINT or (version.isdigit() and int(version) >= first):
             with contextlib.suppress(FileNotFoundError):
-                # The clean-up of the log, of another writer too, may be quicker.
+                # A clean-up of the log, also of another writer, may have removed it already.
                 sync(os.path.join(log, name))
     sync(log)
     sync(table)
 
 
 def write_new(path: str, text: str) -> None:
-    """A file with this content, on disk, or none. Raises FileExistsError if there is one."""
+    """Writes a new file with this content and syncs it, or leaves none. Raises FileExistsError if
+    the file exists.
+    """
     draft = f"{path}.{os.urandom(8).hex()}.tmp"
     try:
         with open(draft, "x", encoding="utf-8") as file:

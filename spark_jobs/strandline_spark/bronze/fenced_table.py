@@ -1,17 +1,17 @@
-"""A Delta table that topics go into, each offset once, committed through delta-rs.
+"""A Delta table into which topics go, each offset once, committed through delta-rs.
 
 A micro-batch is one Delta commit. The commit carries, atomically with its files:
 
-* `txn(<job>, <batch id>)`: the job committed this batch. A batch that is run again after a crash
-  finds it and does nothing. delta-rs does not skip by itself, so the handle is opened before the
-  check and the commit is made on that handle: of two drivers that both passed the check, the later
+* `txn(<job>, <batch id>)`: the job committed this batch. A batch that runs again after a crash
+  finds it and does nothing. delta-rs does not skip by itself. So the handle is opened before the
+  check, and the commit is made on that handle. If two drivers both passed the check, the later
   commit is refused as a conflict.
-* `txn(strandline/<topic>/<partition>, <end offset>)` for each partition: where the table ends. This
-  is the offset fence: a batch that does not start there is refused, so a deleted checkpoint, a
-  rewound offset or a second job cannot lose or double records. Being transactions, fences of two
-  different jobs conflict with each other too, and they outlive the clean-up of old commits.
+* `txn(strandline/<topic>/<partition>, <end offset>)` for each partition: the end of the table. This
+  is the offset fence: a batch that does not start there is refused. So a deleted checkpoint, a
+  rewound offset or a second job cannot lose or duplicate records. Fences are transactions, so those
+  of two jobs conflict with each other, and they outlive the clean-up of old commits.
 * `strandline` in the commit's metadata: the ranges with their rows, topic ids, leader epochs and
-  more, which `verify` compares with the rows, and which outlive the commit in `ops.ingest_audit`.
+  more. `verify` compares them with the rows. They outlive the commit in `ops.ingest_audit`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 PARTITION_COLUMNS: Final = ["topic", "ingest_date"]
 METADATA_KEY: Final = "strandline"
 OWNER_KEY: Final = "strandline.pipeline"
-"""In the table's configuration: the pipeline that it belongs to, if one made it."""
+"""Key in the table's configuration: the pipeline that owns the table, if one made it."""
 _LOG: Final = "_delta_log"
 _NAMED_MAX: Final = 5
 _AGAIN: Final = "nothing was committed, start the job again"
@@ -73,25 +73,25 @@ class DataFile:
     leader_epoch_min: int
     leader_epoch_max: int
     host: str = ""
-    """The machine whose task wrote it."""
+    """The machine of the task that wrote the file."""
     timestamp_min_ms: int | None = None
     timestamp_max_ms: int | None = None
     event_time_min_us: int | None = None
     event_time_max_us: int | None = None
-    """Of silver: of the rows that are no tombstones; None without such a row."""
+    """Latest event time of the rows, in silver and without tombstones; None without such a row."""
 
 
 class FencedTable:
     """One handle on the table, at one version. Open it before you check anything."""
 
     KIND: ClassVar[str]
-    """`bronze`, for instance: the name of the table's folder and of its kind in messages."""
+    """Name of the table's folder and of its kind in messages, for example `bronze`."""
     MADE_BY: ClassVar[str]
-    """The command that makes one."""
+    """The command that makes such a table."""
     COLUMNS: ClassVar[frozenset[str]]
-    """That each such table has."""
+    """Columns that each such table has."""
     IS_CLOSED: ClassVar[bool] = True
-    """Whether it has no others."""
+    """True if such a table has no other columns."""
 
     def __init__(self, handle: DeltaTable, path: str) -> None:
         self._handle = handle
@@ -99,7 +99,7 @@ class FencedTable:
 
     @classmethod
     def open(cls, path: str) -> Self:
-        """Raises TableError if there is no such table, or it is of another kind."""
+        """Opens the table. Raises TableError if it does not exist, or is of another kind."""
         check_path(path)
         try:
             handle = DeltaTable(path)
@@ -118,15 +118,17 @@ class FencedTable:
 
     @classmethod
     def find(cls, path: str, owner: str | None = None) -> Self | None:
-        """The table at `path`; None if one may be made there. Raises TableError for anything else,
-        and for a table that belongs to another pipeline than `owner`.
+        """Returns the table at `path`; None if one may be made there.
+
+        Raises TableError for anything else, and for a table that belongs to another pipeline than
+        `owner`.
         """
         check_path(path)
         if os.path.isdir(path) and DeltaTable.is_deltatable(path):
             table = cls.open(path)
             table.check_owner(owner)
             return table
-        # A log without a first entry is what a crash in the middle of the creation leaves.
+        # A crash during the creation leaves a log without a first entry.
         if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {_LOG}):
             raise TableError(f"{path} exists and is no Delta table; give an empty path")
         return None
@@ -142,7 +144,9 @@ class FencedTable:
         owner: str | None,
         settings: Mapping[str, str] | None = None,
     ) -> Self:
-        """As `find`, and makes it. Raises TableError if it cannot be made."""
+        """Returns the table like `find`, and makes it if needed. Raises TableError if it cannot be
+        made.
+        """
         if (there := cls.find(path, owner)) is not None:
             return there
         make_table(
@@ -161,15 +165,15 @@ class FencedTable:
 
     @property
     def owner(self) -> str | None:
-        """The pipeline that made it; None if none did."""
+        """The pipeline that made the table; None if none did."""
         return self._handle.metadata().configuration.get(OWNER_KEY)
 
     def setting(self, key: str) -> str | None:
-        """Of the table's configuration."""
+        """Returns a value of the table's configuration."""
         return self._handle.metadata().configuration.get(key)
 
     def check_owner(self, pipeline: str | None) -> None:
-        """Raises TableError unless the table is the pipeline's, or nobody's."""
+        """Raises TableError if the table belongs to another pipeline."""
         if self.owner is not None and self.owner != pipeline:
             other = "" if pipeline is None else f", not to {pipeline}"
             raise TableError(
@@ -185,11 +189,11 @@ class FencedTable:
         return self._handle
 
     def committed_batch(self, app_id: str) -> int | None:
-        """The last batch that this job committed."""
+        """Returns the last batch that this job committed."""
         return self._handle.transaction_version(app_id)
 
     def end(self, tp: TopicPartition) -> int | None:
-        """Where the table ends for the partition; None if it never took from it."""
+        """Returns the end of the table for the partition; None if the table never took from it."""
         return self._handle.transaction_version(_fence(tp))
 
     def check_fence(self, tp: TopicPartition, start: int) -> None:
@@ -201,8 +205,9 @@ class FencedTable:
     def check_held(self, tp: TopicPartition, end: int, *, last: bool) -> None:
         """Raises FenceError unless the table holds a batch that the job committed up to `end`.
 
-        A batch of the same number that reaches further was planned anew, by a checkpoint that had
-        lost its log: to skip it would lose records. The last one ends exactly where the table does.
+        A batch of the same number that reaches further was planned again, from a checkpoint that
+        had lost its log. To skip it would lose records. The last batch ends exactly where the table
+        does.
         """
         held = self.end(tp)
         if held is None or held < end or (last and held != end):
@@ -219,15 +224,15 @@ class FencedTable:
     def commit(
         self, app_id: str, batch_id: int, ranges: list[CommittedRange], files: list[DataFile]
     ) -> None:
-        """Adds the files, once, and returns when the commit is on disk. The caller has checked
-        batch and fences on this very handle.
+        """Adds the files, once, and returns when the commit is synced. The caller has checked batch
+        and fences on this very handle.
         """
         for file in files:
             _check_there(self.path, file)
         before = self._handle.version()
         now_ms = time.time_ns() // 1_000_000
         adds: list[AddAction | RemoveAction] = [self._add_action(file, now_ms) for file in files]
-        # One a partition: of two with the same name, a reader of the log may take either.
+        # One for each partition: of two with the same name, a reader of the log may take either.
         ends: dict[TopicPartition, int] = {}
         for one in ranges:
             ends[one.tp] = max(one.end, ends.get(one.tp, 0))
@@ -254,13 +259,15 @@ class FencedTable:
             sync_log(self.path, before + 1)
 
     def sync_log(self) -> None:
-        """What an earlier process committed is on disk too, now."""
+        """Syncs the commits of earlier processes."""
         with committing(self.path):
             sync_log(self.path, 0)
 
     def commits(self, limit: int | None = None) -> list[Commit]:
-        """The jobs' commits among the newest `limit` entries that the log still has, newest first.
-        TableError if one does not read, or says what no job of ours has written.
+        """Returns the jobs' commits among the newest `limit` entries that the log still has, newest
+        first.
+
+        Raises TableError if one is unreadable, or holds what none of our jobs has written.
         """
         try:
             entries = self._handle.history(limit)
@@ -281,22 +288,22 @@ class FencedTable:
         ]
 
     def log_entry(self, version: int) -> str:
-        """The path of a version's entry, which may have left the log."""
+        """Returns the path of a version's entry, which may have left the log."""
         return os.path.join(self.path, _LOG, f"{version:020}.json")
 
     def log_start(self) -> int:
-        """The first version whose entry the log still has."""
+        """Returns the first version whose entry the log still has."""
         names = os.listdir(os.path.join(self.path, _LOG))
         versions = (name.removesuffix(".json") for name in names if name.endswith(".json"))
         return min((int(one) for one in versions if one.isdigit()), default=self.version + 1)
 
     def file_paths(self) -> list[str]:
-        """The files of this version, under the table's folder."""
+        """Returns the files of this version, under the table's folder."""
         paths: list[str] = pa.table(self._handle.get_add_actions()).column("path").to_pylist()
         return paths
 
     def check_files(self) -> None:
-        """Raises TableError if a file that belongs to the table is not there."""
+        """Raises TableError if a file that belongs to the table is missing."""
         paths = [os.path.join(self.path, path) for path in self.file_paths()]
         missing = sorted(path for path in paths if not os.path.isfile(path))
         if missing:
@@ -308,8 +315,10 @@ class FencedTable:
             )
 
     def scanners(self, wanted: Any, columns: list[str], **bounds: int) -> Iterator[tuple[str, Any]]:
-        """Each file that may have `wanted` rows, under the table's folder, and a scanner of them
-        with those of the `columns` that the table has. Read it in `reading`.
+        """Yields each file that may have `wanted` rows, under the table's folder, and a scanner of
+        them.
+
+        The scanner reads those of `columns` that the table has. Use it inside `reading`.
         """
         dataset: Any = self._handle.to_pyarrow_dataset(filesystem=files_under(self.path))
         there = [name for name in columns if name in dataset.schema.names]
@@ -319,7 +328,7 @@ class FencedTable:
 
     @contextlib.contextmanager
     def reading(self, file: str) -> Iterator[None]:
-        """Raises TableError if it does not read."""
+        """Raises TableError if the block fails to read the file."""
         try:
             yield
         except (OSError, pa.ArrowInvalid) as why:
@@ -329,7 +338,7 @@ class FencedTable:
             ) from why
 
     def statistics(self, file: DataFile) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
-        """Least and greatest value of columns, and how often they are null."""
+        """Returns least and greatest value of columns, and the number of nulls."""
         least = {"partition": file.partition, "offset": file.offset_min}
         most = {"partition": file.partition, "offset": file.offset_max}
         return least, most, dict.fromkeys(least, 0)
@@ -342,7 +351,9 @@ class FencedTable:
 
 
 def make_table(path: str, schema: Any, **given: Any) -> None:
-    """`DeltaTable.create` where there is none yet, durably. Raises TableError if it cannot be."""
+    """Makes the table durably if there is none yet (`DeltaTable.create`). Raises TableError on
+    failure.
+    """
     try:
         os.makedirs(path, exist_ok=True)
         DeltaTable.create(path, schema, mode="ignore", raise_if_key_not_exists=False, **given)
@@ -357,8 +368,8 @@ def make_table(path: str, schema: Any, **given: Any) -> None:
 
 @contextlib.contextmanager
 def committing(table: str) -> Iterator[None]:
-    """Raises TableError if the disk does not let it. The commit may be there all the same: who runs
-    again looks for it.
+    """Raises TableError if the disk refuses the commit. The commit may exist all the same; the next
+    run checks that.
     """
     try:
         yield
@@ -376,7 +387,9 @@ def _suffixes() -> Iterator[str]:
 
 
 def set_aside(path: str) -> str:
-    """Moves a table's folder to a free name beside it, durably; that name. Raises TableError."""
+    """Moves a table's folder durably to a free name beside it, and returns that name. Raises
+    TableError.
+    """
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     names = itertools.chain(
         (f"{path}.{stamp}",), (f"{path}.{stamp}-{n}" for n in itertools.count(2))

@@ -1,4 +1,4 @@
-"""What the footer of a bronze Parquet file says of its rows, without reading one of them."""
+"""The facts in the footer of a bronze Parquet file about its rows; no row is read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COLUMNS: Final = ("partition", "offset", "leader_epoch", "timestamp")
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """Rows and size of a file, and the smallest and largest value of its columns."""
+    """Number of rows and size of a file, and the smallest and largest value of its columns."""
 
     size: int
     rows: int
@@ -21,12 +21,14 @@ class Footer:
     offset: tuple[int, int]
     leader_epoch: tuple[int, int]
     timestamp_ms: tuple[int, int] | None
-    """None where the writer kept no statistics of it."""
+    """Smallest and largest timestamp; None if the writer kept no statistics of it."""
 
 
 def read_footer(path: str) -> Footer:
-    """Raises ValueError if it has no rows, or does not say what offsets they have; OSError and
-    Arrow's errors if it does not read.
+    """Reads a footer.
+
+    Raises ValueError if the file has no rows, or lacks the statistics of its offsets. Raises
+    OSError and Arrow's errors if it is unreadable.
     """
     footer = pq.read_metadata(path)
     columns = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
@@ -43,7 +45,7 @@ def read_footer(path: str) -> Footer:
 
 
 def _bounds(found: list[Any]) -> tuple[int, int] | None:
-    """Of the values as they are stored: a timestamp may lie where Python's have no name."""
+    """Returns the bounds of the stored values: Python has no value for some timestamps."""
     known = [one for one in found if one is not None and one.has_min_max]
     if not known or len(known) < len(found):
         return None

@@ -1,4 +1,4 @@
-"""What a job needs beside its tables, looked at before one is made."""
+"""The checks of a job's surroundings before any table is made."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from strandline_spark.source.offsets import Offsets
 
 HISTORY_COMMITS_MAX: Final = 1000
-"""How far back the log is read for the topic ids and epochs of a table when a checkpoint starts,
-before its audit is.
+"""Number of commits whose log entries are read for a table's topic ids and epochs when a checkpoint
+starts, before its audit is.
 """
 
 
 def check_apart(table: str, checkpoint: str) -> None:
-    """Raises OptionError if one is in the other: they would be each other's files."""
+    """Raises OptionError if one is inside the other: each would contain the other's files."""
     folders = [os.path.realpath(path) for path in (table, checkpoint)]
     if os.path.commonpath(folders) in folders:
         raise OptionError(
@@ -37,8 +37,8 @@ def check_apart(table: str, checkpoint: str) -> None:
 
 
 def check_surroundings(job: BronzeJob, table: BronzeTable | None) -> None:
-    """Java, the workers' Python, the topics, and a checkpoint of the `table`, which may not be
-    there yet. Raises StrandlineSparkError, and then nothing was made.
+    """Checks Java, the workers' Python, the topics, and the checkpoint of `table`, which may not
+    exist yet. Raises StrandlineSparkError, and then nothing was made.
     """
     check_java()
     check_python_here(job.worker_python)
@@ -54,8 +54,8 @@ def check_surroundings(job: BronzeJob, table: BronzeTable | None) -> None:
 
 
 def _must_exist(absent: set[str], table: BronzeTable | None, read: Offsets) -> None:
-    """Raises DataLoss for topics that the job has read and that are gone, else UnknownTopic. What
-    the table does not hold was planned at most.
+    """Raises DataLoss for missing topics that the job has read, else UnknownTopic. Offsets that the
+    table does not hold were planned at most.
     """
     lost = []
     for tp, end in read.items():
@@ -70,8 +70,8 @@ def _must_exist(absent: set[str], table: BronzeTable | None, read: Offsets) -> N
 
 
 def _check_checkpoint(found: Checkpoint, job: BronzeJob, table: BronzeTable | None) -> Offsets:
-    """Where the checkpoint's last batch ends. Raises TableError unless the batches that it counts
-    as done are in the table, and the offsets are read that Spark goes on from.
+    """Returns the end of the checkpoint's last batch. Raises TableError unless the table holds the
+    batches that the checkpoint counts as done, and its newest offsets are readable.
     """
     held = None if table is None else table.committed_batch(app_id(found.query))
     if found.done and held is None:
@@ -91,7 +91,7 @@ def _of_another(job: BronzeJob) -> TableError:
 
 
 def _make_checkpoint(job: BronzeJob) -> None:
-    """Its folder and its log file. Raises OptionError if that cannot be."""
+    """Makes the checkpoint's folder and its log file. Raises OptionError on failure."""
     try:
         os.makedirs(os.path.dirname(job.log_file), exist_ok=True)
         with open(job.log_file, "ab"):

@@ -1,9 +1,9 @@
-"""Paths of tables: which ones delta-rs takes as they stand, and the files of a table as Arrow reads
-them by itself.
+"""Paths of tables: the check that delta-rs takes a path as written, and the files of a table read
+by Arrow itself.
 
-The file system that delta-rs gives to pyarrow is made of Python objects. Arrow's threads still hold
-them when a scan has failed at a damaged file, and a process that ends meanwhile dies by a signal or
-hangs.
+The file system that delta-rs gives to pyarrow consists of Python objects. After a scan failed at a
+damaged file, Arrow's threads still hold them. A process that ends at that moment dies by a signal
+or hangs.
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ from strandline_spark.errors import TableError
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 """Control characters, and bytes of a file's name that are no UTF-8."""
 _NOT_AS_IT_STANDS: Final = re.compile(rf"%[0-9A-Fa-f]{{2}}|[\\#?]|{_UNPRINTABLE.pattern}")
-"""delta-rs decodes the first, reads the folder of another character for a backslash, and finds no
-history of a table below a folder with # or ?. What is unprintable it refuses.
+"""Parts of a path that delta-rs does not take as written. It decodes the first kind, and reads
+another folder for a backslash. It finds no history of a table below a folder with # or ?, and it
+refuses unprintable characters.
 """
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def not_of_a_path(path: str) -> str | None:
-    """The part of `path` that no path may have that the jobs are given; None if there is none."""
+    """Returns the part of `path` that no path of a job may have; None if there is none."""
     found = _UNPRINTABLE.search(path)
     return None if found is None else found[0]
 
 
 def not_of_a_table(path: str) -> str | None:
-    """The part of `path`, or of the folder that it is a link to, that no path of a table may have;
-    None if there is none.
+    """Returns the part of `path`, or of the folder that it links to, that no path of a table may
+    have; None if there is none.
     """
     found = _NOT_AS_IT_STANDS.search(path) or _NOT_AS_IT_STANDS.search(os.path.realpath(path))
     return None if found is None else found[0]
 
 
 def has_scheme(path: str) -> bool:
-    """Whether `path` is one of another file system than this machine's, as s3://… and dbfs:/…"""
+    """True if `path` is of another file system than this machine's, like s3://… and dbfs:/…"""
     return _SCHEME.match(path) is not None
 
 
 def check_path(path: str) -> None:
-    """Raises TableError for a path that delta-rs does not take as it stands: it would use the table
+    """Raises TableError for a path that delta-rs does not take as written. It would use the table
     of another folder, or miss the table's history.
     """
     if (found := not_of_a_table(path)) is not None:
@@ -58,5 +59,5 @@ def check_path(path: str) -> None:
 
 
 def files_under(path: str) -> Any:
-    """The file system in which paths begin at the folder `path`."""
+    """Returns the file system in which paths begin at the folder `path`."""
     return fs.SubTreeFileSystem(os.path.abspath(path), fs.LocalFileSystem())

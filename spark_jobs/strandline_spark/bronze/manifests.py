@@ -1,4 +1,4 @@
-"""What the tasks of a micro-batch say that they have written, held against what was planned."""
+"""The comparison of what the tasks of a micro-batch wrote with the plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What one table takes of a batch."""
+    """The part of a batch that one table takes."""
 
     accounts: list[CommittedRange]
     files: list[DataFile]
@@ -29,15 +29,15 @@ class BatchRange:
     start: int
     end: int
     topic_id: bytes | None
-    """None where an earlier version planned the batch and kept no ids."""
+    """Topic id; None if an earlier version planned the batch and kept no ids."""
     leader_epoch: int
-    """-1 if it is not known."""
+    """Epoch of the leader when the range was planned; -1 if unknown."""
 
 
 def accounts_of(
     manifests: Iterable[Any], ranges: list[BatchRange]
 ) -> tuple[list[CommittedRange], list[DataFile]]:
-    """What tasks say that they have written, which must be exactly what was planned."""
+    """Returns the accounts and files that the tasks report, which must be exactly those planned."""
     accounts, files = [], []
     for row in manifests:
         own = []
@@ -95,7 +95,7 @@ def with_what_files_hold(account: CommittedRange, files: list[DataFile]) -> Comm
 
 
 def must(holds: bool, otherwise: str) -> None:
-    """Of what executors wrote: nothing is committed that does not hold."""
+    """Raises an error unless the report of executors holds: then nothing is committed."""
     if not holds:
         raise TableError(f"{otherwise}; nothing was committed, start the job again")
 
@@ -107,8 +107,8 @@ def check_complete(got: set[Any], planned: set[Any]) -> None:
 
 
 def check_account(account: CommittedRange, files: list[DataFile]) -> None:
-    """Rows are as many as the range has offsets, less those that hold no record, and those whose
-    record went elsewhere.
+    """Checks that there are as many rows as the range has offsets, minus those without a record and
+    those whose record went to another table.
     """
     span = account.end - account.start
     known = account.rows + account.lost + account.elsewhere
@@ -121,7 +121,9 @@ def check_account(account: CommittedRange, files: list[DataFile]) -> None:
 
 
 def described(path: str, relative: str, topic: str, date: str) -> DataFile:
-    """A file that Spark wrote, from its Parquet footer. A task writes one partition's records."""
+    """Returns a file that Spark wrote, from its Parquet footer. A task writes one partition's
+    records.
+    """
     footer = read_footer(path)
     first, last = footer.partition
     must(first == last, f"{path} holds partitions {first} to {last}")

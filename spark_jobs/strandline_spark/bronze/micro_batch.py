@@ -1,10 +1,9 @@
-"""One micro-batch: from what Spark planned to one Delta commit in bronze, exactly once.
+"""One micro-batch: from Spark's plan to one Delta commit in bronze, exactly once.
 
-Spark logs the batch's end offsets in the checkpoint before it runs the batch, and that it is done
-after. Between the two the table is committed. Wherever the driver dies, the batch runs again with
-the same offsets: the table then says that it has it (skip), or it does not (commit). Files of a run
-that did not get to its commit are not part of the table. What other tables take of a batch comes
-after the bronze commit.
+Spark logs the batch's end offsets in the checkpoint before it runs the batch, and logs it as done
+afterwards. The table is committed between the two. Wherever the driver dies, the batch runs again
+with the same offsets. Then the table either has the batch (skip) or not (commit). Files of a run
+that did not commit are not part of the table. Other tables take the batch after the bronze commit.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ if TYPE_CHECKING:
     from strandline_spark.source.offsets import TopicPartition
 
 STAGING: Final = "_staging"
-"""Where Spark writes in dataframe mode; files move from there to their place by a rename."""
+"""Spark's folder in dataframe mode; a rename moves the files from there to their place."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What became of one micro-batch."""
+    """The result of one micro-batch."""
 
     batch_id: int
     rows: int
@@ -61,15 +60,15 @@ class BatchReport:
     files: int
     version: int
     skipped: bool
-    """The table had it already: the driver died between the table's commit and Spark's."""
+    """True if the table had it already: the driver died between the table's commit and Spark's."""
     lost: int = 0
-    """Offsets whose records retention had taken."""
+    """Offsets whose records retention had removed."""
     quarantined: int = 0
     """Rows of a pipeline that did not parse."""
 
 
 class MicroBatchWriter:
-    """`foreachBatch` of the job."""
+    """The function for `foreachBatch` of the job."""
 
     def __init__(
         self,
@@ -96,7 +95,7 @@ class MicroBatchWriter:
                 "Spark set no sql.streaming.queryId: the writer is for streaming queries alone"
             )
         job = app_id(query)
-        # The handle comes first: whatever is committed after it makes our own commit a conflict.
+        # The handle is opened first: any later commit makes our own commit a conflict.
         table = BronzeTable.open(self._table_path)
         ranges = self._ranges(batch_id)
         if _holds(table, job, batch_id, ranges):
@@ -108,9 +107,9 @@ class MicroBatchWriter:
         self._check_workers()
         before = {one.tp: table.end(one.tp) for one in ranges}
         taken = self.take(frame, batch_id, query, ranges)
-        # A commit may clean the log of what is days old.
+        # A commit may clean the log of entries that are days old.
         self.copy_audit_if_due(table)
-        # Those that have joined meanwhile.
+        # Check the executors that have joined meanwhile.
         self._check_workers()
         table.commit(job, batch_id, taken.accounts, taken.files)
         others = self.take_beyond(job, batch_id, before)
@@ -121,7 +120,7 @@ class MicroBatchWriter:
         self._audits.setdefault(table.path, AuditCopier(table.path)).copy_if_due(table)
 
     def take(self, frame: DataFrame, batch_id: int, query: str, ranges: list[BatchRange]) -> Taken:
-        """Carries the batch out; what the table is to take of it."""
+        """Carries the batch out, and returns what the table takes of it."""
         if self._direct:
             return Taken(*accounts_of(frame.collect(), ranges))
         return Taken(*self._write_frame(frame, batch_id, query, ranges))
@@ -129,16 +128,18 @@ class MicroBatchWriter:
     def take_beyond(
         self, job: str, batch_id: int, before: Mapping[TopicPartition, int | None]
     ) -> Sequence[Taken]:
-        """What other tables took of the batch, which the bronze table holds now. It ended at
-        `before`.
+        """Returns what other tables took of the batch, which the bronze table holds now. The batch
+        before it ended at `before`.
         """
         return ()
 
     def after_batch(self, frame: DataFrame) -> None:
-        """The bronze table holds the batch."""
+        """Acts once the bronze table holds the batch."""
 
     def _ranges(self, batch_id: int) -> list[BatchRange]:
-        """What Spark logged for the batch: [end of the batch before, end) of what moved."""
+        """Returns the ranges that Spark logged for the batch: [end of the previous batch, end) of
+        each partition that advanced.
+        """
         end = self._positions.completed(read_offset_log(self._checkpoint, batch_id))
         if batch_id > 0:
             start: StreamOffset | None = read_offset_log(self._checkpoint, batch_id - 1)
@@ -164,7 +165,7 @@ class MicroBatchWriter:
     def _write_frame(
         self, frame: DataFrame, batch_id: int, query: str, ranges: list[BatchRange]
     ) -> tuple[list[CommittedRange], list[DataFile]]:
-        """Spark writes to a staging directory; each file then gets its place by a rename."""
+        """Lets Spark write to a staging directory; each file then gets its place by a rename."""
         date = datetime.now(UTC).date().isoformat()
         staging = os.path.join(self._table_path, STAGING, query)
         shutil.rmtree(staging, ignore_errors=True)
@@ -219,13 +220,13 @@ class MicroBatchWriter:
 
 
 def _holds(table: FencedTable, job: str, batch_id: int, ranges: list[BatchRange]) -> bool:
-    """Whether the table has the batch. Raises FenceError if it has another of that number."""
+    """True if the table has the batch. Raises FenceError if it has another one of that number."""
     committed = table.committed_batch(job)
     if committed is None or committed < batch_id:
         return False
     for one in ranges:
         table.check_held(one.tp, one.end, last=committed == batch_id)
-    # The driver that committed it may have died before it was on disk.
+    # The driver that committed it may have died before it was synced.
     table.sync_log()
     return True
 
@@ -245,7 +246,7 @@ def _reported(batch_id: int, version: int, taken: Taken, others: Sequence[Taken]
 
 
 def app_id(query: str) -> str:
-    """The name under which a query's batches stand in the table."""
+    """Returns the name of a query in the table's transactions."""
     return f"strandline-bronze:{query}"
 
 

@@ -1,5 +1,5 @@
-"""One task's Parquet files of one range: written in row groups of bounded size, and on disk before
-the driver hears of them.
+"""The Parquet files of one task's range, written in row groups of bounded size, and synced before
+the task reports them to the driver.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from strandline_spark.bronze.codecs import codec_of_each
 from strandline_spark.bronze.durable import sync, sync_names
 
 ROW_GROUP_BYTES: Final = 32 << 20
-"""Arrow bytes gathered before a row group is written: what one writer holds in memory at most."""
+"""Arrow bytes gathered before a row group is written: the most that one writer holds in memory."""
 
 
 @dataclass(slots=True)
 class Bounds:
-    """Of the rows of a file; times are None where no row has one."""
+    """Bounds of the rows of a file; times are None if no row has one."""
 
     rows: int = 0
     offset_min: int = 0
@@ -34,11 +34,13 @@ class Bounds:
     event_time_max_us: int | None = None
 
     def add(self, batch: Any) -> None:
-        """A batch of the file's columns that has a row at least, in the order of the offsets."""
+        """Adds a batch of the file's columns, which has at least one row, in the order of the
+        offsets.
+        """
         offsets = batch.column("offset")
         if self.rows == 0:
             self.offset_min = offsets[0].as_py()
-        # Offsets and epochs never fall within a range, so the last row has the largest.
+        # Offsets and epochs never decrease within a range, so the last row has the largest.
         self.offset_max = offsets[-1].as_py()
         if "leader_epoch" in batch.schema.names:
             epochs = batch.column("leader_epoch")
@@ -57,11 +59,11 @@ class Bounds:
 
 
 class RangeFile:
-    """A file that comes to be with its first record."""
+    """A file that is created with its first record."""
 
     def __init__(self, root: str, path: str, schema: Any, options: dict[str, Any]) -> None:
-        """`path` is relative to the table's folder `root`; `options` are ParquetWriter's, and name
-        the codec of what packs.
+        """Prepares the file. `path` is relative to the table's folder `root`; `options` are those
+        of ParquetWriter, and name the codec for columns that compress.
         """
         self.path = path
         self.bounds = Bounds()
@@ -98,29 +100,31 @@ class RangeFile:
         self._pending, self._pending_bytes = [], 0
 
     def close(self) -> int:
-        """The file's size, once it is on disk; 0 if there were no records, and so no file."""
+        """Closes and syncs the file and returns its size; 0 if there were no records, and so no
+        file.
+        """
         self._flush()
         if self._writer is None:
             return 0
         self._writer.close()
-        # Before the driver hears of it: what it commits must be there after a loss of power.
+        # The file is synced before the driver commits it, so that it survives a loss of power.
         sync(self._full_path)
         sync_names(self._full_path, self._root)
         return os.path.getsize(self._full_path)
 
     def discard(self) -> None:
-        """Removes what was written, as far as it can: a file that stays is an orphan, not data."""
+        """Removes the file, as far as possible: a file that stays is an orphan, not data."""
         if self._writer is not None:
             self._writer.close()
             os.unlink(self._full_path)
 
     def description(self, size: int) -> dict[str, Any]:
-        """What a manifest says of it."""
+        """Returns the file's description for a manifest."""
         return {"path": self.path if size > 0 else None, "size": size, **asdict(self.bounds)}
 
 
 def _extent(times: Any) -> tuple[int | None, int | None]:
-    """Microseconds."""
+    """Returns the least and greatest time in microseconds."""
     found = pc.min_max(times.cast(pa.int64())).as_py()
     return found["min"], found["max"]
 

@@ -1,7 +1,7 @@
-"""`replay`: a range of a topic into an empty bronze table, whatever a job's checkpoint says.
+"""`replay`: a range of a topic into an empty bronze table, independent of any job's checkpoint.
 
-It reads and writes as a task of direct mode does, one partition after the other in this process,
-and commits all at once: the table has the whole range, or it is as empty as before.
+It reads and writes like a task of direct mode, one partition after the other in this process, and
+makes one commit. So the table has the whole range, or stays empty.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from strandline_spark.source.splitting import PlannedRange
 
 BATCH_ID = 0
-"""A replay is one batch of a job of its own."""
+"""The batch id: a replay is one batch of its own job."""
 
 
 def replay(options: SourceOptions, table_path: str, note: Callable[[str], None]) -> BatchReport:
-    """Raises StrandlineSparkError, and then the table is empty still."""
+    """Runs the replay. Raises StrandlineSparkError, and then the table is still empty."""
     check_for_batch(options)
     try:
         planned = Planner(options).batch_ranges()
@@ -61,8 +61,8 @@ def replay(options: SourceOptions, table_path: str, note: Callable[[str], None])
 
 
 def _empty(table_path: str) -> BronzeTable:
-    """The handle is open before it is looked at: what another writer commits from then on for these
-    partitions makes the own commit a conflict.
+    """Returns the handle of an empty table, opened before the check. So any later commit for these
+    partitions makes our own commit a conflict.
     """
     table = BronzeTable.open_or_create(table_path)
     if table.file_paths() or table.commits():

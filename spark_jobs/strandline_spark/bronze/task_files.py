@@ -1,12 +1,13 @@
-"""Direct mode's source: each task writes its range to a Parquet file and yields one manifest row.
+"""The source of direct mode: each task writes its range to a Parquet file and yields one manifest
+row.
 
-Records never enter the JVM: nine tenths of the work of a bronze table would be the JVM's otherwise
-(Arrow to row, Parquet encoding). What Spark sees, retries and checkpoints is the manifest. A file
-whose task was retried or whose batch was not committed is not in the table's log, hence not in the
-table; `vacuum(full=True)` of delta-rs removes such files.
+Records never enter the JVM. Otherwise the JVM would do nine tenths of the work for a bronze table
+(Arrow to row, Parquet encoding). Spark sees, retries and checkpoints the manifest. A file whose
+task was retried or whose batch was not committed is not in the table's log, hence not in the table;
+`vacuum(full=True)` of delta-rs removes such files.
 
-The class is registered by the job and is not found by name: its option `tablePath` and its rows
-are between the two of them.
+The job registers the class, which is not found by name. Its option `tablePath` and its rows are
+private to the job and the class.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ if TYPE_CHECKING:
 
 TABLE_PATH: Final = "tablePath"
 SILVER: Final = "silver"
-"""Option: the `SilverPlan` of a pipeline; without it records are kept raw alone."""
+"""Option: the `SilverPlan` of a pipeline; without it only raw records are kept."""
 _READ: Final = tuple(name for name in PLAIN if name != "topic") + HEADERS
-"""What a file is made of; the topic stands in its path."""
+"""Columns that a file is made from; the topic is in its path."""
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
-"""The local property under which Spark tells its tasks the micro-batch."""
+"""The local property by which Spark tells its tasks the micro-batch."""
 
 _MANIFEST: Final = (
     ("topic", "STRING", pa.string()),
@@ -97,7 +98,7 @@ class BronzeSource(DataSource):
 
 
 class BronzeStreamReader(StrandlineStreamReader):
-    """Offsets and limits are the plain source's; only what a task yields differs."""
+    """A stream reader with the plain source's offsets and limits, whose tasks yield manifests."""
 
     def __init__(self, options: SourceOptions, table_path: str, silver: str | None) -> None:
         super().__init__(options)
@@ -139,7 +140,9 @@ def write_range(
     batch_id: int,
     silver: str | None = None,
 ) -> dict[str, Any]:
-    """Reads the range into one Parquet file a table (none, if it holds no record); its manifest."""
+    """Reads the range into one Parquet file for each table (none without a record), and returns its
+    manifest.
+    """
     from strandline_spark.source.ranges import RangeReader
 
     reader = RangeReader(
@@ -152,7 +155,7 @@ def write_range(
     )
     date = datetime.now(UTC).date().isoformat()
     directory = f"topic={planned.tp.topic}/ingest_date={date}"
-    # Every attempt of a task writes files of its own name.
+    # Every attempt of a task writes files with names of its own.
     unique = os.urandom(8).hex()
     name = f"{planned.tp.partition:05d}-{planned.start:020d}-{planned.stop:020d}-{unique}.parquet"
     path = f"{directory}/{name}"
@@ -190,14 +193,14 @@ def write_range(
 
 
 def _silver_output(plan: str, path: str, batch_id: int) -> GuardedOutput:
-    # What a job needs that keeps raw records alone is loaded by each worker process.
+    # Each worker process loads only what a job of raw records needs.
     from strandline_spark.silver.range_output import GuardedOutput, SilverPlan
 
     return GuardedOutput(SilverPlan.from_json(plan), path, batch_id)
 
 
 def _bronze_rows(batch: Any, batch_id: int) -> Any:
-    """Records as the source reads them, as a file has them."""
+    """Returns the source's records with a file's columns."""
     arrays = [
         batch.column("partition"),
         batch.column("offset"),

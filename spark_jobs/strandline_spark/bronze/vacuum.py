@@ -1,16 +1,16 @@
-"""`vacuum`: removes data files that are no part of a bronze table any more, or never became one.
-What else lies in its folder is somebody's, and stays.
+"""`vacuum`: removes data files that are no longer part of a bronze table, or never became one.
+Other files in its folder stay.
 
-Those are what `compact` has replaced, what tasks wrote whose batch was not committed, and what
-Spark wrote for a job in dataframe mode that was killed and had another checkpoint then. A file
-goes once it is out of the table for longer than is kept; readers of an earlier version need theirs
-so long. Two things stay whatever their age says:
+Such files are of three kinds: files that `compact` replaced, files of tasks whose batch was not
+committed, and files that Spark wrote for a killed job in dataframe mode with another checkpoint. A
+file is removed once it has been out of the table for the retention time, which readers of an
+earlier version need. Two kinds stay at any age:
 
-* a file of a batch that a running job has not committed yet. Its offsets lie where the table ends
-  or beyond, for a batch that ends there is refused by the fence and can never come. A vacuum that
-  keeps less than a week is refused where it would remove such a file.
-* what a compaction is writing: a vacuum commits a maintenance of its own first, so a compaction
-  that began before it is refused when it commits.
+* a file of a batch that a running job has not committed yet. Its offsets lie at or beyond the
+  table's end: the fence refuses a batch that ends there, so it can never commit. A vacuum that
+  keeps less than a week is refused if it would remove such a file.
+* a file that a compaction is writing. A vacuum first commits a maintenance of its own, so a
+  compaction that began before it is refused when it commits.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Vacuumed:
 
 
 def vacuum(table_path: str, *, kept_hours: int = KEPT_HOURS, dry_run: bool = False) -> Vacuumed:
-    """Raises TableError, and then nothing was removed but what its message says."""
+    """Removes the files. Raises TableError, and then nothing was removed except what its message
+    names.
+    """
     table = BronzeTable.open(table_path)
     if not dry_run:
         AuditCopier(table_path).copy(table)
@@ -70,7 +72,9 @@ def vacuum(table_path: str, *, kept_hours: int = KEPT_HOURS, dry_run: bool = Fal
 
 
 def _out_of_the_table(table: BronzeTable, kept_hours: int) -> list[str]:
-    """delta-rs names all files below the folder that the log does not, a checkpoint's too."""
+    """Returns the files below the folder that the log does not name, a checkpoint's too, as
+    delta-rs finds them.
+    """
     found = table.delta.vacuum(
         retention_hours=kept_hours, dry_run=True, enforce_retention_duration=False, full=True
     )
@@ -78,8 +82,8 @@ def _out_of_the_table(table: BronzeTable, kept_hours: int) -> list[str]:
 
 
 def _staged(table_path: str, kept_hours: int) -> Iterator[tuple[str, bool]]:
-    """Paths that jobs of dataframe mode have left, and whether each is a folder, what lies in it
-    first: all of a job's, unless one of them has changed since.
+    """Yields the paths that jobs of dataframe mode left, contents before their folder, and True for
+    a folder. A job's paths are left out if one of them has changed recently.
     """
     limit = time.time() - kept_hours * 3600
     staging = os.path.join(table_path, STAGING)
@@ -96,12 +100,14 @@ def _changed(path: str) -> float:
     try:
         return os.lstat(path).st_mtime
     except FileNotFoundError:
-        # Its job is at work.
+        # Its job is running.
         return time.time()
 
 
 def _remove_folders(table_path: str, folders: list[str]) -> None:
-    """Those that are empty now: a job may have begun again, and its files are of other names."""
+    """Removes the folders that are empty now. A job may have started again; its files have other
+    names.
+    """
     for folder in [*folders, STAGING]:
         with contextlib.suppress(OSError):
             os.rmdir(os.path.join(table_path, folder))
@@ -141,7 +147,7 @@ def _check_not_on_their_way(table: BronzeTable, files: Iterable[str], kept_hours
 def _may_be_committed(table: BronzeTable, file: str) -> bool:
     topic = next((part[6:] for part in file.split("/") if part.startswith("topic=")), None)
     if topic is None or not file.endswith(".parquet"):
-        # What Spark keeps beside its files.
+        # Spark keeps these beside its files.
         return False
     try:
         footer = read_footer(os.path.join(table.path, file))

@@ -1,10 +1,10 @@
-"""`verify`: does the bronze table hold each offset of a topic once? Proven from the rows.
+"""`verify`: the proof, from the rows, that the bronze table holds each offset of a topic once.
 
 The rows' offsets are read file by file and folded into runs of consecutive offsets, so memory grows
-with the number of runs, not of rows. Runs that overlap are doubles; offsets between runs are gaps,
-unless the commit that took their range in counted them as holding no record, or as lost. What the
-commits say (their ranges, rows, topic ids), in the log or once they have left it in the audit, and
-where the cluster's high watermark is are compared with it.
+with the number of runs, not of rows. Runs that overlap are doubles. Offsets between runs are gaps,
+unless the commit of their range counted them as empty or as lost. The rows are also compared with
+the accounts of the commits (ranges, rows, topic ids), from the log or the audit, and with the
+cluster's high watermark.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ class Run:
 
 @dataclass(slots=True)
 class PartitionFindings:
-    """What is right and wrong about one partition in the table."""
+    """The findings about one partition in the table."""
 
     topic: str
     partition: int
     rows: int = 0
     first_offset: int = -1
     end_offset: int = -1
-    """Where the table ends, by its own account."""
+    """End of the table by its own account."""
     gaps: int = 0
-    """Offsets without a row that no commit counts as holding no record."""
+    """Offsets without a row that no commit counts as empty."""
     doubles: int = 0
-    """Rows too many: the same offset again."""
+    """Extra rows: the same offset again."""
     skipped: int = 0
     """Offsets without a record (control batches), as the commits counted them."""
     lost: int = 0
-    """Offsets whose records retention had taken, as the commits counted them."""
+    """Offsets whose records retention had removed, as the commits counted them."""
     unchecked: int = -1
-    """Rows whose records the topic does not hold any more; -1 if values were not compared."""
+    """Rows whose records the topic no longer holds; -1 if values were not compared."""
     differing: int = -1
-    """Rows that are not what the topic's records are; -1 if values were not compared."""
+    """Rows that differ from the topic's records; -1 if values were not compared."""
     high_watermark: int = -1
     lag: int = -1
     problems: list[str] = field(default_factory=list)
@@ -90,11 +90,12 @@ def verify(
     values: bool = False,
     may_lack: bool = False,
 ) -> list[PartitionFindings]:
-    """One finding for each partition, in order. Raises TableError if the table has nothing of the
-    topic, unless it `may_lack` it or the cluster says that the topic is empty.
+    """Returns one finding for each partition, in order.
 
-    `complete` asks that the table has all that the topic has, `allow_lost` accepts what retention
-    took, and `values` reads the topic again and compares each row with its record.
+    `complete` demands that the table has all that the topic has, `allow_lost` accepts offsets that
+    retention removed, and `values` reads the topic again and compares each row with its record.
+    Raises TableError if the table has nothing of the topic, unless it `may_lack` it or the topic is
+    empty.
     """
     table = BronzeTable.open(table_path)
     runs = runs_in(table, topic)
@@ -125,8 +126,8 @@ def verify(
 def _ranges_of(
     table: FencedTable, topic: str
 ) -> tuple[dict[int, list[CommittedRange]], Counter[int]]:
-    """The ranges of each partition in the order of their commits, and how many of the first are
-    known by the audit alone.
+    """Returns the ranges of each partition in the order of their commits, and how many of the first
+    are known only from the audit.
     """
     log_start = table.log_start()
     ranges: dict[int, list[CommittedRange]] = {}
@@ -141,8 +142,8 @@ def _ranges_of(
 
 
 def runs_in(table: FencedTable, topic: str) -> dict[int, list[Run]]:
-    """The runs of every partition of the topic, in no order; of a table that keeps no leader epochs
-    with epoch -1.
+    """Returns the runs of every partition of the topic, in no order. A table without leader epochs
+    has epoch -1.
     """
     import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
@@ -169,7 +170,7 @@ def _fold_into(out: dict[int, list[Run]], batch: Any) -> None:
 
 
 def fold(offsets: Any, epochs: Any) -> list[Run]:
-    """Runs of consecutive offsets. An offset that comes twice ends a run, so that runs overlap."""
+    """Returns runs of consecutive offsets. A repeated offset ends a run, so that runs overlap."""
     if len(offsets) == 0:
         return []
     order = np.argsort(offsets, kind="stable")
@@ -190,8 +191,8 @@ def check_partition(
     fence: int | None,
     audited: int = 0,
 ) -> PartitionFindings:
-    """Judges one partition from its runs, the ranges of its commits, of which the first `audited`
-    have left the log, and where the table ends.
+    """Judges one partition from its runs, the ranges of its commits, and the end of the table. The
+    first `audited` ranges have left the log.
     """
     found = PartitionFindings(tp.topic, tp.partition)
     found.rows = sum(run.end - run.start for run in runs)
@@ -217,7 +218,9 @@ def _check_ranges(
     covered: list[tuple[int, int]],
     audited: int,
 ) -> None:
-    """Every offset of a range is a row or was counted as empty; ranges join; no gap elsewhere."""
+    """Checks that every offset of a range is a row or counted as empty, that ranges join, and that
+    there is no gap elsewhere.
+    """
     for n, (a, b) in enumerate(pairwise(ranges)):
         if n < audited and a.end < b.start:
             found.gaps += b.start - a.end - held_in(covered, a.end, b.start)
@@ -237,7 +240,7 @@ def _check_ranges(
             found.problems.append(
                 f"[{one.start}, {one.end}) was committed with {one.rows} rows, {held} are there"
             )
-    # What left the log and is not in the audit, there and between, is judged by the rows alone.
+    # Ranges that are neither in the log nor in the audit are judged by the rows alone.
     known_from = ranges[0].start if ranges else found.end_offset
     if found.first_offset >= 0 and found.first_offset < known_from:
         head = held_in(covered, found.first_offset, known_from)
@@ -247,7 +250,7 @@ def _check_ranges(
 
 
 def union(runs: Iterable[Run]) -> list[tuple[int, int]]:
-    """The offsets that the sorted runs cover, as disjoint intervals."""
+    """Returns the offsets that the sorted runs cover, as disjoint intervals."""
     out: list[tuple[int, int]] = []
     for run in runs:
         if out and run.start <= out[-1][1]:
@@ -258,7 +261,7 @@ def union(runs: Iterable[Run]) -> list[tuple[int, int]]:
 
 
 def held_in(covered: list[tuple[int, int]], start: int, end: int) -> int:
-    """How many offsets of [start, end) are covered, by disjoint intervals that rise."""
+    """Returns how many offsets of [start, end) are covered by disjoint, rising intervals."""
     first = bisect_right(covered, start, key=itemgetter(1))
     last = bisect_left(covered, end, lo=first, key=itemgetter(0))
     return sum(min(e, end) - max(s, start) for s, e in covered[first:last])
@@ -275,7 +278,7 @@ def _compare_with_cluster(
 
     cluster = Cluster(bootstrap.split(","))
     try:
-        # A topic that is gone is no reason not to look at what the table has of it.
+        # A topic that is gone does not exempt the table's rows from the check.
         leaders = cluster.existing([topic])[0] if found else cluster.leaders([topic])
         marks = cluster.marks(leaders)
         _compare_with_marks(found, ranges, marks)
@@ -305,7 +308,7 @@ def _compare_with_marks(
             one.problems.append(f"the cluster has no such {'partition' if marks else 'topic'}")
             continue
         one.high_watermark = marks[tp].high_watermark
-        # A table that never took of the partition begins with what there is of it.
+        # A table that never took from the partition starts with its first record.
         end = marks[tp].log_start if one.end_offset < 0 else one.end_offset
         one.lag = max(0, one.high_watermark - end)
         if one.end_offset > one.high_watermark:

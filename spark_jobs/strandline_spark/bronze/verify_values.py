@@ -1,7 +1,7 @@
-"""`verify --values`: are the table's rows what the topic's records are? Read again, and compared.
+"""`verify --values`: reads the topic again and compares each of the table's rows with its record.
 
 Both sides are folded to a checksum of key, value, headers and timestamp for each offset, a window
-of offsets at a time, so memory is bounded whatever the topic's size. Rows whose records the topic
+of offsets at a time. So memory is bounded whatever the topic's size. Rows whose records the topic
 no longer holds (retention, compaction) are `unchecked`.
 """
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from strandline_spark.source.offsets import TopicPartition
 
 WINDOW: Final = 1 << 20
-"""Offsets that are compared at a time."""
+"""Number of offsets that are compared at a time."""
 _COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
 _BATCH_ROWS: Final = 1 << 14
 
 Sums = tuple[Any, Any]
-"""Offsets, and the checksum of each one's record; numpy arrays in the order in which they came."""
+"""Offsets, and the checksum of each one's record; numpy arrays in the order of arrival."""
 
 
 def compare_values(
     found: PartitionFindings, table: BronzeTable, mark: Mark, bootstrap: tuple[str, ...]
 ) -> None:
-    """Counts the partition's rows that are checked, unchecked and other than the topic's records,
-    and adds what is wrong to its problems.
+    """Counts the partition's checked, unchecked and differing rows, and adds the faults to its
+    problems.
     """
     tp = found.tp
     found.unchecked = found.differing = 0
@@ -78,7 +78,7 @@ def _of_table(table: BronzeTable, tp: TopicPartition, start: int, stop: int) -> 
 def _of_topic(
     tp: TopicPartition, mark: Mark, start: int, stop: int, bootstrap: tuple[str, ...]
 ) -> Sums:
-    """What the topic still holds of the window; its offsets rise."""
+    """Returns the offsets and checksums that the topic still holds of the window; offsets rise."""
     start, stop = max(start, mark.log_start), min(stop, mark.high_watermark)
     if start >= stop:
         return _summed(())
@@ -102,7 +102,7 @@ def _summed(batches: Iterable[Any]) -> Sums:
         )
         keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
         records = zip(times, keys, values, headers, strict=True)
-        # Python's own: keyed for each process, and both sides are summed in this one.
+        # Python's own hash has a key for each process; both sides are summed in this process.
         sums.append(np.fromiter(map(hash, records), np.int64, batch.num_rows))
         offsets.append(batch.column("offset").to_numpy())
     return np.concatenate(offsets), np.concatenate(sums)

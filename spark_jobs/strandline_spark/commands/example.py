@@ -1,4 +1,4 @@
-"""`strandline-spark example`: a pipeline that ships, to run as it is or to begin one's own with."""
+"""`strandline-spark example`: an example pipeline, to run unchanged or to start your own from."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         _note(f"error: {error}")
         status = 1
     except BrokenPipeError:
-        # The reader of our output has left; there is nobody to tell.
+        # The reader of our output has closed it, so no error can be shown.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
     sys.exit(status)

@@ -132,7 +132,7 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
 
 
 def told(failed: dict[str, str]) -> int:
-    """The exit status of a run in which these steps stand still."""
+    """Reports the failed steps and returns the run's exit status."""
     for step, said in failed.items():
         _note(f"error: {step} stands still: {said}")
     if failed:
@@ -214,7 +214,7 @@ def _reset(words: list[str]) -> int:
 
     if not 1 <= len(words) <= 2:
         raise OptionError("gold reset: name one step, and the path of its pipeline.toml")
-    # No step has a name with a dot or a slash in it, so either order says which is which.
+    # No name of a step has a dot or a slash, so either order is unambiguous.
     name, path = words if len(words) == 2 else (words[0], "pipeline.toml")
     if name.endswith(".toml") and not path.endswith(".toml"):
         name, path = path, name
@@ -262,9 +262,9 @@ def _run_latest(arguments: argparse.Namespace) -> int:
 
 
 def _written(spark: SparkSession, frame: DataFrame, folder: str) -> int:
-    """The rows, counted in the files."""
+    """Returns the number of rows, counted in the files."""
     frame.write.parquet(f"file://{folder}")
-    # A folder may have signs in its name that stand for others in a pattern.
+    # A folder's name may have characters that are wildcards in a pattern.
     reader = spark.read.option("__globPaths__", "false")
     return int(reader.parquet(f"file://{folder}").count())
 

@@ -1,4 +1,4 @@
-"""`strandline-spark prepare`: Spark starts in half the time from then on."""
+"""`strandline-spark prepare`: later starts of Spark take half the time."""
 
 from __future__ import annotations
 

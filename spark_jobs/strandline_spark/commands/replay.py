@@ -45,7 +45,7 @@ def add_replay(commands: Any) -> None:
 
 
 def options_of(servers: str, topic: str, start: str, end: str) -> SourceOptions:
-    """Those of a batch query. Raises OptionError."""
+    """Returns the options of a batch query. Raises OptionError."""
     from strandline_spark.source.option_values import NoOffset
     from strandline_spark.source.options import parse_options
 
@@ -74,7 +74,7 @@ def _in_flags(message: str) -> str:
 
 
 def _bound(flag: str, text: str) -> str | int:
-    """Words and offsets as they are, a time in milliseconds."""
+    """Returns words and offsets unchanged, and a time in milliseconds."""
     if (flag, text) in (("--from", "latest"), ("--to", "earliest")):
         raise OptionError(f"{flag} {text}: there is nothing between; give a time or offsets")
     if text in ("earliest", "latest") or text.lstrip().startswith("{"):

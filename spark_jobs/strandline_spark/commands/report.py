@@ -1,4 +1,4 @@
-"""`strandline-spark report`: what tables and their audits say, as one HTML page."""
+"""`strandline-spark report`: tables and their audits as one HTML page."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _check_place(output: str) -> None:
-    """Raises OptionError before a table is read, where a page could not be written."""
+    """Raises OptionError before a table is read, if the page cannot be written there."""
     folder = os.path.dirname(output)
     if os.path.isdir(output):
         raise OptionError(f"--output {output}: this is a folder; name a file in it")
@@ -59,7 +59,7 @@ def _check_place(output: str) -> None:
 
 
 def _read(paths: list[str]) -> list[Findings]:
-    """Each table once, and behind a silver one the quarantine table beside it."""
+    """Reads each table once, and after a silver one the quarantine table beside it."""
     from strandline_spark.report.accounts import Kind, is_table, read_table
     from strandline_spark.report.quarantine import read_reasons
     from strandline_spark.report.sections import Findings
@@ -82,7 +82,7 @@ def _read(paths: list[str]) -> list[Findings]:
 
 
 def _write(output: str, page: str) -> None:
-    """The whole page takes the place of an earlier one, or none of it."""
+    """Replaces an earlier page by the whole new one, or leaves it."""
     part = f"{output}.part-{os.getpid()}"
     try:
         try:

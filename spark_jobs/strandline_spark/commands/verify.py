@@ -1,4 +1,4 @@
-"""`strandline-spark verify`: of a bronze table and a topic, or of a whole pipeline."""
+"""`strandline-spark verify`: the check of a bronze table and a topic, or of a whole pipeline."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def _verify_gold(arguments: argparse.Namespace, pipeline: Pipeline) -> list[Gold
 def _servers(
     arguments: argparse.Namespace, topics: str, *, asking: Sequence[str] = ("complete", "values")
 ) -> str | None:
-    """The cluster to compare with, if one is named. The flags `asking` need one."""
+    """Returns the cluster to compare with, if one is named. The flags `asking` need one."""
     from strandline_spark.source.options import parse_options
 
     servers = find_bootstrap_if_any(arguments.bootstrap, arguments.dir, os.environ)
@@ -234,7 +234,7 @@ def _print_findings(found: list[PartitionFindings], sound: bool) -> None:
 
 
 def _print_table(columns: tuple[str, ...], found: Sequence[Any]) -> None:
-    """A line each, and below what is wrong."""
+    """Prints a line for each finding, and the problems below."""
     rows: list[tuple[Any, ...]] = [columns]
     for one in found:
         values = (getattr(one, name) for name in columns)
