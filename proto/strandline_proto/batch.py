@@ -322,7 +322,7 @@ def end_marker_epoch(data: Buffer, at: int, header: BatchHeader) -> int | None:
     any other batch.
 
     A control record's key is version i16 and type i16, an end marker's value version i16 and
-    coordinator epoch i32. A record that does not parse is no end marker: it stays in the log as it
+    coordinator epoch i32. A record that does not parse is no end marker. It stays in the log as it
     was written, and no replica may fail because of it (P-40).
     """
     if not header.is_control:

@@ -2,7 +2,7 @@
 
 The hash is the 32-bit MurmurHash2 over the key with Kafka's seed; the sign bit is cleared before
 the remainder is taken. No maintained compiled package offers this variant, so it is optimised for
-the interpreter: one `struct` call reads all words of the key, and a cache serves repeated keys.
+the interpreter. One `struct` call reads all words of the key, and a cache serves repeated keys.
 """
 
 from functools import lru_cache

@@ -4,7 +4,7 @@ them, or the largest timestamp.
 A record is a length and then, of exactly that total length: attributes, the deltas of timestamp and
 offset, key, value, headers. Numbers are zigzag varints of 32 bits, the timestamp's of 64. Every
 reader can read a batch that passes. Three faults would end a consumer: a number in more bytes than
-its kind needs, an offset delta that skips, and a header's key that is not UTF-8.
+it needs, an offset delta that skips, and a header's key that is not UTF-8.
 
 `walk` is compiled from `_records.c` if a compiler was there when the package was installed: some
 twenty nanoseconds a record. Without one it is `walk_in_python`, which gives the same answers and

@@ -172,7 +172,7 @@ def keep_large_buffers() -> None:
 
 def take_short_turns() -> None:
     """Make a computing thread, such as the log cleaner's, yield to the event loop within half a
-    millisecond instead of five: the loop waits that long at each wake-up.
+    millisecond instead of five. The loop waits that long at each wake-up.
     """
     sys.setswitchinterval(0.0005)
 

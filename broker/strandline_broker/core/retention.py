@@ -1,8 +1,8 @@
 """The segments of a log that retention removes: too old, too many bytes, or all below the log's
 start (I-74, I-75).
 
-Only whole segments are removed, from the front, and none at or beyond the high watermark: the
-leader of the next epoch may keep records that are not yet committed. Age and size count only if
+Only whole segments are removed, from the front. None at or beyond the high watermark is removed:
+the leader of the next epoch may keep records that are not yet committed. Age and size count only if
 `cleanup.policy` contains `delete`. Segments below the log's start are removed from a compacted log
 too.
 """

@@ -1,5 +1,5 @@
-"""The state in the records of a partition of `__consumer_offsets`: the groups and offsets that a
-coordinator has in memory after it has loaded them (I-102).
+"""The state in the records of a partition of `__consumer_offsets`: the groups and offsets in a
+coordinator's memory after it has loaded them (I-102).
 
 The last record of a key counts, and a tombstone removes it. This uses the keys only, so any subset
 that compaction leaves gives the same state (I-103). Transactions are not interpreted: offsets

@@ -118,7 +118,7 @@ class Shard(Generic[Ticket]):
             )
         return NotCoordinator("this broker does not coordinate it; ask for the coordinator again")
 
-    # What happens to the partition
+    # Changes of the partition
 
     def elected(self, epoch: LeaderEpoch, end: Offset) -> list[ShardEffect[Ticket]]:
         """Begin to lead from `epoch`, when the log ends at `end`. A call of `committed`, with the
@@ -198,7 +198,7 @@ class Shard(Generic[Ticket]):
         self.epoch = UNKNOWN_EPOCH
         return self._end()
 
-    # Who waits
+    # Waiters
 
     def park(self, ticket: Ticket, entity: Entity | None) -> bool:
         """True if all records about the entity, or of the whole shard for None, are committed. If

@@ -263,7 +263,7 @@ class Groups:
             self._told_epochs.pop((key.group, key.member_id), None)
             self._told.pop((key.group, key.member_id), None)
 
-    # What the state says
+    # Queries of the state
 
     def render(
         self, group_id: str, member_id: str, inputs: Inputs, *, full: bool

@@ -152,7 +152,7 @@ class Leader:
 
     def low_watermark(self) -> int:
         """The lowest log start of this log and those of the live ISR members: none of them holds a
-        record below it (I-75). -1 while one of them has not fetched from this leader.
+        record below it (I-75). The result is -1 while one of them has not fetched from this leader.
         """
         low: int = self.log_start_offset
         for member in self.maximal_isr:
@@ -398,9 +398,9 @@ class Leader:
         return self._propose((*self.isr, IsrMember(broker_id, follower.broker_epoch)))
 
     def _can_be_asked_for(self, broker_id: BrokerId, follower: RemoteReplica) -> bool:
-        """True if a replica may be proposed. Both bounds on its log are needed: below the epoch's
-        start it may hold records that no leader committed (P-10), and the high watermark need not
-        have passed that start (P-74).
+        """True if a replica may be proposed. Both bounds on its log are needed. Below the epoch's
+        start it may hold records that no leader committed (P-10). The high watermark need not have
+        passed that start (P-74).
         """
         if self._proposal is not None or self._now_ms < self._join_not_before_ms:
             return False

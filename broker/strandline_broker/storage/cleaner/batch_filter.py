@@ -2,9 +2,9 @@
 last record of each key, and the last batch of each producer.
 
 The map knows every key below a certain offset. In a batch below that offset a record is removed in
-two cases: a later record has its key, or it is a tombstone and its batch's delete horizon has
-passed. A batch with tombstones gets its horizon at the first cleaning that covers it, even if it
-arrived from the leader with one. It gets none while only a part of it lies below that offset. A
+two cases. Either a later record has its key, or it is a tombstone and its batch's delete horizon
+has passed. A batch with tombstones gets its horizon at the first cleaning that covers it, even if
+it arrived from the leader with one. It gets none while only a part of it lies below that offset. A
 tombstone's time therefore begins with the cleaning that has removed, on this replica, the records
 that it deletes.
 

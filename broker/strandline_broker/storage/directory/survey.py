@@ -1,8 +1,10 @@
 """A read-only survey of a stopped broker's data directory and of its logs.
 
-`controller restore` uses it. It reports three things (P-76): the cluster and store that the broker
-obeyed, and how far; the replicas in the directory; the greatest leader epoch and producer id in any
-of them.
+`controller restore` uses it. It reports three things (P-76):
+
+- The cluster and store that the broker obeyed, and how far.
+- The replicas in the directory.
+- The greatest leader epoch and producer id in any of them.
 """
 
 from __future__ import annotations

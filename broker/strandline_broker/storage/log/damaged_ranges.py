@@ -9,8 +9,9 @@ refused; the error names the offsets and the remedy. A range is removed in three
 - A new check finds the bytes sound.
 
 The file `damaged-ranges` in the partition's directory keeps the ranges across restarts, one line
-each: first offset, end offset, base offset of the segment, the byte where the bad bytes begin, the
-byte where sound bytes continue (-1: not in this segment), and the reason.
+each. A line has the first offset, the end offset, the base offset of the segment, and the byte
+where the bad bytes begin. Then follow the byte where sound bytes continue (-1: not in this segment)
+and the reason.
 
 Readers, the scrub and recovery find ranges, in any thread. The tuple is replaced whole. If two
 threads mark at once, one mark may be lost; the next check finds it again.

@@ -16,9 +16,9 @@ missing segment file, and an index that contradicts its segment; such an index i
 checks the rest of these segments.
 
 The result is durable, and a second recovery finds the same. The log relies on this: all its data
-counts from the start, in its next recovery point and in the offsets that it names in a fetch with
-flush.policy=always (P-75). Data above the recovery point is therefore synced. A log without such
-data is not synced, so an idle log costs no sync at start.
+counts as durable from the start. Its next recovery point includes the data, and so does a fetch
+with flush.policy=always (P-75). Data above the recovery point is therefore synced. A log without
+such data is not synced, so an idle log costs no sync at start.
 """
 
 from __future__ import annotations

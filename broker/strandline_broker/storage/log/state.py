@@ -2,7 +2,7 @@
 and its damage.
 
 Only the log changes its state, one transition of this class at a time. Readers use it from any
-thread as it is. The order of the assignments within a transition therefore matters: a reader that
+thread as it is. The order of the assignments within a transition therefore matters. A reader that
 took the old segments, whose bytes may be gone, sees another generation afterwards (P-34).
 """
 
@@ -117,7 +117,7 @@ class LogState:
         self.rolls += 1
         self.tail = Tail((*self.tail.segments, segment), RecentBatches(self.end, 0))
 
-    # What is durable
+    # Durability
 
     def flush(self, generation: int, end: int, rolls: int) -> bool:
         """Record that everything below `end` is durable, unless a cut came since `generation` was

@@ -1,8 +1,8 @@
 """Walks that continue after damage and report the bad range between two sound batches.
 
-A check of every batch finds a wrong CRC, size or format, an offset that does not follow, and an
-epoch that differs from the epoch checkpoint. Where compaction may have left gaps, a base offset
-that was raised into a gap looks like a real one.
+A check of every batch finds a wrong CRC, size or format. It finds an offset that does not follow,
+and an epoch that differs from the epoch checkpoint. Where compaction may have left gaps, a base
+offset that was raised into a gap looks like a real one.
 """
 
 from __future__ import annotations

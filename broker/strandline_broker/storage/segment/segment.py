@@ -320,10 +320,10 @@ class Segment:
     ) -> tuple[Segment, RecentBatches]:
         """A new, active view of this segment that ends at `position`; the file is not yet cut.
 
-        The remaining batches must be readable one by one, up to `position` and up to `end_offset`,
-        except where offsets may be missing (`gaps_below` as in `walk`). Otherwise BadBatch is
-        raised. A place that a wrong reading found must not be cut. The CRCs of the last batches are
-        checked too: a batch whose length was changed ends at a wrong byte.
+        The remaining batches must be readable one by one, up to `position` and up to `end_offset`.
+        Offsets may be missing as `gaps_below` of `walk` says. Otherwise BadBatch is raised. A place
+        that a wrong reading found must not be cut. The CRCs of the last batches are checked too: a
+        batch whose length was changed ends at a wrong byte.
         """
         kept = Segment(
             self._fs,

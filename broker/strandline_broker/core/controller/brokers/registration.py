@@ -294,7 +294,7 @@ def _check_duplicate(
 
 def _is_of_before(old: Broker, request: Registration) -> bool:
     """True if the sender's directory lacks a record of the registered incarnation. The request is
-    then a late one of a process that died before that incarnation began, or it comes from an older
+    then a late one of a process that died before that incarnation began. Or it comes from an older
     copy of the directory (P-71).
     """
     has_applied_itself = not old.fenced or old.fencing_offset > old.epoch

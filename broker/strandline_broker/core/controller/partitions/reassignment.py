@@ -2,10 +2,10 @@
 
 For a partition with replicas R and target T, the replicas become T and the rest of R at once. The
 new ones copy while the old ones continue to serve. When every replica of T is in the ISR, the
-decision that caused this ends the reassignment in the same batch: replicas T, ISR T, a leader of T,
-and a new leader epoch if any replica is removed. With the new epoch the leader discards its
-knowledge of a removed replica, in case that returns (P-26). The removed broker compares the epoch
-before it deletes the replica (P-18).
+decision that caused this ends the reassignment in the same batch. The partition then has the
+replicas T, the ISR T, a leader of T, and a new leader epoch if any replica is removed. With the new
+epoch the leader discards its knowledge of a removed replica, in case that returns (P-26). The
+removed broker compares the epoch before it deletes the replica (P-18).
 
 R is stored, in its order, until the end (`Partition.original`). A cancellation restores it, and
 another target counts from it. Both remove replicas that were being added, as a completion removes
