@@ -41,9 +41,7 @@ SUBJECTLESS = {
     "client/strandline",
     "spark_jobs/strandline_spark/gold",
     "spark_jobs/strandline_spark/parsing",
-    "spark_jobs/strandline_spark/pipeline",
     "spark_jobs/strandline_spark/report",
-    "spark_jobs/strandline_spark/silver",
 }
 
 OPENERS = re.compile(

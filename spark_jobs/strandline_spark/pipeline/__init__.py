@@ -1,1 +1,1 @@
-"""A pipeline: a file that says which topics become which tables, and the job that does it."""
+"""A pipeline: the file that maps topics to tables, and the job that runs it."""

@@ -1,4 +1,4 @@
-"""The columns of a pipeline: those of its file, and those that fields have become in silver."""
+"""The columns of a pipeline: those of its file, and those that fields have added to silver."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 
 
 def with_columns_of(pipeline: Pipeline, silver: SilverTable) -> Pipeline:
-    """The pipeline with the columns, too, that fields have become. Raises TableError if the table
-    has columns that would be null in silence from now on.
+    """Returns the pipeline with the added columns of silver. Raises TableError if the table has
+    columns that would silently be null from now on.
     """
     return beside_columns(pipeline, silver.fit_columns(pipeline.parse.columns))
 
 
 def beside_columns(pipeline: Pipeline, beside: Mapping[str, str]) -> Pipeline:
-    """`with_columns_of`, of a table that has the columns `beside` and is not changed."""
-    # A text takes values of every kind. Another column becomes wider, where columns are added.
+    """Returns the pipeline like `with_columns_of`, for a table with the columns `beside`; changes
+    none.
+    """
+    # A text takes values of every kind. Another column becomes wider, if columns are added.
     wide = ("string", *(INFERRED if pipeline.adds_columns else ()))
     columns = {
         name: replace(column_type(kind), any_kind=kind in wide) for name, kind in beside.items()

@@ -1,6 +1,6 @@
-"""pipeline.toml, read and checked: every mistake is an OptionError that names the key, the line and
-the value. Checks begin their messages with the place, `[section] key` or `[[gold]] step, key`, and
-it is given its line here.
+"""The reader of pipeline.toml: every mistake is an OptionError that names the key, the line and the
+value. A check's message begins with the place, `[section] key` or `[[gold]] step, key`. This module
+adds the line.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _UNITS_US: Final = {
 _DURATION_MAX_US: Final = 36_500 * 86_400 * 10**6
 """A hundred years, so that sums with event times stay below 64 bits."""
 _WINDOWS_MAX: Final = 1_000_000
-"""A row is in so many hopping windows at the most."""
+"""Limit of hopping windows for a row."""
 _DEADLINE_SECONDS_MAX: Final = 86_400
 _SHARE: Final = re.compile(r"(\d{1,3}(?:\.\d+)?) *%")
 _FORMAT_KEYS: Final = {
@@ -55,12 +55,12 @@ _FORMAT_KEYS: Final = {
 
 
 SHARE_ROWS_MIN: Final = 1_000
-"""A share says nothing of a smaller batch, in which one record may be a third."""
+"""Least batch for a share: in a smaller one a single record may be a third."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantineLimit:
-    """Beyond it a batch does not go into silver, which stands still."""
+    """The limit beyond which a batch does not go into silver, which then stops."""
 
     rows: int | None
     share: float | None
@@ -91,7 +91,7 @@ class Pipeline:
     max_offsets_per_trigger: int | None
     parse: ParseSettings
     adds_columns: bool
-    """A new field becomes a column; or the job stops."""
+    """True if a new field becomes a column; False if silver stops at it."""
     limit: QuarantineLimit
     gold: tuple[GoldStep, ...]
 
@@ -103,7 +103,7 @@ class Pipeline:
 
 
 def load_pipeline(path: str) -> Pipeline:
-    """Raises OptionError."""
+    """Reads and checks the file. Raises OptionError."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -116,7 +116,7 @@ def load_pipeline(path: str) -> Pipeline:
 
 
 def parse_pipeline(text: str, path: str) -> Pipeline:
-    """The content of the file `path`, whose folder relative folders begin at."""
+    """Checks the content of the file `path`; relative folders begin at its folder."""
     try:
         found = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as why:
@@ -169,7 +169,9 @@ class _Checker:
         return pipeline
 
     def _placed(self, where: str, given: str | None, default: str) -> str:
-        """`default` is below the pipeline's directory, `given` below the file's."""
+        """Returns an absolute folder: `default` is below the pipeline's directory, `given` below
+        the file's.
+        """
         if given is None:
             path = os.path.normpath(os.path.join(self._root, default))
         else:
@@ -294,7 +296,7 @@ def checked_step(step: GoldKeys, table: str, line: int) -> GoldStep:
 
 
 def duration_us(where: str, text: str, *, least: int = 1) -> int:
-    """`5 minutes` in microseconds. Raises OptionError."""
+    """Returns `5 minutes` in microseconds. Raises OptionError."""
     found = _DURATION.fullmatch(text.strip())
     if found is None or int(found[1]) < least:
         raise OptionError(
@@ -373,7 +375,9 @@ def _check_folder(where: str, given: str) -> None:
 
 
 def _check_folders(pipeline: Pipeline) -> None:
-    """Two tables in one folder, or one in another, would be each other's files."""
+    """Raises OptionError for two tables in one folder, or one inside another: each would contain
+    the other's files.
+    """
     folders = {
         "[pipeline] checkpoint": pipeline.checkpoint,
         "[bronze] table": pipeline.bronze,

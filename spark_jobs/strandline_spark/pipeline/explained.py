@@ -1,4 +1,4 @@
-"""What is wrong in a pipeline.toml, in the file's own words: section, key and line."""
+"""The mistakes of a pipeline.toml in the file's own terms: section, key and line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PLACE: Final = re.compile(rf"\[\[gold\]\] ({_NAME})(?:, ({_NAME}))?|\[([\w.]+)\
 
 
 def explained(why: str, found: dict[str, Any], lines: Lines) -> str:
-    """What msgspec says of the content `found`."""
+    """Returns msgspec's error about the content `found` in the file's terms."""
     at = _AT.fullmatch(why)
     assert at is not None
     said, path = at[1], _path(at[2] or "", found)
@@ -53,8 +53,10 @@ def explained(why: str, found: dict[str, Any], lines: Lines) -> str:
 
 
 def located(said: str, lines: Lines, names: Sequence[str], *, step: int | None = None) -> str:
-    """With the line, if it begins with a place that has none yet: `[section] key`, or `[[gold]]
-    step, key`. `names` are those of the steps; `step` is the number of the one that is meant.
+    """Returns the message with the line, if it begins with a place without one: `[section] key`, or
+    `[[gold]] step, key`.
+
+    `names` are those of the steps; `step` is the number of the step at fault.
     """
     found = _PLACE.match(said)
     if found is None or said.startswith(" (line ", found.end()):
@@ -70,7 +72,7 @@ def located(said: str, lines: Lines, names: Sequence[str], *, step: int | None =
 
 
 def _path(text: str, found: dict[str, Any]) -> Path:
-    """Of `.gold[1].window`; msgspec says `.silver.columns[...]` for any column."""
+    """Returns the path of `.gold[1].window`; msgspec says `.silver.columns[...]` for any column."""
     columns, _, rest = text.partition("[...]")
     path: Path = tuple(name or int(number) for name, number in _STEP.findall(columns))
     if path == _COLUMNS and columns != text:
@@ -79,7 +81,7 @@ def _path(text: str, found: dict[str, Any]) -> Path:
 
 
 def _where(path: Path, found: dict[str, Any]) -> str:
-    """`("gold", 1, "sql")` as `[[gold]] delays, sql`."""
+    """Returns `("gold", 1, "sql")` as `[[gold]] delays, sql`."""
     if len(path) > 1 and path[0] == "gold":
         step = found["gold"][path[1]]
         rest = "".join(f", {part}" for part in path[2:3])
@@ -107,7 +109,7 @@ def _wrong_column(columns: Any) -> str:
 
 
 def _known_keys(path: Path) -> list[str]:
-    """Beside the last one of the path."""
+    """Returns the known keys beside the last one of the path."""
     sections: dict[Any, Any] = {
         "pipeline": PipelineKeys,
         "silver": SilverKeys,

@@ -1,4 +1,4 @@
-"""The steps of a running pipeline that have failed: each is named, and the others go on."""
+"""The failed steps of a running pipeline: each is named, and the others continue."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 RETRY_SECONDS: Final = 60.0
-"""How long a step that failed is left alone while the others go on."""
+"""Pause before a failed step is retried, while the others continue."""
 
 
 class StepsFailed(StrandlineSparkError):
-    """A run has ended with steps that stand still."""
+    """A run has ended with failed steps."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class _Failure:
 
 
 class Failures:
-    """Which steps (`silver`, `gold NAME`) have failed last, and why."""
+    """The steps (`silver`, `gold NAME`) that failed last, with the reasons."""
 
     def __init__(
         self, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic
@@ -39,7 +39,8 @@ class Failures:
 
     @contextlib.contextmanager
     def guard(self, step: str) -> Iterator[None]:
-        """What the block raises becomes the step's failure; without one, the step is sound again.
+        """Makes an error of the block the step's failure; without one, clears the failure.
+
         The end of the JVM is no step's failure.
         """
         try:
@@ -68,10 +69,10 @@ class Failures:
         return step in self._failed
 
     def may_try(self, step: str) -> bool:
-        """Whether the step did not fail just now."""
+        """True if the step did not fail within the pause."""
         failed = self._failed.get(step)
         return failed is None or self._clock() - failed.at >= RETRY_SECONDS
 
     def said(self) -> dict[str, str]:
-        """By step, in the order in which they failed."""
+        """Returns the reason of each failed step, in the order of the failures."""
         return {step: failed.said for step, failed in self._failed.items()}

@@ -1,5 +1,5 @@
-"""The gold steps of a pipeline, each over what silver holds now and each by itself: one that fails
-is named, and the others go on.
+"""The gold steps of a pipeline, each independently over what silver holds now. A step that fails is
+named, and the others continue.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 
 class GoldSteps:
-    """Raises OptionError for a statement that does not compile, before a batch is read; where
-    fields may become columns yet, that is the step's failure.
+    """The gold steps of one pipeline.
+
+    Raises OptionError for a statement that does not compile, before a batch is read. If new fields
+    may still become columns, that is the step's failure instead.
     """
 
     def __init__(
@@ -43,8 +45,8 @@ class GoldSteps:
             check_step(spark, step, schema)
 
     def run(self, spark: SparkSession, *, close: bool = False, again: bool = True) -> None:
-        """One commit for each step whose windows close; with `again` also those that failed just
-        now are tried.
+        """Makes one commit for each step whose windows close. With `again` it also retries steps
+        that failed within the pause.
         """
         for step in self._pipeline.gold:
             name = f"gold {step.name}"

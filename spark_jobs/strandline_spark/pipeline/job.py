@@ -1,5 +1,5 @@
-"""A pipeline's job: one streaming query, whose tasks write bronze, silver and quarantine, and after
-each batch the gold steps over what silver then holds.
+"""A pipeline's job: one streaming query, whose tasks write bronze, silver and quarantine. After
+each batch the gold steps run over silver.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PipelineRun:
-    """How a pipeline is run, beside what its file says."""
+    """The way in which a pipeline is run, beside the settings of its file."""
 
     bootstrap: str
     every: str | None = None
     """Time between micro-batches; None reads what is available and ends."""
     close: bool = False
-    """At the end, windows that are still open come out too."""
+    """True if open windows come out at the end too."""
     gold: bool = True
-    """Whether the gold steps run."""
+    """True if the gold steps run."""
     master: str = "local[2]"
     memory: str = "1g"
     worker_python: str | None = None
@@ -82,9 +82,11 @@ def run_pipeline(
     on_batch: Callable[[BatchReport], None],
     note: Callable[[str], None],
 ) -> tuple[Totals, dict[str, str]]:
-    """Runs it to its end (`every` has none but an interrupt); which steps stand still then, and
-    why. Raises StrandlineSparkError; tables, topics and the start are checked before Spark is
-    started, statements before a batch is read.
+    """Runs the pipeline to its end, and returns the totals and the failed steps with their reasons.
+    Raises StrandlineSparkError.
+
+    With `every` only an interrupt ends it. Tables, topics and the start are checked before Spark
+    starts, statements before a batch is read.
     """
     job = bronze_job(pipeline, run)
     start = prepare_pipeline(pipeline, job)
@@ -109,8 +111,8 @@ def run_pipeline(
 
 
 def prepare_pipeline(pipeline: Pipeline, job: BronzeJob) -> str:
-    """Makes the tables that are not there, and looks whose those are that are; the offsets where a
-    new checkpoint starts, as the option startingOffsets.
+    """Makes the missing tables, and checks the owner of the others. Returns the start offsets of a
+    new checkpoint, as the option startingOffsets.
     """
     name = pipeline.name
     check_places(pipeline)
@@ -127,8 +129,9 @@ def prepare_pipeline(pipeline: Pipeline, job: BronzeJob) -> str:
 
 
 class PipelineStream:
-    """The prepared pipeline on a session that is there already. Bronze always goes on: silver, and
-    each gold step, may fail by itself and catches up later.
+    """The prepared pipeline on an existing session.
+
+    Bronze always continues. Silver and each gold step may fail independently, and catch up later.
     """
 
     def __init__(
@@ -139,7 +142,7 @@ class PipelineStream:
         on_batch: Callable[[BatchReport], None],
         note: Callable[[str], None],
     ) -> None:
-        """Raises OptionError for a gold statement that does not compile."""
+        """Prepares the steps. Raises OptionError for a gold statement that does not compile."""
         self.totals = Totals(version=BronzeTable.open(pipeline.bronze).version)
         self.failures = Failures(note)
         self._spark = spark
@@ -165,7 +168,7 @@ class PipelineStream:
         self._catch_up = CatchUp(spark, pipeline, self._settings, note)
 
     def run(self, start: str, interrupted: threading.Event | None = None) -> Totals:
-        """To its end, or until `interrupted` is set; `failures` has the steps that stand still."""
+        """Runs to the end, or until `interrupted` is set; `failures` has the failed steps."""
         copy_audit(self._pipeline.bronze, self._note)
         with self.failures.guard(SILVER_STEP):
             self._writer.is_behind = self._catch_up.is_behind()
@@ -208,12 +211,12 @@ class PipelineStream:
         self._on_batch(report)
 
     def _after_batch(self, spark: SparkSession) -> None:
-        """Silver goes one step on if it lacks something, and gold if it does not."""
+        """Lets silver take one step if it lacks something, and gold if it does not."""
         with self._lock:
             self._go_on(spark)
 
     def _idle(self) -> None:
-        """While the query waits for records: what silver lacks does not wait for them."""
+        """Lets silver catch up while the query waits for records."""
         if self._writer.is_behind and self._lock.acquire(blocking=False):
             try:
                 self._go_on(self._spark)
@@ -226,7 +229,7 @@ class PipelineStream:
         self._run_gold(spark, again=False)
 
     def _take_step(self) -> bool:
-        """Whether silver lacks still more, and can take it."""
+        """Takes one step. True if silver still lacks ranges, and can take them."""
         if not self._writer.is_behind:
             return False
         with self.failures.guard(SILVER_STEP):
@@ -241,7 +244,9 @@ class PipelineStream:
         return False
 
     def _run_gold(self, spark: SparkSession, *, close: bool = False, again: bool = True) -> None:
-        """Not while silver lacks rows: they would be late in windows that close without them."""
+        """Runs the gold steps, unless silver lacks rows: windows would close without them, and they
+        would be late.
+        """
         stands = self._writer.is_behind or self.failures.has(SILVER_STEP)
         if self._gold is not None and not stands:
             self._gold.run(spark, close=close, again=again)

@@ -1,7 +1,6 @@
-"""The keys of pipeline.toml: names, types, defaults and what each means.
+"""The keys of pipeline.toml: names, types, defaults and meanings.
 
-What is not listed here is refused, and docs/guide/spark.md has the same keys (a test compares the
-two).
+An unlisted key is refused. docs/guide/spark.md has the same keys (a test compares the two).
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class BronzeKeys(Section):
 
 
 class ColumnKeys(Section):
-    """A column in more than a word."""
+    """A column with more settings than its type."""
 
     type: Annotated[str, Meta(description="As in a word.")]
     format: Annotated[

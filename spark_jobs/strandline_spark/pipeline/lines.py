@@ -1,4 +1,4 @@
-"""On which line of a pipeline.toml a key stands."""
+"""The line of each key in a pipeline.toml."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Path = tuple[str | int, ...]
-"""Of a key: those of its tables before it, and the number of a step, as `("gold", 1, "sql")`."""
+"""Path of a key: the tables above it, and the number of a step, like `("gold", 1, "sql")`."""
 _KEY: Final = re.compile(r"""((?:[\w.\s-]|"(?:[^"\\]|\\.)*"|'[^']*')+?)\s*=""")
 _CLOSES: Final = re.compile(r"""\"{3}|'{3}|[]}]""")
-"""What the last line of a value of several lines has."""
+"""Signs that the last line of a value of several lines has."""
 _LONG_TEXT: Final = re.compile(r"""=\s*(?:\"{3}|'{3})\s*\Z""")
 
 
 class Lines:
-    """Of a sound TOML text, in the order of its statements: the fewest lines each that are TOML."""
+    """The lines of a sound TOML text, in the order of its statements: the fewest lines each that
+    are TOML.
+    """
 
     def __init__(self, text: str) -> None:
         self._at: dict[Path, int] = {(): 1}
@@ -28,7 +30,7 @@ class Lines:
             if statement.lstrip().startswith("["):
                 table = self._table(tomllib.loads(statement))
                 self._at.setdefault(table, line)
-            # Of many blanks without a key the pattern would never make an end.
+            # On many blanks without a key the pattern would not end.
             elif (key := statement.lstrip())[:1] not in ("", "#") and (found := _KEY.match(key)):
                 path = (*table, *_names(tomllib.loads(f"{found[1]} = 0")))
                 self._at[path] = line
@@ -36,7 +38,7 @@ class Lines:
                 self._text_at[path] = line + 1 if is_long else line
 
     def _table(self, header: dict[str, Any]) -> Path:
-        """The next one of an array, for a header in double brackets."""
+        """Returns the next table of an array, for a header in double brackets."""
         path: Path = ()
         found: Any = header
         while isinstance(found, dict) and found:
@@ -50,18 +52,20 @@ class Lines:
         return path
 
     def of(self, path: Path) -> int:
-        """Of the key, or of the next one above it that the text shows."""
+        """Returns the line of the key, or of the next one above it that the text shows."""
         while path not in self._at:
             path = path[:-1]
         return self._at[path]
 
     def of_text(self, path: Path) -> int:
-        """Of the first character of the key's text: a line break behind three quotes is none."""
+        """Returns the line of the text's first character; a line break behind three quotes does not
+        count.
+        """
         return self._text_at.get(path) or self.of(path)
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """With the line that each begins on."""
+    """Yields each statement with the line on which it begins."""
     begun, kept = 1, ""
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         may_end = kept == "" or _CLOSES.search(line)
@@ -77,7 +81,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _names(nested: Any) -> Path:
-    """Of a dotted key."""
+    """Returns the names of a dotted key."""
     path: Path = ()
     while isinstance(nested, dict):
         name, nested = next(iter(nested.items()))

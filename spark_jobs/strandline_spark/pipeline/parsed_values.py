@@ -1,7 +1,7 @@
-"""`verify --values` of a pipeline: bronze is parsed again, and what that gives is compared with the
-rows of silver and quarantine.
+"""`verify --values` of a pipeline: parses bronze again, and compares the result with the rows of
+silver and quarantine.
 
-Both sides are folded to a checksum of each offset's row, a window of offsets at a time, so memory
+Both sides are folded to a checksum of each offset's row, a window of offsets at a time. So memory
 is bounded whatever the tables' size. No cluster and no Spark is needed.
 """
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from strandline_spark.source.offsets import TopicPartition
 
 WINDOW: Final = 1 << 18
-"""Offsets that are compared at a time."""
+"""Number of offsets that are compared at a time."""
 _BATCH_ROWS: Final = 1 << 14
 _RECORD: Final = ("partition", "offset", "timestamp", "key", "value")
 _JUDGED: Final = ("offset", "timestamp", "key", "value", "reason")
-"""Of quarantine. The detail is for people, and its words may change."""
+"""Compared columns of quarantine. The detail is for people, and its words may change."""
 _NOT_COMPARED: Final = frozenset(("partition", "batch_id"))
 _SHOWN: Final = 60
 _MISSING: Final = "are missing, which bronze's records give"
 _EXTRA: Final = "are too many, which bronze's records do not give"
 _OTHER: Final = "are not what bronze's records give"
 _Wrong = dict[tuple[str, str], tuple[int, int]]
-"""By table and what is wrong: how many rows, and the first offset."""
+"""Number of faulty rows and the first offset, by table and fault."""
 
 
 class ParsedValues:
@@ -51,15 +51,17 @@ class ParsedValues:
         quarantine: FencedTable,
         settings: ParseSettings,
     ) -> None:
-        """`settings` have all columns that silver has."""
+        """Prepares the comparison. `settings` have all columns that silver has."""
         self._bronze = bronze
         self._rows = SilverRows(settings, batch_id=0, topic="")
         columns = [name for name in self._rows.schema.names if name not in _NOT_COMPARED]
         self._compared = ((silver, tuple(columns)), (quarantine, _JUDGED))
 
     def compare(self, found: ParsedFindings, runs: Sequence[Sequence[Run]]) -> None:
-        """Counts the rows that differ, are missing or are too many, and adds what is wrong to the
-        partition's problems. `runs`: the offsets that each of the three tables holds.
+        """Counts the rows that differ, are missing or are extra, and adds the faults to the
+        partition's problems.
+
+        `runs` has the offsets that each of the three tables holds.
         """
         found.differing = 0
         wrong: _Wrong = {}
@@ -89,12 +91,12 @@ class ParsedValues:
                 (_OTHER, [o for o, one in sums.items() if held.get(o, one) != one]),
             ):
                 if offsets:
-                    # Windows rise, so the first that was found is the least.
+                    # Windows rise, so the first one found is the least.
                     count, first = wrong.get((table.KIND, what), (0, min(offsets)))
                     wrong[table.KIND, what] = (count + len(offsets), first)
 
     def _difference(self, tp: TopicPartition, kind: str, offset: int) -> str:
-        """Which column differs, and how."""
+        """Returns which column differs, and how."""
         place = 0 if kind == "silver" else 1
         table, columns = self._compared[place]
         sides = [
@@ -137,20 +139,20 @@ def _scanned(
 
 
 def _as_read(batch: Any) -> Any:
-    """With the types that records have as they are read from a topic."""
+    """Casts the batch to the types of records that are read from a topic."""
     schema = pa.schema([FILE_SCHEMA.field(name) for name in batch.schema.names])
     return batch.cast(schema)
 
 
 def _sums(batch: Any, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """By offset."""
+    """Yields the checksum of each row by offset."""
     offsets = batch.column("offset").to_pylist()
     return zip(offsets, map(hash, _values(batch, columns)), strict=True)
 
 
 def _values(batch: Any, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """A row's values, equal where they are the same to the last bit. A column that a table lacks
-    is null.
+    """Yields each row's values; values that are the same to the last bit are equal. A column that a
+    table lacks is null.
     """
     nothing = [None] * batch.num_rows
     return zip(
@@ -163,8 +165,10 @@ def _values(batch: Any, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
 
 
 def _plain(array: Any) -> list[Any]:
-    """Times as numbers, for Python has none beyond the year 9999. Floats by their bits: some are
-    unlike themselves, and two zeros are alike.
+    """Returns values that compare bit by bit.
+
+    Times become numbers, because Python has none beyond the year 9999. Floats become bits: some are
+    unequal to themselves, and two zeros are equal.
     """
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("us", "UTC")).cast(pa.int64())

@@ -1,4 +1,4 @@
-"""What pipeline.toml says of a gold step, checked."""
+"""A gold step of pipeline.toml, checked."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GoldStep:
-    """Times are microseconds."""
+    """One gold step; times are microseconds."""
 
     name: str
-    """Of its table too."""
+    """Name of the step and of its table."""
     table: str
-    """Its folder."""
+    """Folder of the table."""
     sql: str
     line: int
-    """Where the statement begins in the file."""
+    """Line of the file where the statement begins."""
     watermark: int
-    """How long rows are waited for."""
+    """How long the step waits for rows."""
     window: int | None = None
-    """Of tumbling and hopping windows; None for sessions."""
+    """Length of tumbling and hopping windows; None for sessions."""
     slide: int | None = None
-    """Of hopping windows; None for tumbling ones."""
+    """Interval between the starts of hopping windows; None for tumbling ones."""
     session: int | None = None
     """The gap that ends a session; None for windows of a fixed length."""
     session_key: tuple[str, ...] = ()
-    """Columns of silver whose rows with the same values are a session."""
+    """Columns of silver whose rows with the same values make a session."""

@@ -1,5 +1,5 @@
 """`verify` of a pipeline: bronze holds each offset once, silver and quarantine together hold what
-bronze holds, and gold is what its statements give over silver.
+bronze holds, and gold is the result of its statements over silver.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ParsedFindings:
-    """What is right and wrong about one partition in silver and quarantine."""
+    """The findings about one partition in silver and quarantine."""
 
     topic: str
     partition: int
     bronze: int = 0
-    """Rows, as are the next two."""
+    """Number of rows, as are the next two."""
     silver: int = 0
     quarantine: int = 0
     differing: int = -1
-    """Rows of the two that are not what bronze's records parse to, or are missing or too many; -1
-    if values were not compared.
+    """Rows of the two that differ from bronze's parsed records, are missing or are extra; -1 if
+    values were not compared.
     """
     problems: list[str] = field(default_factory=list)
 
@@ -51,7 +51,9 @@ class ParsedFindings:
 
 
 def verify_raw(pipeline: Pipeline, bootstrap: str | None, **asked: Any) -> list[PartitionFindings]:
-    """Bronze, of all topics, of which some may have been empty; `asked` are flags of `verify`."""
+    """Checks bronze with all topics, of which some may have been empty; `asked` are flags of
+    `verify`.
+    """
     return [
         found
         for topic in pipeline.topics
@@ -60,8 +62,8 @@ def verify_raw(pipeline: Pipeline, bootstrap: str | None, **asked: Any) -> list[
 
 
 def verify_parsed(pipeline: Pipeline, *, values: bool = False) -> list[ParsedFindings]:
-    """Silver and quarantine against bronze, each partition; with `values` bronze is parsed again,
-    and each row is compared.
+    """Checks silver and quarantine against bronze, each partition. With `values` it parses bronze
+    again and compares each row.
     """
     bronze = BronzeTable.open(pipeline.bronze)
     silver = SilverTable.open(pipeline.silver)
@@ -96,7 +98,9 @@ def check_parsed(
     *,
     accounts: Sequence[Mapping[tuple[int, int], CommittedRange]],
 ) -> ParsedFindings:
-    """`accounts`: what the three tables' commits say of each range [start, end) that they took."""
+    """Judges one partition; `accounts` has the accounts of each range [start, end) in the three
+    tables' commits.
+    """
     found = ParsedFindings(tp.topic, tp.partition)
     found.bronze, found.silver, found.quarantine = (
         sum(run.end - run.start for run in runs) for runs in (bronze, silver, quarantine)
@@ -132,7 +136,7 @@ def check_parsed(
 
 
 def _beyond(have: list[tuple[int, int]], want: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What the disjoint, rising intervals `have` cover and `want` do not."""
+    """Returns what `have` covers and `want` does not; both are disjoint, rising intervals."""
     out = []
     gaps = [(a[1], b[0]) for a, b in pairwise([(0, 0), *want, (1 << 63, 1 << 63)])]
     at = 0

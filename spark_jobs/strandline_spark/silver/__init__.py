@@ -1,1 +1,1 @@
-"""Silver: values parsed into typed columns, and beside it quarantine, for what does not parse."""
+"""Silver: values parsed into typed columns, and a quarantine table for the other records."""

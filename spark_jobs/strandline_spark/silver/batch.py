@@ -1,8 +1,8 @@
-"""The driver's part in silver: a micro-batch that bronze holds is judged by what its tasks found,
-and committed to silver and quarantine, in this order.
+"""The driver's part in silver. The driver judges a micro-batch that bronze holds by the reports of
+its tasks, and commits it to silver and quarantine, in this order.
 
-Bronze goes on without silver. What silver lacks, whatever was the reason, comes from bronze once it
-can (`catch_up`): a record parses the same way each time.
+Bronze continues without silver. Whatever the reason, rows that silver lacks come from bronze later
+(`catch_up`): a record parses in the same way each time.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ SILVER: Final = "silver"
 
 
 class ColumnsAdded(Exception):
-    """Silver has new columns: the query starts again, with tasks that know them."""
+    """Silver has new columns, so the query restarts with tasks that know them."""
 
 
 class SilverBatchWriter(MicroBatchWriter):
-    """`foreachBatch` of a pipeline."""
+    """The function for `foreachBatch` of a pipeline."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class SilverBatchWriter(MicroBatchWriter):
         failures: Failures,
         lock: threading.Lock,
     ) -> None:
-        """`after_batch` is called once bronze holds the batch. The `lock` is held by whoever
-        commits to silver.
+        """Prepares the writer. `after_batch` is called once bronze holds the batch. Each committer
+        to silver holds the `lock`.
         """
         super().__init__(
             table_path=pipeline.bronze,
@@ -79,11 +79,11 @@ class SilverBatchWriter(MicroBatchWriter):
         self._parsed: list[ParsedRange] = []
         self._audits_of_silver = (AuditCopier(pipeline.silver), AuditCopier(pipeline.quarantine))
         self.is_behind = False
-        """Whether bronze holds what silver or quarantine lacks."""
+        """True if bronze holds rows that silver or quarantine lacks."""
         self.known: Collection[str] = ()
-        """The columns that the tasks parse into."""
+        """The columns into which the tasks parse."""
         self.added: dict[str, str] = {}
-        """Columns that the last batch made: the query is to start again, with them."""
+        """Columns that the last batch made; the query must restart with them."""
 
     def take(self, frame: DataFrame, batch_id: int, query: str, ranges: list[BatchRange]) -> Taken:
         rows: list[Any] = frame.collect()
@@ -120,7 +120,9 @@ class SilverBatchWriter(MicroBatchWriter):
         parsed: list[ParsedRange],
         before: Mapping[TopicPartition, int | None],
     ) -> Sequence[Taken]:
-        """Nothing where a table does not end where bronze did: that comes from bronze, in order."""
+        """Returns what the tables take; nothing if a table does not end where bronze did. Its rows
+        then come from bronze, in order.
+        """
         tables = (
             SilverTable.open(self._pipeline.silver),
             QuarantineTable.open(self._pipeline.quarantine),
@@ -148,7 +150,7 @@ class SilverBatchWriter(MicroBatchWriter):
         return out
 
     def _discard(self, parsed: list[ParsedRange]) -> None:
-        """Removes the files that silver does not take. One that it holds all the same stays."""
+        """Removes the files that silver does not take, except those that it already holds."""
         pipeline = self._pipeline
         with contextlib.suppress(StrandlineSparkError):
             tables = (SilverTable.open(pipeline.silver), QuarantineTable.open(pipeline.quarantine))

@@ -1,9 +1,9 @@
-"""Silver and quarantine brought level with bronze: after a failure that has been repaired, after a
-crash between the commits, for tables that are new, and for a rebuild.
+"""The catch-up of silver and quarantine with bronze: after a repaired failure, after a crash
+between the commits, for new tables, and for a rebuild.
 
-Each table's fences say where it ends, and bronze's accounts which ranges lie beyond. A chunk of
-them is parsed by Spark's tasks, judged batch by batch as bronze took them in, and committed to
-those of the two tables that lack it. Wherever it breaks off, the fences say what is left.
+Each table's fences give its end, and bronze's accounts give the ranges beyond it. Spark's tasks
+parse a chunk of these ranges. The driver judges it batch by batch, in the batches of bronze, and
+commits it to the tables that lack it. Wherever this breaks off, the fences show what is left.
 """
 
 from __future__ import annotations
@@ -40,22 +40,24 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS: Final = 500_000
 CHUNK_RANGES: Final = 256
-"""Bounds of one step: a whole batch of bronze at least, and no batch beyond them."""
+"""Limits of one step: at least one whole batch of bronze, and no batch beyond them."""
 JOB: Final = "strandline-catch-up:{pipeline}"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step has brought into silver and quarantine."""
+    """The rows that one step has brought into silver and quarantine."""
 
     rows: int
     quarantined: int
     left: int
-    """Ranges that are still missing."""
+    """Number of ranges that are still missing."""
 
 
 class CatchUp:
-    """Of one pipeline, on one session. Nobody else commits to its silver meanwhile."""
+    """The catch-up of one pipeline, on one session. No other process commits to its silver
+    meanwhile.
+    """
 
     def __init__(
         self,
@@ -67,9 +69,11 @@ class CatchUp:
         kept: str | None = None,
         all_partitions: bool = False,
     ) -> None:
-        """`settings` gives how values are parsed into the table as it is. `kept` is the folder of
-        an earlier silver table whose rows are taken as they are. `all_partitions` looks for those
-        without a row too, further back than the newest commits.
+        """Prepares the catch-up.
+
+        `settings` returns how values are parsed into the present table. `kept` is the folder of an
+        earlier silver table whose rows are taken unchanged. `all_partitions` also finds partitions
+        without a row, further back than the newest commits.
         """
         self._kept = kept
         self._all_partitions = all_partitions
@@ -82,8 +86,8 @@ class CatchUp:
         self._new: dict[str, str] = {}
 
     def is_behind(self) -> bool:
-        """Whether bronze holds what silver or quarantine lacks. Raises TableError if one of the two
-        holds what bronze does not.
+        """True if bronze holds ranges that silver or quarantine lacks. Raises TableError if one of
+        the two holds ranges that bronze does not.
         """
         bronze, silver, quarantine = self._open()
         behind = False
@@ -100,7 +104,7 @@ class CatchUp:
         return behind
 
     def step(self) -> Step:
-        """One chunk. Raises StrandlineSparkError; what was committed before stays."""
+        """Takes one chunk. Raises StrandlineSparkError; earlier commits stay."""
         bronze, silver, quarantine = self._open()
         if not self._left:
             self._left = self._missing(bronze, silver, quarantine)
@@ -133,7 +137,7 @@ class CatchUp:
         )
 
     def take_added(self) -> dict[str, str]:
-        """The columns that silver has got for new fields since this was last asked."""
+        """Returns the columns that silver got for new fields since the last call."""
         added, self._new = self._new, {}
         return added
 
@@ -219,26 +223,26 @@ class CatchUp:
             ) from why
 
     def _added(self, parsed: Sequence[ParsedRange], settings: ParseSettings) -> dict[str, str]:
-        """Columns for new fields, of the type that fits all values of the chunk."""
+        """Returns columns for new fields, of the type that fits all values of the chunk."""
         if not self._pipeline.adds_columns:
             return {}
         try:
             return self._judge.new_columns(parsed, settings.columns)
         except TableError:
-            # Which of the batches it is comes out as each is judged.
+            # The batches are judged later, which finds the one at fault.
             return {}
 
     def _judged(
         self, chunk: Sequence[Missing], parsed: Sequence[ParsedRange], settings: ParseSettings
     ) -> tuple[list[ParsedRange], StrandlineSparkError | None]:
-        """The ranges up to the first batch that silver cannot take, and why it cannot."""
+        """Returns the ranges up to the first batch that silver cannot take, and the reason."""
         done: list[ParsedRange] = []
         pairs = zip(chunk, parsed, strict=True)
         for _, group in itertools.groupby(pairs, key=lambda pair: pair[0].version):
             batch = [one for _, one in group]
             try:
                 if self._judge.new_columns(batch, settings.columns):
-                    # Its fields fit alone, and not with those of the whole chunk.
+                    # The fields of this batch fit alone, but not with those of the whole chunk.
                     return done, None
                 self._judge.check_limit(batch)
             except StrandlineSparkError as why:
@@ -269,7 +273,7 @@ class CatchUp:
 
 
 def _chunk(left: Sequence[Missing]) -> list[Missing]:
-    """Whole batches of bronze, from the first on."""
+    """Returns whole batches of bronze, from the first on."""
     out: list[Missing] = []
     rows = 0
     for _, group in itertools.groupby(left, key=lambda one: one.version):
@@ -287,15 +291,15 @@ def _overlapping(files: Iterable[HeldFile], one: CommittedRange) -> list[HeldFil
 
 
 def _with_mark(account: CommittedRange, bronze: BronzeTable) -> CommittedRange:
-    """With a high watermark that reaches as far as bronze does: what silver has yet to take is a
-    backlog, for which gold waits.
+    """Returns the account with a high watermark at the end of bronze. Rows that silver has yet to
+    take are a backlog, for which gold waits.
     """
     reached = max(account.high_watermark or 0, _end(bronze, account.tp))
     return replace(account, high_watermark=reached)
 
 
 def _end(table: FencedTable, tp: Any) -> int:
-    """-1 where the table never took from the partition."""
+    """Returns the end of the table; -1 if it never took from the partition."""
     end = table.end(tp)
     return -1 if end is None else end
 

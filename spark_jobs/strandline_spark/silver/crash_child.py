@@ -1,6 +1,6 @@
-"""Run by `crash_guard` as `python -m … FOLDER`: it parses the parts of the batch in the folder that
-it is asked for, and answers each with an empty line, or with what the parser raised. It is the one
-to die of a record.
+"""The child process of `crash_guard`, run as `python -m … FOLDER`. It parses the requested parts of
+the batch in the folder, and answers each with an empty line or with the parser's error. A record
+that ends its parser ends this process, not the worker.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from strandline_spark.parsing.parser import make_parser
 from strandline_spark.silver.crash_guard import part_of, read_batch, read_settings
 
 _GRACE_SECONDS = 30.0
-"""Beyond the deadline: the parent ends a child that is late, unless it is gone itself."""
+"""Time beyond the deadline: the parent ends a late child, unless the parent itself is gone."""
 
 
 def main(folder: str) -> None:
-    # What a library prints is no answer.
+    # The output of a library is no answer.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -36,7 +36,7 @@ def main(folder: str) -> None:
         try:
             parser.parse(part_of(read_batch(folder), int(start), int(stop)))
         except StrandlineSparkError:
-            # The worker raises it as well.
+            # The worker raises this error as well.
             pass
         except Exception as why:  # noqa: BLE001 - a fault of the parser is the record's too
             said = f"{type(why).__name__}: {first_line(why)}"

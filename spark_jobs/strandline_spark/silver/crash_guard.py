@@ -1,11 +1,11 @@
-"""Records that end the process that parses them, or never come to an end: found one by one, named,
-and by a setting sent to quarantine.
+"""The search for records that end the process that parses them, or that parse without end. Each is
+found and named, or by a setting sent to quarantine.
 
-A task's first attempt parses as it comes, with a deadline after which its process ends itself. So a
+A task's first attempt parses directly, with a deadline after which its process ends itself. So a
 worker that dies costs the task one attempt. Each later attempt lets a child process parse a batch
-first. If the child dies, halves of the batch are tried until the record is found alone: a batch of
-n records takes about log2(n) children for one such record. What the child survives is then parsed
-in the worker itself.
+first. If the child dies, halves of the batch are tried until the record is found alone. A batch of
+n records takes about log2(n) children for one such record. Then the worker itself parses the parts
+that the child survived.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 START_SECONDS: Final = 120.0
 """How long a child may take to start: its libraries are large, and machines are busy."""
 SHARE_MIN: Final = 8
-"""A part of a batch has its share of the deadline, and this part of it at least."""
+"""Least part of the deadline for a part of a batch, whose share follows its size."""
 FOUND_MAX: Final = 20
-"""How many such records of one batch are told apart; beyond it something else is wrong."""
+"""Limit of such records in one batch; more of them mean that something else is wrong."""
 _CHILD: Final = "strandline_spark.silver.crash_child"
 _STDERR: Final = 2
 _BATCH: Final = "batch.arrow"
@@ -51,7 +51,7 @@ _SETTINGS: Final = "settings"
 
 
 def parser_for(settings: ParseSettings, topic: str) -> Parser | Watched | Guarded:
-    """The parser for this process: a task's first attempt, a later one, or no task at all."""
+    """Returns the parser for this process: a task's first attempt, a later one, or no task."""
     from pyspark import TaskContext
 
     parser = make_parser(settings)
@@ -71,7 +71,7 @@ class Watched:
         self._parser = parser
 
     def parse(self, batch: Any) -> Parsed:
-        # A thread of C waits, so a call that never gives the interpreter back is ended too.
+        # A thread of C waits, so it also ends a call that never releases the interpreter.
         faulthandler.dump_traceback_later(self._seconds, exit=True, file=_STDERR)
         try:
             return self._parser.parse(batch)
@@ -80,7 +80,7 @@ class Watched:
 
 
 class Guarded:
-    """A parser that has a child process parse each batch before."""
+    """A parser that first lets a child process parse each batch."""
 
     def __init__(self, settings: ParseSettings, parser: Parser, topic: str) -> None:
         self._settings = settings
@@ -94,7 +94,9 @@ class Guarded:
             pickle.dump(settings, file)
 
     def parse(self, batch: Any) -> Parsed:
-        """Raises TableError, with the record's place, unless such records go to quarantine."""
+        """Parses a batch. Raises TableError, with the record's place, unless such records go to
+        quarantine.
+        """
         path = os.path.join(self._folder, _BATCH)
         with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
             writer.write_batch(batch)
@@ -113,8 +115,8 @@ class Guarded:
         return _merged(found or [(0, self._parser.parse(part_of(batch, 0, 0)))], crashes)
 
     def _parts(self, rows: int) -> Iterator[tuple[int, int, str | None]]:
-        """Parts of the batch in order, which a child has survived, or of one record that none has:
-        then with how it ended.
+        """Yields parts of the batch in order. A part that a child survived has None; a single
+        record that no child survived has the way in which the child ended.
         """
         left = [(0, rows)]
         while left:
@@ -128,7 +130,7 @@ class Guarded:
                 left += [(middle, stop), (start, middle)]
 
     def _tried(self, start: int, stop: int, seconds: float) -> str | None:
-        """How a child ended that parsed the part; None if it lives."""
+        """Lets a child parse the part, and returns how the child ended; None if it lives."""
         if self._child is None:
             self._child = Child(self._folder)
             self.children += 1
@@ -156,10 +158,10 @@ class Guarded:
 
 
 class Child:
-    """One child process, which parses parts of the batch that lies in the folder."""
+    """One child process, which parses parts of the batch in the folder."""
 
     def __init__(self, folder: str) -> None:
-        """Raises EnvironmentProblem if it does not start."""
+        """Starts the process. Raises EnvironmentProblem if it does not start."""
         command = [sys.executable, "-m", _CHILD, folder]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self._process = subprocess.Popen(
@@ -177,7 +179,7 @@ class Child:
         return not self._end.alive
 
     def parse(self, start: int, stop: int, seconds: float) -> str | None:
-        """How the process ended, or what the parser raised; None if it has parsed the part."""
+        """Returns how the process ended, or the parser's error; None if it has parsed the part."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(f"{start} {stop} {seconds:.3f}\n".encode())
@@ -187,7 +189,7 @@ class Child:
         return self._how_it_ended()
 
     def _answer(self, seconds: float) -> str | None:
-        """The next line; None if there is none within the time."""
+        """Returns the next line; None if there is none within the time."""
         assert self._process.stdout is not None
         deadline, line = time.monotonic() + seconds, b""
         while not line.endswith(b"\n"):
@@ -201,7 +203,7 @@ class Child:
 
     def _how_it_ended(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            # Its output is closed a moment before it has ended.
+            # The process closes its output a moment before it ends.
             self._process.wait(1.0)
         status = self._process.poll()
         self._end()
@@ -216,25 +218,25 @@ def _end_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def part_of(batch: Any, start: int, stop: int) -> Any:
-    """A copy of some rows, whose buffers begin with them."""
+    """Returns a copy of some rows, whose buffers begin with them."""
     return batch.take(pa.array(range(start, stop), pa.int64()))
 
 
 def read_batch(folder: str) -> Any:
-    """In the child: the batch that the worker has written."""
+    """Returns the batch that the worker has written; for the child."""
     with pa.OSFile(os.path.join(folder, _BATCH), "rb") as file:
         return pa.ipc.open_file(file).get_batch(0)
 
 
 def read_settings(folder: str) -> ParseSettings:
-    """In the child."""
+    """Returns the worker's settings; for the child."""
     with open(os.path.join(folder, _SETTINGS), "rb") as file:
         found: ParseSettings = pickle.load(file)
         return found
 
 
 def _merged(parts: list[tuple[int, Parsed]], crashes: list[tuple[int, str]]) -> Parsed:
-    """What came of the whole batch, of which each part begins at a row."""
+    """Merges the results of the parts, each of which begins at a row of the batch."""
     bad: list[tuple[int, str, str]] = []
     for row, why in crashes:
         reason, detail = fault(Reason.CRASH, why)

@@ -1,8 +1,8 @@
-"""Ranges of bronze, parsed for silver and quarantine without the topic: which ones the two tables
-lack, and what a task makes of one.
+"""Ranges of bronze, parsed for silver and quarantine without the topic: the search for the ranges
+that the two tables lack, and a task's work on one.
 
-A range is parsed whole. Where one of the two tables holds it already, the other takes exactly the
-records that the first does not hold: no record is in both, and none in neither.
+A range is parsed whole. If one of the two tables holds it already, the other takes exactly the
+records that the first does not hold. So each record is in exactly one of them.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class Missing:
     """A range that bronze holds and silver or quarantine lacks."""
 
     version: int
-    """Of bronze, that took it in; -1 where neither log nor audit knows."""
+    """Version of bronze that took it in; -1 if neither log nor audit has it."""
     account: CommittedRange
-    """As bronze has it."""
+    """The account in bronze."""
     is_counted: bool = True
-    """Whether the account knows how many rows there are."""
+    """True if the account knows how many rows there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldFile:
-    """A data file, with what its statistics say."""
+    """A data file with its statistics."""
 
     path: str
     topic: str
     partition: int | None
-    """None, as the next two, where a file does not say."""
+    """The partition; None, like the next two, if the file's statistics lack it."""
     offset_min: int | None
     offset_max: int | None
     ingest_date: str
@@ -67,20 +67,20 @@ class HeldFile:
 
 @dataclass(frozen=True, slots=True)
 class RangeTask:
-    """What a task is told of one range."""
+    """A task's description of one range."""
 
     topic: str
     partition: int
     start: int
     end: int
     bronze: tuple[str, ...]
-    """Paths of the files that may hold its rows."""
+    """Paths of the bronze files that may hold its rows."""
     ingest_date: str
     silver_held: tuple[str, ...] | None = None
     """The files of silver that may hold its rows, if silver holds the range already."""
     quarantine_held: tuple[str, ...] | None = None
     kept: tuple[str, ...] | None = None
-    """The files of an earlier silver table whose rows are taken as they are; None parses all."""
+    """The files of an earlier silver table whose rows are taken unchanged; None parses all."""
 
 
 def files_of(table: FencedTable) -> list[HeldFile]:
@@ -105,8 +105,8 @@ def _same(first: int | None, last: int | None) -> int | None:
 def partitions_of(
     bronze: BronzeTable, files: Iterable[HeldFile], *, all_of_them: bool = False
 ) -> set[TopicPartition]:
-    """Those that bronze took from, as its files and its newest commits say, or all commits that it
-    knows of.
+    """Returns the partitions that bronze took from, by its files and its newest commits, or by all
+    commits that it knows.
     """
     found = {TopicPartition(f.topic, f.partition) for f in files if f.partition is not None}
     if all_of_them:
@@ -117,8 +117,9 @@ def partitions_of(
 
 
 def missing_ranges(bronze: BronzeTable, ends: Mapping[TopicPartition, int | None]) -> list[Missing]:
-    """The ranges of bronze that lie beyond `ends`, in the order in which bronze took them in. They
-    join: what neither log nor audit knows is a range of its own.
+    """Returns the ranges of bronze beyond `ends`, in the order in which bronze took them in.
+
+    The ranges join: a gap in log and audit becomes a range of its own.
     """
     known: dict[TopicPartition, list[Missing]] = {tp: [] for tp in ends}
     open_ = {tp for tp, end in ends.items() if bronze.end(tp) != end}
@@ -171,7 +172,9 @@ def _unknown(tp: TopicPartition) -> CommittedRange:
 
 
 def parse_range(plan: str, task: RangeTask) -> tuple[int, str]:
-    """A worker's part: the range's rows in bronze, and the `SilverManifest` of its files."""
+    """Parses a range's rows in bronze, in a worker. Returns their number, and the `SilverManifest`
+    of the files.
+    """
     from strandline_spark.silver.range_output import SilverOutput, SilverPlan
 
     unique = os.urandom(8).hex()
@@ -221,7 +224,7 @@ def _check_complement(task: RangeTask, found: SilverManifest, held: int, rows: i
 
 
 def _kept(task: RangeTask, batch: Any) -> Any:
-    """The rows that the earlier table has of these records."""
+    """Returns the earlier table's rows of these records."""
     offsets = batch.column("offset")
     within = replace(task, start=offsets[0].as_py(), end=offsets[-1].as_py() + 1)
     found = [pa.Table.from_batches([one]) for one in _rows(task.kept or (), within, None)]
@@ -240,13 +243,13 @@ def _without(batch: Any, offsets: Any) -> Any:
 
 
 def _rows(files: Sequence[str], task: RangeTask, columns: Sequence[str] | None) -> Iterator[Any]:
-    """Batches of the range's rows, by rising offsets in each file; without `columns` all of them,
-    as they are. TableError for a file that does not read.
+    """Yields batches of the range's rows, by rising offsets in each file. Without `columns` they
+    have all columns. Raises TableError for an unreadable file.
     """
     wanted_columns = None if columns is None else ["partition", *_but(columns)]
     for path in files:
         try:
-            # Spark's files of earlier versions hold timestamps of another kind.
+            # Spark's files of earlier versions hold timestamps of another type.
             with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as source:
                 for number in _groups_of(source, task):
                     group = source.read_row_group(number, columns=wanted_columns)
@@ -266,7 +269,9 @@ def _rows(files: Sequence[str], task: RangeTask, columns: Sequence[str] | None) 
 
 
 def _groups_of(source: Any, task: RangeTask) -> Iterator[int]:
-    """The row groups that may hold the range's rows: a compacted file has those of many ranges."""
+    """Yields the row groups that may hold the range's rows: a compacted file has those of many
+    ranges.
+    """
     names = source.schema_arrow.names
     place = names.index("offset")
     for number in range(source.num_row_groups):
@@ -281,13 +286,15 @@ def _but(columns: Sequence[str]) -> list[str]:
 
 
 def _cast(rows: Any) -> Any:
-    """Of the types that records have as they are read from a topic."""
+    """Casts the rows to the types of records that are read from a topic."""
     fields = [FILE_SCHEMA.field(name) for name in rows.schema.names]
     return rows.cast(pa.schema(fields))
 
 
 def counted(one: Missing, rows: int) -> CommittedRange:
-    """The range's account, with the rows that were found. TableError if bronze says otherwise."""
+    """Returns the range's account, with the number of rows found. Raises TableError if bronze
+    counted another number.
+    """
     if not one.is_counted:
         return replace(one.account, rows=rows)
     if rows != one.account.rows:

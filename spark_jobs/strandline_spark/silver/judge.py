@@ -1,5 +1,5 @@
-"""What the tasks of a batch say that they parsed, judged before silver takes it: fields that are no
-columns yet, and a limit of what may not parse.
+"""The judgement of a batch before silver takes it, from the reports of its tasks: new fields
+without a column, and the limit of quarantined records.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ _STANDS: Final = "nothing was committed to silver, and bronze goes on"
 _SAMPLES_MAX: Final = 3
 _FIELDS_SHOWN: Final = 10
 COLUMNS_MAX: Final = 1_000
-"""Of one table, beyond which new fields make none: names that are data would never end."""
+"""Limit of columns in one table, beyond which new fields make none. If names are data, new fields
+never end.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedRange:
-    """A range's account in bronze, and what became of it beyond."""
+    """A range's account in bronze, with the result of its parsing."""
 
     account: CommittedRange
     ingest_date: str
@@ -50,15 +52,17 @@ class ParsedRange:
 
 
 class Judge:
-    """Of one pipeline."""
+    """The judge of one pipeline."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
 
     def new_columns(self, parsed: Sequence[ParsedRange], known: Collection[str]) -> dict[str, str]:
-        """The columns that silver has now for fields that were new to the tasks, which knew those
-        that are `known`: the ranges are to be parsed again with them. By name and type. Raises
-        TableError for fields that cannot become columns.
+        """Adds columns to silver for fields that were new to the tasks, and returns the new ones by
+        name and type.
+
+        The tasks knew the columns `known`. The ranges must be parsed again with the new ones.
+        Raises TableError for fields that cannot become columns.
         """
         found: dict[str, str] = {}
         topics: dict[str, str] = {}
@@ -70,7 +74,8 @@ class Judge:
             return {}
         table = SilverTable.open(self._pipeline.silver)
         there = {name: type_of_delta(kind) for name, kind in table.parsed_columns().items()}
-        # Those that silver has got since the tasks began, and those that are wide enough since.
+        # Columns that silver got since the tasks began, and columns that have become wide enough
+        # since.
         out = {
             name: there[name]
             for name, types in sorted(found.items())
@@ -112,7 +117,9 @@ class Judge:
     def _not_added(
         self, which: dict[str, str], found: dict[str, str], topics: dict[str, str]
     ) -> str:
-        """`which`: why each of them cannot have a column of its name, where it is so."""
+        """Returns the error; `which` has the reason why a field cannot have a column of its name,
+        if there is one.
+        """
         names = sorted(which)
         shown = ", ".join(
             f"{_shown(name)} ({narrowest(found[name])}, in topic {topics[name]}{which[name]})"
@@ -163,12 +170,12 @@ def columns_noted(added: Mapping[str, str]) -> str:
 
 
 def _shown(name: str) -> str:
-    """In one line: the names are data."""
+    """Returns the name in one line: names are data."""
     return name if name and name.isprintable() else repr(name)
 
 
 def taken(parsed: Sequence[ParsedRange], table: str) -> Taken:
-    """What silver or quarantine takes of the ranges."""
+    """Returns the part of the ranges that silver or quarantine takes."""
     accounts, files = [], []
     for one in parsed:
         found: dict[str, Any] = getattr(one.manifest, table)
@@ -197,7 +204,7 @@ def taken(parsed: Sequence[ParsedRange], table: str) -> Taken:
 
 
 def check_sums(parsed: Sequence[ParsedRange]) -> None:
-    """No record is lost between the tables."""
+    """Checks that no record is lost between the tables."""
     for one in parsed:
         rows = one.manifest.silver["rows"] + one.manifest.quarantine["rows"]
         if rows != one.account.rows:
@@ -213,7 +220,7 @@ def discard(
     silver: Collection[str] = (),
     quarantine: Collection[str] = (),
 ) -> None:
-    """Removes the files of ranges that are not committed, as far as it can, but for those that the
+    """Removes the files of ranges that are not committed, as far as possible, except those that the
     tables hold.
     """
     for one in parsed:

@@ -1,4 +1,4 @@
-"""The latest-by-key view of silver: what a compacted topic says of each key now."""
+"""The latest-by-key view of silver, as in a compacted topic."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 
 def latest(spark: SparkSession, path: str) -> DataFrame:
-    """Of each key of each partition the row with the greatest offset, unless that is a tombstone:
-    the columns of silver. Rows without a key are no part of it. Raises TableError.
+    """Returns the row with the greatest offset for each key of each partition, unless that is a
+    tombstone.
+
+    The result has the columns of silver. Rows without a key are left out. Raises TableError.
     """
     from pyspark.sql import functions as F
 

@@ -1,4 +1,4 @@
-"""Which names the columns of silver may have that values are parsed into."""
+"""The rules for names of silver's parsed columns."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ OWN_COLUMNS: Final = (
     "batch_id",
     "ingest_date",
 )
-"""Of each silver table, beside the parsed ones."""
+"""Columns of each silver table beside the parsed ones."""
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
-"""That the view of a gold step has beside silver's."""
+"""Columns that the view of a gold step adds to silver's."""
 NOT_IN_NAMES: Final = frozenset(" ,;{}()\n\t=")
-"""Delta tables have no column with one of these in its name."""
+"""Characters that a Delta table does not allow in a column's name."""
 
 
 def objection(name: str, columns: Iterable[str]) -> str | None:
-    """Why silver cannot have a column of this name beside the parsed `columns`."""
+    """Returns why silver cannot have a column of this name beside the parsed `columns`; None if it
+    can.
+    """
     lower = name.lower()
     for taken in (*OWN_COLUMNS, *columns):
         if taken.lower() == lower:
@@ -39,6 +41,6 @@ def objection(name: str, columns: Iterable[str]) -> str | None:
 
 
 def quoted(name: str) -> str:
-    """The name of one column, whatever is in it, as SQL and Spark's functions take it."""
+    """Returns the name of one column, with any characters, quoted for SQL and Spark's functions."""
     doubled = name.replace("`", "``")
     return f"`{doubled}`"

@@ -1,6 +1,4 @@
-"""A task's part in silver: each batch of records is parsed, and goes into silver's file or into
-quarantine's.
-"""
+"""A task's part in silver: it parses each batch of records into silver's file or quarantine's."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ _QUARANTINE_OPTIONS: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class SilverPlan:
-    """What tasks are told of silver, as text between driver and tasks."""
+    """The tasks' settings for silver, as text between driver and tasks."""
 
     silver: str
     quarantine: str
@@ -74,18 +72,20 @@ class SilverPlan:
 
 @dataclass(slots=True)
 class SilverManifest:
-    """What became of one range, in silver's and quarantine's terms."""
+    """The result of one range, for silver and quarantine."""
 
     silver: dict[str, Any]
     """`RangeFile.description`."""
     quarantine: dict[str, Any]
     reasons: dict[str, int] = field(default_factory=dict)
     sample: str | None = None
-    """A record that did not parse, and why."""
+    """A record that did not parse, and the reason."""
     new_fields: dict[str, str] = field(default_factory=dict)
-    """As `Parsed` has them, of records that parse."""
+    """New fields as in `Parsed`, from records that parse."""
     failed: str | None = None
-    """Why the task could not parse the range or write its files; the rest says nothing then."""
+    """Reason why the task could not parse the range or write its files; then the other fields mean
+    nothing.
+    """
 
     def to_json(self) -> str:
         return json.dumps({name: getattr(self, name) for name in self.__slots__})
@@ -102,7 +102,7 @@ class SilverManifest:
 
 
 class SilverRows:
-    """What silver and quarantine take of a batch of records."""
+    """The rows of a batch of records for silver and quarantine."""
 
     def __init__(self, parse: ParseSettings, batch_id: int, topic: str) -> None:
         self.parser = parser_for(parse, topic)
@@ -110,7 +110,7 @@ class SilverRows:
         self._batch_id = batch_id
 
     def of(self, batch: Any) -> tuple[Any, Any]:
-        """The rows of each of the two."""
+        """Returns the rows of silver and those of quarantine."""
         parsed = self.parser.parse(batch)
         return self.silver(batch, parsed), self.quarantine(batch, parsed)
 
@@ -143,7 +143,7 @@ class SilverRows:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def merged(self, rows: Any, kept: Any) -> Any:
-        """Both, by offset. A column that `kept` lacks is null there."""
+        """Returns both, by offset. A column that `kept` lacks is null there."""
         columns = [
             kept.column(field.name).cast(field.type)
             if field.name in kept.column_names
@@ -174,7 +174,7 @@ class SilverOutput:
     """The two files of one range."""
 
     def __init__(self, plan: SilverPlan, path: str, batch_id: int) -> None:
-        """`path` is the files' own below each table's folder, `topic=NAME/…`."""
+        """Prepares the files. `path` is their path below each table's folder, `topic=NAME/…`."""
         topic = path.partition("/")[0].removeprefix("topic=")
         self._rows = SilverRows(plan.parse, batch_id, topic)
         schema = self._rows.schema
@@ -187,8 +187,8 @@ class SilverOutput:
         self._new_fields: dict[str, str] = {}
 
     def add(self, batch: Any, kept: Any = None) -> None:
-        """Records as the source reads them. `kept` are rows of silver, an Arrow table, that lie
-        between them and are taken as they are.
+        """Adds records as the source reads them. `kept` is an Arrow table of silver's rows between
+        them, which are taken unchanged.
         """
         parsed = self._rows.parser.parse(batch)
         merge_fields(self._new_fields, parsed.new_fields)
@@ -215,7 +215,7 @@ class SilverOutput:
 
 
 class GuardedOutput:
-    """A `SilverOutput` whose failure is part of the manifest: bronze goes on without it."""
+    """A `SilverOutput` whose failure is part of the manifest: bronze continues without it."""
 
     def __init__(self, plan: SilverPlan, path: str, batch_id: int) -> None:
         self._failed: Exception | None = None
@@ -250,8 +250,8 @@ class GuardedOutput:
 
 
 def silver_options(schema: Any) -> dict[str, Any]:
-    """ParquetWriter's, of a file of silver."""
-    # Times and offsets rise; of other columns values may well repeat.
+    """Returns ParquetWriter's options for a file of silver."""
+    # Times and offsets rise; values of other columns may well repeat.
     times = {f.name for f in schema if pa.types.is_timestamp(f.type)} | {"offset"}
     return {
         "compression": "snappy",

@@ -1,8 +1,8 @@
-"""Silver and quarantine made again from bronze, by the rules of today.
+"""The rebuild of silver and quarantine from bronze, by the present rules.
 
-The new tables come to be beside the old ones, range by range as `catch_up` does it, and take their
-places by renames once they are level with bronze. Both carry the same number. Wherever it breaks
-off, a second run goes on: with the ranges that are left, or with the renames.
+The new tables are built beside the old ones, range by range like in `catch_up`. Once they are level
+with bronze, renames put them in the place of the old ones. Both carry the same number. If it breaks
+off anywhere, a second run continues with the ranges that are left, or with the renames.
 """
 
 from __future__ import annotations
@@ -43,19 +43,21 @@ _BESIDE: Final = ".rebuild"
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What became of a rebuild."""
+    """The result of a rebuild."""
 
     rows: int
-    """That were read from bronze by this run."""
+    """Number of rows that this run read from bronze."""
     quarantined: int
     aside: tuple[str, ...]
-    """Where the tables lie that were there before."""
+    """Present folders of the old tables."""
 
 
 @contextlib.contextmanager
 def running(pipeline: Pipeline, *, alone: bool = False) -> Iterator[None]:
-    """While the block runs, the pipeline's tables keep their places; `alone`, they may change them.
-    Raises TableError if another process does what this does not go with.
+    """Keeps the pipeline's tables in their places while the block runs; with `alone`, the block may
+    move them.
+
+    Raises TableError if another process runs that conflicts with this.
     """
     folder = os.path.join(pipeline.checkpoint, "strandline")
     os.makedirs(folder, exist_ok=True)
@@ -72,7 +74,7 @@ def running(pipeline: Pipeline, *, alone: bool = False) -> Iterator[None]:
 
 
 def check_places(pipeline: Pipeline) -> None:
-    """Raises TableError where a rebuild broke off between the renames of its two tables."""
+    """Raises TableError if a rebuild broke off between the renames of its two tables."""
     if _is_half_renamed(pipeline):
         raise TableError(
             f"a rebuild of {pipeline.silver} broke off while the new tables took their places: run"
@@ -81,7 +83,7 @@ def check_places(pipeline: Pipeline) -> None:
 
 
 class Rebuild:
-    """Of one pipeline whose tables nobody else changes."""
+    """The rebuild of one pipeline whose tables no other process changes."""
 
     def __init__(
         self, pipeline: Pipeline, note: Callable[[str], None], *, quarantine_only: bool = False
@@ -94,7 +96,7 @@ class Rebuild:
         )
 
     def run(self, spark: SparkSession) -> Rebuilt:
-        """Raises StrandlineSparkError; a second run goes on then."""
+        """Runs the rebuild. Raises StrandlineSparkError; then a second run continues."""
         pipeline = self._pipeline
         BronzeTable.open(pipeline.bronze).check_owner(pipeline.name)
         SilverTable.find(pipeline.silver, pipeline.name)
@@ -116,10 +118,10 @@ class Rebuild:
         return with_columns_of(self._new, silver).parse
 
     def _kept(self, spark: SparkSession) -> str:
-        """The silver table whose rows stay. Raises TableError unless it is whole."""
+        """Returns the silver table whose rows stay. Raises TableError unless it is whole."""
         pipeline = self._pipeline
         if not os.path.isdir(pipeline.silver) and os.path.isdir(self._new.silver):
-            # An earlier run has moved it aside: the new one is whole.
+            # An earlier run has moved it aside, so the new one is whole.
             return pipeline.silver
         silver = SilverTable.open(pipeline.silver)
         old = CatchUp(spark, pipeline, lambda _: pipeline.parse, self._note, all_partitions=True)
@@ -132,7 +134,7 @@ class Rebuild:
         return pipeline.silver
 
     def _make_tables(self) -> None:
-        """The new tables, of an earlier run that broke off if it had the same rules."""
+        """Makes the new tables, or takes those of an earlier run with the same rules."""
         new, name = self._new, self._pipeline.name
         columns = self._columns()
         plan = SilverPlan("", "", self._pipeline.parse).to_json()
@@ -151,7 +153,7 @@ class Rebuild:
         QuarantineTable.open_or_create(new.quarantine, name, settings)
 
     def _columns(self) -> dict[str, ColumnType]:
-        """Those of the file, and those beside that fields have become in the old table."""
+        """Returns the file's columns, and those that fields added to the old table."""
         pipeline = self._pipeline
         declared = dict(pipeline.parse.columns)
         old = SilverTable.find(pipeline.silver, pipeline.name)
@@ -166,7 +168,7 @@ class Rebuild:
         return declared | beside
 
     def _rename(self) -> Iterator[str]:
-        """Both tables to their places, silver first."""
+        """Moves both tables to their places, silver first; yields the old tables' new folders."""
         pipeline, new = self._pipeline, self._new
         for path, beside in ((pipeline.silver, new.silver), (pipeline.quarantine, new.quarantine)):
             if not os.path.isdir(beside):
@@ -184,7 +186,7 @@ class Rebuild:
 
 
 def _is_half_renamed(pipeline: Pipeline) -> bool:
-    """Whether the renames have begun and not ended: the new quarantine is not in its place, and the
+    """True if the renames have begun and not ended: the new quarantine is not in its place, and the
     new silver is, or the place is empty.
     """
     beside = pipeline.quarantine + _BESIDE

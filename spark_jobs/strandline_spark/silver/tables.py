@@ -1,7 +1,7 @@
 """The silver table, whose columns follow the pipeline, and the quarantine table beside it.
 
-A column is added and never taken away: rows from before have null there, as a field has that a
-record does not mention. Its type becomes wider where a new field made it (`widening.py`).
+Columns are added and never removed. Earlier rows have null in a new column, like records that do
+not mention the field. A column's type becomes wider if a new field made the column (`widening.py`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ QUARANTINE_FILE_SCHEMA: Final[Any] = pa.schema(
         _BATCH_ID,
     ]
 )
-"""The columns in a file; `topic` and `ingest_date` stand in its path."""
+"""The columns in a file; `topic` and `ingest_date` are in its path."""
 _QUARANTINE_SCHEMA: Final[Any] = pa.schema([_TOPIC, *QUARANTINE_FILE_SCHEMA, _INGEST_DATE])
 _DELTA_NAMES: Final = {
     "int": "integer",
@@ -59,11 +59,11 @@ _DELTA_NAMES: Final = {
 }
 _SAFE: Final = "/=-_.~"
 _YEARS_US: Final = (-62_135_596_800_000_000, 253_402_300_800_000_000)
-"""Of the years 1 to 9999, which statistics have a text for."""
+"""The years 1 to 9999, for which statistics have a text."""
 
 
 def silver_file_schema(columns: Mapping[str, ColumnType]) -> Any:
-    """The columns in a file; `topic` and `ingest_date` stand in its path."""
+    """Returns the schema of a file; `topic` and `ingest_date` are in its path."""
     parsed = [pa.field(name, kind.arrow) for name, kind in columns.items()]
     return pa.schema([*_BEFORE, *parsed, _BATCH_ID])
 
@@ -93,7 +93,7 @@ class SilverTable(FencedTable):
         )
 
     def parsed_columns(self) -> dict[str, str]:
-        """Name and Delta type of each column that values are parsed into, in order."""
+        """Name and Delta type of each column into which values are parsed, in order."""
         return {
             field.name: _type_name(field)
             for field in self._handle.schema().fields
@@ -101,8 +101,10 @@ class SilverTable(FencedTable):
         }
 
     def fit_columns(self, declared: Mapping[str, ColumnType]) -> dict[str, str]:
-        """Adds those that the table lacks. Returns those that it has beside: name and type, of
-        PLAIN_TYPES. TableError for one that it has of another type.
+        """Adds declared columns that the table lacks, and returns its further columns.
+
+        The result has name and type, of PLAIN_TYPES. Raises TableError for a column of another
+        type.
         """
         there = self.parsed_columns()
         for name, kind in declared.items():
@@ -117,12 +119,12 @@ class SilverTable(FencedTable):
         return self.columns_beside(declared)
 
     def columns_beside(self, declared: Mapping[str, ColumnType]) -> dict[str, str]:
-        """Those that fields have become: name and type, of PLAIN_TYPES."""
+        """Returns the columns that fields have added: name and type, of PLAIN_TYPES."""
         there = self.parsed_columns()
         return {n: type_of_delta(found) for n, found in there.items() if n not in declared}
 
     def add_columns(self, columns: Mapping[str, ColumnType]) -> None:
-        """One commit for all, on disk when it returns."""
+        """Adds the columns in one commit, which is synced on return."""
         if not columns:
             return
         before = self._handle.version()
@@ -140,11 +142,11 @@ class SilverTable(FencedTable):
     def replace_files(
         self, columns: Mapping[str, ColumnType], old: Iterable[OldFile], new: Iterable[DataFile]
     ) -> None:
-        """One commit, on disk when it returns: these types, and `new` in the place of `old`. Raises
-        TableError.
+        """Sets these types, and replaces the files `old` by `new`, in one commit that is synced on
+        return. Raises TableError.
 
-        delta-rs changes no type, and takes no rows from a table that is append-only. This entry of
-        the log has no data change: the rows are the same.
+        delta-rs changes no type, and removes no rows from an append-only table. This entry of the
+        log has no data change, because the rows are the same.
         """
         before, now_ms = self.version, time.time_ns() // 1_000_000
         actions = [
@@ -179,7 +181,7 @@ class SilverTable(FencedTable):
             sync_log(self.path, before + 1)
 
     def _metadata_with(self, columns: Mapping[str, ColumnType]) -> dict[str, Any]:
-        """The table's, as its log has it, with other types of these columns."""
+        """Returns the metadata of the table's log, with other types for these columns."""
         known = self._handle.metadata()
         schema = json.loads(self._handle.schema().to_json())
         for field in schema["fields"]:
@@ -232,17 +234,17 @@ def _type_name(field: Field) -> str:
 
 
 def type_of_delta(name: str) -> str:
-    """Of a type in Delta's words, that of PLAIN_TYPES."""
+    """Returns the type of PLAIN_TYPES for a type in Delta's words."""
     return {_delta_name(plain): plain for plain in PLAIN_TYPES}.get(name, name)
 
 
 def _delta_name(name: str) -> str:
-    """Of a type of PLAIN_TYPES, or a decimal, in Delta's words."""
+    """Returns the type in Delta's words for a type of PLAIN_TYPES, or a decimal."""
     return _DELTA_NAMES.get(name, name)
 
 
 def _text_of_ms(ms: int) -> str:
-    """As Delta's statistics have a time."""
+    """Returns a time in the form of Delta's statistics."""
     return f"{np.datetime64(ms, 'ms')}Z"
 
 

@@ -1,9 +1,9 @@
-"""A column of silver that a new field has made becomes wider, where records have values that it
-does not hold: its new type is the narrowest that holds those and what the column has already.
+"""The widening of a column that a new field has made, if records have values that do not fit. The
+new type is the narrowest that holds these values and the column's own.
 
-The files that have the column are written again, with its values as the records in bronze have
-them. So the column is what it would be, had it been of the new type from the start. One commit puts
-the new files in the place of the old ones, under the new type. It changes no row, fence or account.
+The files that have the column are written again, with the column's values from the records in
+bronze. So the column is as if it had had the new type from the start. One commit replaces the old
+files by the new ones, under the new type. It changes no row, fence or account.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from strandline_spark.silver.tables import SilverTable
 
 _ROWS: Final = 50_000
-"""At a time."""
+"""Number of rows that are written at a time."""
 _EXACT_MAX: Final = 2**53
-"""Whole numbers up to this are doubles too."""
+"""Largest whole number up to which all are doubles too."""
 
 
 @dataclass(frozen=True, slots=True)
 class OldFile:
-    """A file of the table, which others are to replace."""
+    """A file of the table that a new one will replace."""
 
     path: str
     size: int
@@ -59,8 +59,9 @@ class OldFile:
 
 
 def widen(silver: SilverTable, bronze: BronzeTable, found: Mapping[str, str]) -> dict[str, str]:
-    """`found` has the types that hold the values that a column does not hold. Returns the new type
-    of each such column. Raises TableError, and then nothing was committed.
+    """Widens the columns so that they hold values of the types in `found`.
+
+    Returns the new type of each such column. Raises TableError, and then nothing was committed.
     """
     files = list(_files(silver))
     there = silver.parsed_columns()
@@ -96,7 +97,7 @@ def _files(silver: SilverTable) -> Iterator[OldFile]:
 
 
 def _types_held(silver: SilverTable, files: list[OldFile], name: str, kind: str, types: str) -> str:
-    """The types that hold what the column has. Those that `types` lacks do not matter."""
+    """Returns the types that hold the column's values. Types that `types` lacks do not matter."""
     if kind == "boolean":
         return BOOLEAN
     if kind == DECIMAL:
@@ -139,7 +140,7 @@ def _rewritten(
     file: OldFile,
     kinds: Mapping[str, ColumnType],
 ) -> DataFile | None:
-    """A file of the same rows; None for one that has none of the columns."""
+    """Writes a file of the same rows; None for a file without any of the columns."""
     with silver.reading(file.path):
         source = pq.ParquetFile(os.path.join(silver.path, file.path))
     with source:
@@ -189,7 +190,7 @@ def _with_columns(
     schema: Any,
     kinds: Mapping[str, ColumnType],
 ) -> Any:
-    """The rows, with the columns as the records have them."""
+    """Returns the rows, with the columns as the records have them."""
     columns = [rows.column(name) for name in rows.schema.names]
     for place, name in enumerate(rows.schema.names):
         if name in kinds:
