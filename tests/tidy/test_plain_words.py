@@ -31,9 +31,6 @@ LONG_DOCUMENTS = {
 }
 SUBJECTLESS = {
     "proof/strandline_proof/sim/oracles",
-    "proof/strandline_proof/sim/strikes",
-    "proof/strandline_proof/sim/sweep",
-    "proof/strandline_proof/sim/workload",
     "bench",
     "broker/strandline_broker/hosts/coordination",
     "chaos",

@@ -1,4 +1,4 @@
-"""What each kind of fault does, under the name that it has in `kinds/`."""
+"""The effect of each kind of fault, under its name in `kinds/`."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ FAMILIES = (
 
 
 def all_strikes(scene: Scene) -> dict[str, Callable[..., object]]:
-    """By kind; one that returns False has found nothing to strike, or waits for its moment and
-    counts itself in `Scene.struck` when it comes.
+    """The strikes by kind. A strike that returns False has found nothing to strike, or waits for
+    its moment and then counts itself in `Scene.struck`.
     """
     found: dict[str, Callable[..., object]] = {}
     for family in FAMILIES:

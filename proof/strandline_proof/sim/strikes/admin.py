@@ -1,4 +1,4 @@
-"""Strikes that an administrator makes, under load."""
+"""Strikes by an administrator's commands, under load."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AdminStrikes:
         self._churn().orders.append((pause_s, partitions))
 
     def _churn(self) -> Churn:
-        """The other topic and its clients, from the first order on."""
+        """The other topic and its clients; the first command creates them."""
         scene = self._scene
         if scene.churn is None:
             scene.churn = Churn(scene.world, scene.oracles)
@@ -58,7 +58,9 @@ class AdminStrikes:
         return scene.churn
 
     def _compact(self, keys: int, delete_retention_ms: int, lag_ms: int, off_s: float) -> None:
-        """The compacted topic and its clients, from the first order on; later ones alter it."""
+        """Creates the compacted topic and its clients at the first command; later commands alter
+        it.
+        """
         scene = self._scene
         if scene.compaction is None:
             scene.compaction = Compaction(scene.world, scene.oracles)
@@ -66,7 +68,7 @@ class AdminStrikes:
         scene.compaction.orders.append(Order(keys, delete_retention_ms, lag_ms, off_s))
 
     def _min_insync(self, value: int, for_s: float) -> bool:
-        """Another min.insync.replicas for a while."""
+        """Sets another min.insync.replicas for a while."""
         scene = self._scene
         if scene.is_busy(ADMIN):
             return False
@@ -81,7 +83,9 @@ class AdminStrikes:
         return True
 
     def _elect_uncleanly(self, for_s: float) -> bool:
-        """A partition is led by anybody who lives rather than by nobody, for a while (I-48)."""
+        """Allows unclean elections for a while: any live replica may lead rather than
+        none (I-48).
+        """
         scene = self._scene
         if scene.is_busy(UNCLEAN):
             return False
@@ -95,7 +99,7 @@ class AdminStrikes:
         return True
 
     def _delete_records(self, partition: int, back: int) -> bool:
-        """All but the last `back` of the committed records; with 0 all that are committed then."""
+        """Deletes all but the last `back` of the committed records, or all with 0."""
         scene = self._scene
         ghost = scene.oracles.ghost_of(partition)
         if ghost is None or ghost.end <= back or scene.is_busy(DELETER):
@@ -116,14 +120,14 @@ class AdminStrikes:
             except StrandlineError:
                 scene.oracles.sometimes["records not known to be deleted"] += 1
                 return
-            if back == 0:  # it was carried out, and named no more than is committed now
+            if back == 0:  # an earlier try was carried out, and named no more than is committed now
                 ghost.asked = max(asked_before, ghost.end)
 
         scene.run_client(DELETER, main)
         return True
 
     def _retain(self, bytes: int, for_s: float) -> bool:
-        """Only so much of each partition is kept, for a while."""
+        """Retains only so many bytes of each partition, for a while."""
         scene = self._scene
         if scene.is_busy(RETAINER):
             return False
@@ -138,7 +142,7 @@ class AdminStrikes:
         return True
 
     async def _alter(self, runtime: Runtime, name: str, value: int | str) -> None:
-        """However long it takes: what is altered for a while is put back."""
+        """Alters a configuration, however long that takes: a value set for a while is put back."""
         while True:
             try:
                 async with Admin(

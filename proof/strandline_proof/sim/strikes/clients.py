@@ -1,4 +1,4 @@
-"""Strikes that misbehaving clients make."""
+"""Strikes by misbehaving clients."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ class ClientStrikes:
         self.strikes: dict[str, Callable[..., object]] = {"resend": self._resend}
 
     def _resend(self, partition: int, back: int, times: int) -> bool:
-        """A batch that was appended before comes once more, as a request that a network has kept
-        (P-41, P-80).
-        """
+        """Sends an appended batch once more, as a request that a network has kept (P-41, P-80)."""
         scene = self._scene
         found = self._batch(partition, back)
         if found is None or scene.is_busy(ECHO):
@@ -50,7 +48,7 @@ class ClientStrikes:
         return True
 
     def _batch(self, index: int, back: int) -> tuple[str, Key, Entry, bytes] | None:
-        """(leader, partition, the batch so many before its last, its bytes)."""
+        """The leader, the partition, the batch `back` before its last, and its bytes."""
         scene, control = self._scene, self._scene.oracles.control
         for key in control.main_keys():
             member = scene.world.members.get(control.partitions[key].leader)
@@ -60,7 +58,7 @@ class ClientStrikes:
                 continue
             number = len(view.entries) - 1 - back
             if view.entries[number].base < scene.oracles.replicas.ghost(key).begins:
-                return None  # who does not have it any more cannot know that it had it
+                return None  # a leader without the batch cannot recognize it
             records = view.bytes_of(number)
             return (leader, key, view.entries[number], records) if records else None
         return None
@@ -91,7 +89,7 @@ class ClientStrikes:
             await channel.close()
 
     def _check(self, result: produce_pb2.PartitionProduceResult, entry: Entry) -> None:
-        """I-55: it is known, or not acknowledged."""
+        """I-55: the leader recognizes the repetition, or does not acknowledge it."""
         if result.error_code != 0:
             self._scene.oracles.sometimes["resent batch refused"] += 1
             return

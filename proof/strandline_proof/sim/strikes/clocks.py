@@ -30,7 +30,7 @@ class ClockStrikes:
         self._scene.later(for_s, lambda: self._scene.node(node).set_clock(rate=1.0))
 
     def _strobe(self, node: str, offset_s: float, every_s: float, times: int) -> None:
-        """There and back again, quickly."""
+        """Makes the wall clock jump there and back again, quickly."""
         self._scene.repeat(
             times,
             every_s,
@@ -38,7 +38,9 @@ class ClockStrikes:
         )
 
     def _freeze(self, node: str, for_s: float) -> None:
-        """The wall clock stands still (in steps too small to matter), then goes on from there."""
+        """Stops the wall clock (its steps are too small to matter), then lets it go on
+        from there.
+        """
         before_s = self._scene.node(node).wall_offset_s
         self._scene.repeat(
             int(for_s / FREEZE_STEP_S),

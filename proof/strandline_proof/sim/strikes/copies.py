@@ -1,6 +1,8 @@
-"""Which copies of a partition are sound. A bit flips in none that is not there once more, on the
-platter of a replica that stays; and nobody moves a partition to a replica alone whose disk has
-changed it: what no other has nobody could have back (I-88).
+"""Sound copies of a partition.
+
+A bit flips in a copy only if another replica, which stays, has the same bytes on its platter. And a
+partition is not reassigned to a single replica whose disk has changed it: if no other replica has a
+record, it cannot be repaired (I-88).
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def another_is_sound(scene: Scene, struck: Node, key: Key) -> bool:
-    """Nobody has damage in this partition yet, and the other members of the ISR are well."""
+    """True if no replica of this partition has damage yet, and the other members of the ISR are
+    well.
+    """
     ghost = scene.oracles.replicas.ghost(key)
     decided = scene.oracles.control.partitions[key]
     others = [m for m in decided.isr if m != broker_id(struck.name)]
@@ -35,7 +39,9 @@ def another_is_sound(scene: Scene, struck: Node, key: Key) -> bool:
 
 
 def flushed_elsewhere(scene: Scene, struck: Node, key: Key) -> set[Identity]:
-    """What another member of the ISR has flushed that stays, wherever the partition is moved to."""
+    """The entries that another member of the ISR has flushed, if it stays through all
+    reassignments.
+    """
     decided, replicas = scene.oracles.control.partitions[key], scene.oracles.replicas
     stay = {*decided.isr} & {*decided.target} & {*(decided.original or decided.replicas)}
     for index, target in scene.moves:
@@ -51,16 +57,16 @@ def flushed_elsewhere(scene: Scene, struck: Node, key: Key) -> set[Identity]:
 
 
 def flushed(node: Node, view: LogView) -> list[int]:
-    """Numbers of the entries below the recovery point that the disk names."""
+    """The numbers of the entries below the recovery point on the disk."""
     fs = Reader(node.disk)
-    if not fs.isdir(view.path):  # of a replica that has just been removed
+    if not fs.isdir(view.path):  # the directory of a replica that has just been removed
         return []
     below = expected_of(fs, view.path).recovery_point or 0
     return [n for n, entry in enumerate(view.entries) if entry.end <= below]
 
 
 def is_damaged_alone(scene: Scene, index: int, target: Collection[int]) -> bool:
-    """Whether nobody of the `target` has a sound copy of that partition."""
+    """True if no replica in `target` has a sound copy of that partition."""
     ghost = scene.oracles.ghost_of(index)
     damaged = set() if ghost is None else {broker_id(name) for name in ghost.damaged}
     return {*target} <= damaged

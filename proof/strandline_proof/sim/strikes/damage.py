@@ -1,9 +1,9 @@
-"""Strikes that change what lies on a disk: bits, tails, all of it.
+"""Strikes that change the content of a disk: bits, tails, all of it.
 
-A bit of a log flips only in what is flushed (above the recovery point nobody can tell it from a
-torn tail), only where another member of the ISR that stays has flushed the same batch, and in one
-replica of a partition at a time. So nothing may be lost, and what is wrong must be noticed before
-anybody is given it. `helix` alone breaks that rule, on purpose.
+A bit of a log flips only in flushed batches, as an unreadable batch above the recovery point looks
+like a torn tail. It flips only if another member of the ISR that stays has flushed the same batch,
+and in one replica of a partition at a time. So no record may be lost, and damage must be noticed
+before any client reads it. `helix` alone breaks that rule, on purpose.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 
 DOWN_S: Final = 0.2
 ENDS_S: Final = 10.0
-"""How long a process may take to end in order, before the strike gives up."""
+"""Time that a process may take to end in order, before the strike gives up."""
 LOOKS_S: Final = 0.05
 REPAIR_S: Final = 2.5
 RESTART_S: Final = 0.1
 BOUNDS: Final = frozenset({"limit", "recovery-point"})
-"""Files that say up to where a log is durable."""
+"""Files that limit the durable part of a log."""
 NOTES: Final = frozenset({"identity", "state"})
-"""Two notes of whose a replica is: one of them is left, as of a file and its seal."""
+"""Two notes of a replica's identity: one of them is left intact, as of a file and its seal."""
 
 
 class DamageStrikes:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._flipped: dict[tuple[str, int], dict[str, str]] = {}
-        """Files, without their seals' endings, and of what kind, by machine and outage."""
+        """Flipped files, without their seals' endings, and their kinds, by machine and outage."""
         self.strikes: dict[str, Callable[..., object]] = {
             "bit-flip": self._bit_flip,
             "file-flip": self._file_flip,
@@ -66,7 +66,7 @@ class DamageStrikes:
             return self._flip_log(struck, bits, restart_s, self._main_keys())
         if file not in LIVE:
             return self._file_flip(node, file, bits, stops=False, down_s=max(restart_s, DOWN_S))
-        # With the power all that is written here becomes durable.
+        # The loss of power makes everything written here durable.
         found = [f for f in self._named(struck, file) if restart_s > 0 or not f[1].dirty]
         if not found:
             return False
@@ -76,8 +76,8 @@ class DamageStrikes:
         return True
 
     def _file_flip(self, node: str, file: str, bits: int, stops: bool, down_s: float) -> bool:
-        """While its process is down; `stops`: it ended in order, so that what lies there is to be
-        taken at its word.
+        """Flips bits of a file while its process is down; `stops`: the process ended in order, so
+        that a start trusts its files.
         """
         scene, struck = self._scene, self._scene.node(node)
         if not struck.running or file == "log":
@@ -105,7 +105,7 @@ class DamageStrikes:
             self._flip_one(struck, file, bits, found)
 
     def _flip_once_there(self, file: str, bits: int, down_s: float) -> None:
-        """A file that comes and goes: on the first machine that has it."""
+        """Flips bits of a file that comes and goes, on the first machine that has it."""
         scene = self._scene
         if scene.over or scene.oracles.old_store:
             return
@@ -133,9 +133,9 @@ class DamageStrikes:
         scene.later(down_s, scene.start, struck)
 
     def _named(self, struck: Node, file: str) -> list[tuple[str, Inode]]:
-        """Such files of its disk that hold anything, and that this outage leaves to be believed;
-        those that say what is durable not above a torn tail, which without them nobody can tell
-        from what a disk has changed (I-7).
+        """Files of that kind on its disk that are not empty and that this outage leaves trusted.
+        Files that limit the durable part do not qualify if a torn tail lies above, as it would look
+        like changed bytes without them (I-7).
         """
         flipped = self._flipped.get((struck.name, struck.incarnation), {})
         if file in NOTES and not NOTES.isdisjoint(flipped.values()):
@@ -167,8 +167,9 @@ class DamageStrikes:
         oracles.sometimes[f"bit flipped: {file}"] += 1
 
     def _put_back(self, struck: Node, inode: Inode, *, is_read_anyway: bool) -> None:
-        """Whose directory it is nobody guesses: somebody puts the file back from a copy. Until then
-        no store is restored from it; a start that goes on without the file writes another.
+        """Puts an identity file back from a copy, as no process guesses whose directory it is.
+        Until then no store is restored from it; a start that goes on without the file writes
+        another.
         """
         oracles = self._scene.oracles
         oracles.damaged_identities.append(struck.name)
@@ -182,7 +183,9 @@ class DamageStrikes:
         self._scene.later(REPAIR_S, repair)
 
     def _forget_log_starts(self, struck: Node) -> None:
-        """Its logs may begin with their first segments until a leader says otherwise (ADR 10)."""
+        """Lets its logs begin with their first segments until a leader reports a log start (ADR
+        10).
+        """
         replicas = self._scene.oracles.replicas
         for key in self._scene.oracles.control.partitions:
             replicas.log_starts.forget(struck.name, key)
@@ -225,7 +228,9 @@ class DamageStrikes:
         number: int | None,
         what: str = "log",
     ) -> bool:
-        """Bits of one batch; `live`: of a sealed segment, as a process knows its newest bytes."""
+        """Flips bits of one batch; `live`: of a sealed segment, as a process has its newest bytes
+        in memory.
+        """
         oracles, rng = self._scene.oracles, self._scene.rng
         view = oracles.replicas.find_view(struck.name, key)
         if view is None:
@@ -250,7 +255,9 @@ class DamageStrikes:
         return True
 
     def _able(self, struck: Node, key: Key, view: LogView, *, live: bool, alone: bool) -> list[int]:
-        """Numbers of the entries that may be struck; `alone`: whoever else has them."""
+        """Numbers of the entries that may be struck; `alone`: entries that other replicas
+        have too.
+        """
         kept = None if alone else flushed_elsewhere(self._scene, struck, key)
         last = view.place(len(view.entries) - 1)[0] if view.entries else 0
         return [
@@ -261,9 +268,10 @@ class DamageStrikes:
         ]
 
     def _helix(self, partition: int) -> bool:
-        """Each replica loses another third of the log: a whole copy exists only over all of them.
+        """Each replica loses another third of the log: only all replicas together have a whole
+        copy.
 
-        Nothing promises to put it together again; nobody may be given what is wrong.
+        The partition may never be whole again, but no client may read a wrong record.
         """
         oracles = self._scene.oracles
         struck = 0
@@ -279,8 +287,8 @@ class DamageStrikes:
         return struck > 0
 
     def _store_flip(self, back: int, repair_s: float) -> bool:
-        """A bit of a decision in the controller's log, not of the last, which could be a torn one.
-        The controller has to refuse the log, until somebody has put the file back from a copy.
+        """Flips a bit of a decision in the controller's log, not of the last, which could look
+        torn. The controller must refuse the log, until a person has restored the file from a copy.
         """
         scene, struck = self._scene, self._scene.world.controller
         oracles = scene.oracles
@@ -310,8 +318,8 @@ class DamageStrikes:
         return True
 
     def _snapshot_flip(self, back: int, restart_s: float) -> bool:
-        """A bit of a snapshot of the controller's, of the newest or the one before it, and of one
-        at a time. The next start begins from the other one, and knows the very same (P-84).
+        """Flips a bit of one of the controller's two newest snapshots. The next start begins from
+        the other one, and reaches the very same state (P-84).
         """
         scene, struck = self._scene, self._scene.world.controller
         oracles = scene.oracles
@@ -323,7 +331,7 @@ class DamageStrikes:
         if len(found) == 1 and not Reader(struck.disk).exists(f"{METADATA}/{0:020d}.log"):
             return False
         scene.darken([struck], restart_s, survival=1.0)
-        found = self._snapshots(struck)  # as the platter has them
+        found = self._snapshots(struck)  # as on the platter
         if back >= len(found) or found[-1 - back].dirty:
             return False
         inode = found[-1 - back]
@@ -332,14 +340,14 @@ class DamageStrikes:
         return True
 
     def _snapshots(self, struck: Node) -> list[Inode]:
-        """The controller's, oldest first; none before it has taken one."""
+        """The controller's snapshots, oldest first; none before the first is taken."""
         fs = Reader(struck.disk)
         names = fs.listdir(METADATA) if fs.isdir(METADATA) else []
         found = (struck.disk.find(f"{METADATA}/{n}") for n in sorted(names) if NAME.fullmatch(n))
         return [inode for inode in found if isinstance(inode, Inode)]
 
     def _zero_tail(self, node: str, bytes: int, restart_s: float) -> bool:
-        """The newest files were made larger than what was written to them when the power went."""
+        """Makes the newest files larger than what was written to them when the power goes."""
         struck = self._scene.node(node)
         if not struck.running:
             return False
@@ -354,7 +362,7 @@ class DamageStrikes:
         return True
 
     def _wipe(self, node: str, restart_s: float) -> bool:
-        """The machine is replaced: the same broker id, an empty disk."""
+        """Replaces the machine: the same broker id, an empty disk."""
         struck = self._scene.node(node)
         if not struck.running or node == CONTROLLER:
             return False
@@ -383,9 +391,8 @@ class DamageStrikes:
 
 
 def _names(struck: Node, path: str, inode: Inode) -> bool:
-    """Whether a file of `BOUNDS` that a bit has changed is still in the directory at `path`, or
-    would be after a loss of power. Without it nobody can tell what that takes from what a disk has
-    changed (I-7).
+    """True if a changed file of `BOUNDS` is still in the directory at `path`, or would be after a
+    loss of power. Without the file a loss of power looks like a change by the disk (I-7).
     """
     try:
         directory = struck.disk.find(path)

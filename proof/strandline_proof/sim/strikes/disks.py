@@ -1,4 +1,4 @@
-"""Strikes at disks that leave what is on them as it was written."""
+"""Strikes at disks that leave their content as it was written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DiskStrikes:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._active: dict[tuple[str, str], list[float]] = {}
-        """What each fault of one kind that strikes a node has set, oldest first."""
+        """Values that each fault of one kind has set at a node, oldest first."""
         self.strikes: dict[str, Callable[..., object]] = {
             "slow-disk": self._slow_disk,
             "stalling-disk": self._stalling_disk,
@@ -37,8 +37,8 @@ class DiskStrikes:
     def _hold(
         self, node: str, owner: object, name: str, value: float, usual: float, for_s: float
     ) -> None:
-        """The newest of those that overlap counts, and the last one's end ends them all. What a
-        start or healing has ended stays so.
+        """Holds a value. Of overlapping faults the newest counts, and the last one's end ends them
+        all. A fault that a start or healing has ended stays ended.
         """
         active = self._active.setdefault((node, name), [])
         active.append(value)

@@ -1,4 +1,4 @@
-"""Strikes by processes that say they are a server which is there already (P-71).
+"""Strikes by processes that pose as a server which already runs (P-71).
 
 A `twin` is another machine with a broker's id: a virtual machine that was started twice, with a
 copy of the data directory as it was then, or a new one with the wrong id and an empty disk. It goes
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from strandline_proof.sim.strikes.scene import Scene
 
 AGAIN_S: Final = 0.3
-"""How soon a twin that has ended is started again, where somebody does."""
+"""Delay after which an ended twin is restarted, if it is."""
 SECOND_S: Final = 0.5
-"""How long a second process may take to find out that it is one."""
+"""Time that a second process may take to find out that it is one."""
 
 
 class DoubleStrikes:
@@ -75,7 +75,7 @@ class DoubleStrikes:
         return True
 
     def _is_well(self, struck: Node) -> bool:
-        """What is copied holds what was written, and no proof of an orderly end."""
+        """True if the copied disk holds what was written, and no proof of an orderly end."""
         if struck.process is None or not struck.running or struck.stopping:
             return False
         if struck.disk.has_failed or any(struck.disk.counts.get(what) for what in UNREAD):
@@ -115,7 +115,7 @@ class DoubleStrikes:
 
 
 def settle(directory: Directory) -> None:
-    """Everything in it is on the platter."""
+    """Makes everything in the directory durable."""
     directory.durable = dict(directory.entries)
     for node in directory.entries.values():
         if isinstance(node, Directory):

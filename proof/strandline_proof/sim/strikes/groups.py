@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOVER: Final = "coordinator-mover"
 LEAVE_S: Final = 1.2
-"""After so long a member that was told to leave has done so."""
+"""Time within which a member that was told to leave has left."""
 
 
 class GroupStrikes:
@@ -47,8 +47,8 @@ class GroupStrikes:
         self._scene.later(LEAVE_S + restart_s, self._come_back, struck)
 
     def _come_back(self, node: Node) -> None:
-        """Also after healing: a group is to be whole in the end."""
-        if node.running and (node.stopping or node.paused):  # it hears that it is to stop later
+        """Restarts the member, also after healing: a group must be whole at the end."""
+        if node.running and (node.stopping or node.paused):  # the member receives the stop later
             self._scene.later(LEAVE_S, self._come_back, node)
         elif not self._scene.world.groups.over:
             node.start()
@@ -59,7 +59,7 @@ class GroupStrikes:
         self._scene.later(for_s, struck.resume)
 
     def _busy(self, node: str, for_s: float) -> bool:
-        """Its application works for so long and does not poll; the library does its part."""
+        """Keeps its application busy for so long without a poll; the library goes on."""
         process = self._scene.node(node).process
         if process is None:
             return False
@@ -72,7 +72,7 @@ class GroupStrikes:
         self._scene.later(for_s, network.heal, a, b)
 
     def _empty(self, group: int, for_s: float, crash: bool) -> None:
-        """All members go, one way or the other, and come back together."""
+        """Ends all members, and starts them again together."""
         strike = self._crash if crash else self._leave
         for member in range(len(self._scene.world.topology.groups[group].members)):
             strike(member_name(group, member), for_s)

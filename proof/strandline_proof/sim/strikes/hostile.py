@@ -1,4 +1,4 @@
-"""A client whose batches lie about their records, each under a right CRC."""
+"""A client whose batches contradict their records, each under a right CRC."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _LAST_DELTA_AT: Final = 23
 _LARGEST_TIMESTAMP_AT: Final = 35
 _COUNT_AT: Final = 57
 _DELTA_AT: Final = HEADER_SIZE + 3
-"""Behind length, attributes and timestamp delta, of a byte each."""
+"""Position of the offset delta, behind length, attributes and timestamp delta, of a byte each."""
 
 
 def hostile_batch(lie: str, now_ms: int) -> bytes:
-    """A batch that no reader could read, or whose times would keep it for ever."""
+    """A batch that no reader could read, or whose times would retain it for ever."""
     codec = Compression.LZ4 if lie == "zipped" else Compression.NONE
     timestamp_ms = now_ms + 2 * DAY_MS if lie == "future" else now_ms
     batch = bytearray(build_batch([(b"k", b"a lie")], timestamp_ms=timestamp_ms, compression=codec))
@@ -59,8 +59,8 @@ class HostileStrikes:
         self.strikes: dict[str, Callable[..., object]] = {"hostile-batch": self._send}
 
     def _send(self, partition: int, lie: str) -> bool:
-        """It is never acknowledged (I-98); that it is nowhere either, the last look at the logs
-        says.
+        """Sends a batch that must not be acknowledged (I-98). The last look at the logs checks that
+        no log has it.
         """
         scene = self._scene
         found = self._leader_of(partition)

@@ -1,6 +1,6 @@
-"""Strikes of an administrator who has leaders elected, moves them, and adds partitions, under load.
+"""Strikes by an administrator's elections, moves of leaders and added partitions, under load.
 
-None of it may lose a record: a leader is only ever given away to a replica in sync (I-48).
+None of them may lose a record: a leader is only ever moved to a replica in sync (I-48).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Strikes that move replicas, cancel that, or move them elsewhere instead."""
+"""Strikes that reassign replicas, then cancel the reassignment or replace it by another one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 MOVERS: Final = ("mover-1", "mover-2")
-"""Two administrators, who do not know of each other."""
+"""Two administrators, who act independently."""
 REQUEST_MS: Final = 1000
 RETRY_S: Final = 0.1
 
@@ -50,7 +50,7 @@ class MoveStrikes:
         return self._ask_for(partition, [(0.0, target), (then_s, other)])
 
     def _ask_for(self, partition: int, wishes: list[tuple[float, Target]]) -> bool:
-        """Have one of the administrators ask for these targets, None being a cancel."""
+        """Makes one of the administrators request these targets in turn; None is a cancel."""
         scene = self._scene
         free = [name for name in MOVERS if not scene.is_busy(name)]
         if not free:
@@ -71,7 +71,7 @@ class MoveStrikes:
         return True
 
     async def _ask(self, admin: Any, partition: int, target: Target) -> None:
-        """Until there is an answer; a refusal is one."""
+        """Repeats the request until it is answered; a refusal is an answer."""
         scene = self._scene
         if target is None:
             await self._have(admin, partition, target)

@@ -44,7 +44,7 @@ class NetworkStrikes:
             self._partition(a, b, for_s, hold, one_way)
 
     def _cuts(self, shape: str) -> Iterator[tuple[str, str]]:
-        """The pairs that cannot speak to each other."""
+        """The pairs of nodes that cannot reach each other."""
         topology = self._scene.world.topology
         brokers = list(topology.broker_names)
         half = len(brokers) // 2
@@ -53,7 +53,7 @@ class NetworkStrikes:
         elif shape == "bridge":
             yield from ((a, b) for a in brokers[:half] for b in brokers[half + 1 :])
         elif shape == "ring":
-            # The controller is one of the ring; each sees its two neighbours.
+            # The controller is one of the ring; each node reaches its two neighbours.
             around = [CONTROLLER, *brokers]
             for (i, a), (j, b) in combinations(enumerate(around), 2):
                 if (j - i) not in (1, len(around) - 1):
@@ -87,7 +87,7 @@ class NetworkStrikes:
         self._network.forget(a, b)
 
     def _duplicate(self, a: str, b: str, for_s: float, probability: float, late_s: float) -> bool:
-        """It has struck when the first request has arrived twice."""
+        """Makes requests arrive twice; it has struck when the first one has."""
         scene, struck = self._scene, False
 
         def on_echo() -> None:

@@ -1,4 +1,4 @@
-"""Orders of an administrator, each given by a client of its own."""
+"""An administrator's commands, each given by a client of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ RETRY_S: Final = 0.2
 
 
 def give_order(scene: Scene, client: str, act: Callable[[Admin], Awaitable[None]]) -> bool:
-    """Until it is done or everything heals; False if another one of `client` is under way."""
+    """Repeats the command until it is done or everything heals; False if another one of `client` is
+    under way.
+    """
     if scene.is_busy(client):
         return False
 
@@ -35,7 +37,7 @@ def give_order(scene: Scene, client: str, act: Callable[[Admin], Awaitable[None]
                 ) as admin:
                     await act(admin)
             except UnknownTopicOrPartition:
-                return  # it is not there yet
+                return  # the topic does not exist yet
             except StrandlineError:
                 await asyncio.sleep(RETRY_S)
             else:

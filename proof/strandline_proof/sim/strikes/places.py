@@ -1,4 +1,4 @@
-"""Finds out when a process comes to a named place, from the operations of its disk."""
+"""A watch on a process's disk operations that finds when it reaches a named place."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """Asked at each operation of a node's disk from its making on."""
+    """A function called at each operation of a node's disk, from its creation on."""
 
     def __init__(self, node: Node, place: Place) -> None:
         self._node = node
         self._place = place
         self._ago = NEAR
-        """How many operations ago that was which has to be near."""
+        """The number of operations since the one that must be near."""
 
     def is_here(self, operation: str, path: str) -> bool:
         place = self._place
@@ -36,5 +36,7 @@ class Watch:
 
 
 def as_told(path: str) -> str:
-    """The number of a temporary file depends on what this process has simulated before."""
+    """The path without the number of a temporary file, which depends on earlier runs of this
+    process.
+    """
     return re.sub(r"\.\d+\.tmp$", ".tmp", path)

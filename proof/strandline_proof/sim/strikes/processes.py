@@ -43,7 +43,7 @@ class ProcessStrikes:
         self._scene.later(for_s, struck.resume)
 
     def _stall(self, node: str, for_s: float) -> None:
-        """Its event loop stands still, its threads go on (I-96)."""
+        """Stops its event loop; its threads go on (I-96)."""
         self._scene.node(node).stall(for_s)
 
     def _power(self, nodes: list[str], restart_s: float, survival: float) -> None:
@@ -53,8 +53,8 @@ class ProcessStrikes:
     def _crash_point(
         self, node: str, operation: int, nodes: list[str], restart_s: float, survival: float
     ) -> bool:
-        """Power goes right before the disk of `node` does its next operation of that number; the
-        other `nodes` go with it.
+        """Cuts the power right before the disk of `node` does its next operation of that number;
+        the other `nodes` lose power with it.
         """
         scene, disk = self._scene, self._scene.node(node).disk
         last = disk.operations + operation
@@ -82,7 +82,7 @@ class ProcessStrikes:
         self._scene.repeat(times, lives_s, once)
 
     def _crash_at(self, node: str, point: str, count: int, power: bool, restart_s: float) -> bool:
-        """The process, or its machine, ends right before a named operation."""
+        """Ends the process, or its machine, right before a named operation."""
         scene, struck = self._scene, self._scene.node(node)
         watch, left = Watch(struck, PLACES[point]), [count]
 

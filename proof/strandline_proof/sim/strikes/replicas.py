@@ -1,4 +1,4 @@
-"""Strikes at one replica of a broker whose others go on."""
+"""Strikes at one replica of a broker whose other replicas go on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ReplicaStrikes:
         self.strikes: dict[str, Callable[..., object]] = {"held-replica": self._hold}
 
     def _hold(self, node: str, partition: int, for_s: float) -> bool:
-        """Something long goes on under its gate, as a truncation or a cleaning does."""
+        """Holds its gate for long, as a truncation or a cleaning does."""
         host = self._scene.node(node)
         replicas = getattr(host.process, "replicas", None)
         if not host.running or host.owner is None or replicas is None:

@@ -1,4 +1,4 @@
-"""What a strike works on: the world, what the oracles know, and time."""
+"""The scene of a strike: the world, the oracles' state, and time."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ NO_LEADER = -1
 
 
 class Scene:
-    """`over` is set when everything heals: nothing more goes wrong then."""
+    """The scene. `over` is set when everything heals: no fault strikes after that."""
 
     def __init__(self, world: World, oracles: Oracles) -> None:
         self.world = world
         self.oracles = oracles
         self.over = False
         self.struck: Counter[str] = Counter()
-        """How many faults of each kind have really done something."""
+        """The number of faults of each kind that have really struck."""
         self.rng = random.Random(f"strikes {world.seed}")
-        """Of what a fault leaves to chance; drawing from it changes nobody else's."""
+        """The generator for a fault's chances; drawing from it changes no other draw."""
         self.on_event: Callable[[str], None] = lambda event: None
-        """Told what faults may wait for."""
+        """Called with each event that faults may wait for."""
         self.churn: Churn | None = None
         self.compaction: Compaction | None = None
         self.crowd = Crowd(world, oracles) if world.topology.crowd > 0 else None
         self.pending: Callable[[], None] | None = None
-        """What must be done before anything is well again, if something waits for a person."""
+        """The step required before anything is well again, if something waits for a person."""
         self.doubles: dict[Node, Callable[[], None]] = {}
-        """Processes that say they are another's, and how each is ended for good (P-71)."""
+        """Processes that pose as another server, and how each is ended for good (P-71)."""
         self.moves: list[tuple[int, list[int]]] = []
-        """Partitions of the topic, and to which brokers somebody asks to have each moved."""
+        """The topic's partitions with a requested reassignment, and the target brokers."""
         self._clients: dict[str, Node] = {}
         self._mains: dict[str, Any] = {}
 
@@ -59,7 +59,7 @@ class Scene:
         self.world.loop.post(delay_s, None, act, *arguments)
 
     def repeat(self, times: int, every_s: float, act: Callable[[int], object]) -> None:
-        """`act(0)` now, `act(1)` after `every_s`, and so on, while nothing heals."""
+        """Calls `act(0)` now, `act(1)` after `every_s`, and so on, until everything heals."""
 
         def once(number: int) -> None:
             if self.over:
@@ -75,7 +75,7 @@ class Scene:
         return client is not None and client.running
 
     def run_client(self, name: str, main: Any) -> None:
-        """On a machine of its own, which nothing happens to."""
+        """Runs a client on an undisturbed machine of its own."""
         client = self._clients.get(name)
         if client is None:
             client = self._clients[name] = self.world.add_node(name, self._main_of(name))
@@ -86,8 +86,8 @@ class Scene:
         return lambda node, runtime, stop: self._mains[name](node, runtime, stop)
 
     def start(self, node: Node) -> None:
-        """A client that healing has started, and that was then told to end, stays ended; so does a
-        double that is gone for good.
+        """Starts a node. A client that healing has started, and that was then told to end, stays
+        ended; so does a double that is gone for good.
         """
         if node in self.world.doubles and node not in self.doubles:
             return
@@ -95,7 +95,7 @@ class Scene:
             node.start()
 
     def darken(self, nodes: list[Node], restart_s: float, survival: float) -> None:
-        """All of these lose power, and have it again after `restart_s`."""
+        """Cuts the power of all of these, and restores it after `restart_s`."""
         struck = [node for node in nodes if node.running]
         for node in struck:
             node.power_off(survival)

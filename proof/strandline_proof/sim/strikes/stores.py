@@ -1,9 +1,9 @@
-"""Strikes at the controller's store: an old copy of it is put back, and the operator has to run
+"""Strikes at the controller's store: an old copy of it is put back, and the operator must run
 `strandline controller restore` (P-76, I-92).
 
-The copy is started first, for a moment, as one would who does not know better: the first broker it
-meets must make it end, and nobody may obey it. Then everything is stopped and what the command does
-is done on all data directories, under the locks of all of them.
+The copy is started first, for a moment, as by an operator who does not know better. The first
+broker that it meets must make it end, and no broker may obey it. Then everything is stopped, and
+the command's work is done on all data directories, under the locks of all of them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from strandline_proof.sim.strikes.scene import Scene
 
 BEGINS_S: Final = 2.0
-"""Before that a topic may not be on any disk yet, and would count as deleted."""
+"""Earliest time of the copy: a topic without a replica on any disk would count as deleted."""
 NEWER: Final = 10
-"""By how many records the brokers that live must be ahead of the copy. One that decides more before
-it meets them cannot be told apart (docs/internals/adr/0006).
+"""Number of records by which the live brokers must be ahead of the copy. A copy that decides more
+before it meets them cannot be recognized (docs/internals/adr/0006).
 """
 UNDER_WAY_S: Final = 0.05
-"""What the controller before it had answered may come so much later."""
+"""Longest delay of the previous controller's answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class StoreStrikes:
         self.strikes: dict[str, Callable[..., object]] = {"store-restored": self._restored}
 
     def _restored(self, age_s: float, meets_s: float) -> bool:
-        """The copy is taken; it has struck when it is put back."""
+        """Takes the copy; it has struck when the copy is put back."""
         scene, controller = self._scene, self._scene.world.controller
         if not controller.running or controller.process is None or not self._is_well():
             return False
@@ -69,7 +69,7 @@ class StoreStrikes:
         return False
 
     def _is_well(self) -> bool:
-        """No topic is being deleted, and nothing on a disk is other than it was written."""
+        """True if no topic is being deleted, and every disk holds what was written to it."""
         scene = self._scene
         return (
             scene.world.loop.now >= BEGINS_S
@@ -84,7 +84,8 @@ class StoreStrikes:
         scene, controller = self._scene, self._scene.world.controller
         alive = [node.process for node in scene.world.brokers if node.running]
         known = [getattr(process, "metadata", None) for process in alive]
-        # Whoever is there: the copy may decide with one that has heard as little as it has.
+        # The present brokers: the copy may decide together with one that has applied as little as
+        # itself.
         seen = min((m.highest_offset for m in known if m is not None), default=-1)
         if scene.over or not self._is_well() or seen < last + NEWER:
             return
@@ -99,7 +100,7 @@ class StoreStrikes:
         scene.later(meets_s, self._restore)
 
     def _check_refused(self) -> None:
-        """I-92: nobody is answered by a controller that knows less than it does itself."""
+        """I-92: a controller gives no answer to a broker that has applied later records."""
         world = self._scene.world
         process = world.controller.process
         if process is None or not world.controller.running:
@@ -110,7 +111,7 @@ class StoreStrikes:
             if not node.running or node.owner is None or answered_s is None:
                 continue
             if broker_id(node.name) not in process.controller.told:
-                continue  # what it has read may be the last word of the controller before
+                continue  # its last answer may be the previous controller's
             ahead = node.process.metadata.highest_offset > process.state.last_offset
             if ahead and node.owner.to_global(answered_s) > self._put_back_s + UNDER_WAY_S:
                 violation = Violation(
@@ -121,7 +122,7 @@ class StoreStrikes:
                 world.loop.fail(violation)
 
     def _restore(self) -> None:
-        """`strandline controller restore`, with every data directory there is."""
+        """Does what `strandline controller restore` does, with every existing data directory."""
         scene, world = self._scene, self._scene.world
         if scene.pending is None:
             return
@@ -153,7 +154,7 @@ class StoreStrikes:
             broker_dirs=tuple(
                 f"/{n.name}"
                 for n in world.brokers
-                # On a disk that was full from the first byte on nobody is yet.
+                # A disk that was full from the first byte on has no identity yet.
                 if runtime.fs.exists(f"/{n.name}/{META_PROPERTIES}")
             ),
             node_id=None,

@@ -1,5 +1,5 @@
-"""Strikes at named places: an operation stands still there, an answer is lost, and plans are told
-that a window is open.
+"""Strikes at named places: an operation stands still there, or an answer is lost, and the plan's
+faults learn that a window is open.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class WindowStrikes:
         }
 
     def _delay_at(self, node: str, point: str, count: int, for_s: float, late: bool) -> bool:
-        """The thread that comes to a place stands still there; `late`: it goes on, and what it has
-        done is known so much later. Where the event loop itself comes by nothing happens, as nobody
-        would go on.
+        """Stops the thread that comes to a place; `late`: the thread goes on, and its outcome is
+        known so much later. Nothing happens if the event loop itself reaches the place, as nothing
+        else would go on.
         """
         scene, struck = self._scene, self._scene.node(node)
         watch, left = Watch(struck, PLACES[point]), count
@@ -35,7 +35,7 @@ class WindowStrikes:
         def delay(operation: str, path: str) -> float:
             nonlocal left
             if scene.over:
-                return 0.0  # it has been taken from the list, which is gone over all the same
+                return 0.0  # the list from which it was taken is still iterated over
             if not watch.is_here(operation, path) or not struck.is_on_a_thread:
                 return 0.0
             left -= 1

@@ -1,10 +1,9 @@
-"""What a sweep must have seen, or it has tested too little: every kind of fault, and what they
-bring about.
+"""Events and kinds of faults that a sweep must have seen, or it has tested too little.
 
-An event is demanded only of a sweep so long that at its usual rate it would be absent from fewer
-than one in `ODDS` of them. With `n` of 1,000 schedules showing it that takes ln(ODDS) * 1000 / n
-schedules: a hundred for what one in ten shows, so that a minute of seeds is judged too, and some
-thousands for what needs three things to meet. The rates are of sweeps of 2,197, 5,377 and 10,000
+An event is demanded only of a long enough sweep: at its usual rate, fewer than one in `ODDS` such
+sweeps would lack it. If `n` of 1,000 schedules show it, that takes ln(ODDS) * 1000 / n schedules.
+An event of one in ten schedules takes a hundred, so that a minute of seeds is judged too; one that
+needs three things to meet takes some thousands. The rates are of sweeps of 2,197, 5,377 and 10,000
 seeds, rounded down by a third and more: a new kind moves all.
 """
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 ODDS: Final = 10_000
 RUNS_MIN: Final = 100
-"""A shorter sweep is a look, and is asked for nothing."""
+"""Least runs of a judged sweep: a shorter one is a look."""
 EVENTS: Final[dict[str, float]] = {
     "broker fenced": 500,
     "leader changed": 500,
@@ -119,8 +118,9 @@ EVENTS: Final[dict[str, float]] = {
     **{f"bit flipped: {file}": 0.5 for file in ("limit", "index", "timeindex")},
     "bit flipped: damaged-ranges": 0.2,
 }
-"""In how many of 1,000 schedules each happens at least. Not here: "elected by the operator's word",
-which happened six times in 10,000; `tests/sim/corpus/a-wiped-disk-is-waited-for.json` has it.
+"""Least number of 1,000 schedules with each event. The election by the operator's command is
+missing here: it happened six times in 10,000, and
+`tests/sim/corpus/a-wiped-disk-is-waited-for.json` has it.
 """
 GROUP_EVENTS: Final = frozenset(
     {
@@ -139,11 +139,11 @@ GROUP_EVENTS: Final = frozenset(
         "bit flipped: offsets log",
     }
 )
-"""Those that only a schedule with groups can show."""
+"""Events that only a schedule with groups can show."""
 KIND: Final = 25
-"""In how many of 1,000 schedules a kind of fault strikes at least, but for these."""
+"""Least number of 1,000 schedules in which a kind of fault strikes, except these."""
 GROUP_KIND: Final = 15
-"""The same of a kind that strikes only where there are groups."""
+"""The same number for a kind that strikes only where there are groups."""
 RARE_KINDS: Final[dict[str, float]] = {
     "crash-at": 20,
     "crash-point": 20,
@@ -158,12 +158,12 @@ RARE_KINDS: Final[dict[str, float]] = {
 
 
 def runs_needed(per_thousand: float) -> int:
-    """How many schedules a sweep has that may be asked for what so many of 1,000 show."""
+    """The number of schedules after which a sweep must have seen an event of that rate."""
     return max(RUNS_MIN, math.ceil(math.log(ODDS) * 1000 / per_thousand))
 
 
 def missing(runs: int, struck: Counter[str], sometimes: Counter[str], *, groups: bool) -> list[str]:
-    """What a sweep of so many runs should have seen and has not."""
+    """The events and kinds that a sweep of so many runs should have seen and lacks."""
     rates = {kind: RARE_KINDS.get(kind, KIND) for kind in KINDS}
     if groups:
         rates |= {kind: RARE_KINDS.get(kind, GROUP_KIND) for kind in GROUP_KINDS}

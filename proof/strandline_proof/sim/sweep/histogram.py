@@ -1,4 +1,4 @@
-"""How a measure is spread over many runs, in little room: counts by fifty milliseconds."""
+"""The spread of a measure over many runs, in little room: counts by fifty milliseconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 STEP_MS: Final = 50
 STEPS_MAX: Final = 1200
-"""A minute and all above it are one count."""
+"""The last step, which counts everything of a minute and more."""
 SHARES: Final = {"p50_ms": 0.5, "p90_ms": 0.9}
 
 
@@ -27,7 +27,7 @@ class Spread:
             self._steps[min(int(value_ms // STEP_MS), STEPS_MAX)] += 1
 
     def below_ms(self, share: float) -> float:
-        """At most so long took this share of them; 0 if there are none."""
+        """The duration that this share of the values does not exceed; 0 if there are none."""
         seen = 0
         for step in sorted(self._steps):
             seen += self._steps[step]

@@ -1,7 +1,7 @@
 """A sweep: a process for each core, one plan at a time.
 
-A worker that dies, or does not come to an end of its run, takes only that run with it: the run
-counts as broken, with what the worker last said, and another worker takes its place.
+A worker that dies, or does not end its run in time, takes only that run with it. The run counts as
+broken, with the worker's last output, and another worker takes its place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 START_S: Final = 60.0
 RUN_S: Final = 180.0
-"""A run takes half a second; one that takes so long will never end."""
+"""Longest time of a run; one takes half a second, so a run of that time would never end."""
 END_S: Final = 5.0
 LOOK_S: Final = 1.0
 TAIL: Final = 4000
@@ -35,7 +35,7 @@ COMMAND: Final = (sys.executable, "-P", "-m", "strandline_proof.sim.sweep.worker
 
 
 class NoWorker(Exception):
-    """A worker cannot even start; the message says what it said."""
+    """A worker cannot even start; the message has its output."""
 
 
 class _Worker:
@@ -45,7 +45,7 @@ class _Worker:
         self._ready = False
         self._received = b""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        # In a session of its own: Ctrl-C is this process's to hear, and its copies end with it.
+        # In a session of its own: Ctrl-C goes to this process, and the worker's copies end with it.
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -68,14 +68,14 @@ class _Worker:
             self._process.stdin.write(json.dumps(plan.document()).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            return  # reading tells what has become of it
+            return  # the next read shows what has become of it
 
     def take(self) -> RunSummary | None:
-        """What has come; None if that is not a whole answer yet. Raises NoWorker."""
+        """The worker's answer; None if it is not whole yet. Raises NoWorker."""
         data = os.read(self.fileno(), 1 << 20)
         if not data:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(END_S)  # it says nothing more, and may still be on its way out
+                self._process.wait(END_S)  # it sends nothing more, and may still be about to exit
             return self._died(f"its process ended with status {self.end()}")
         self._received += data
         if not self._ready and self._received.startswith(READY):
@@ -109,7 +109,7 @@ class _Worker:
         return self._process.returncode is not None
 
     def end(self) -> int:
-        """Kill it and its copies if it still runs; its exit status."""
+        """Kills the worker and its copies if it still runs; returns its exit status."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         return self._process.wait()
@@ -121,11 +121,11 @@ class _Worker:
             try:
                 stream.close()
             except BrokenPipeError:
-                continue  # a plan that it never read
+                continue  # the worker never read this plan
 
 
 class Pool:
-    """Runs plans on `jobs` processes and tells of each result, in the order in which they end.
+    """Runs plans on `jobs` processes and reports each result, in the order in which they end.
 
     `run_s` bounds a run, in real seconds.
     """
@@ -140,7 +140,7 @@ class Pool:
         self._workers: list[_Worker] = []
 
     def sweep(self, plans: Iterable[Plan], on_result: Callable[[RunSummary], None]) -> None:
-        """Run all of them. Raises NoWorker; whatever ends it, no process is left."""
+        """Runs all plans. Raises NoWorker; no process is left however it ends."""
         coming = iter(plans)
         try:
             for plan in coming:

@@ -1,4 +1,4 @@
-"""Many runs, what they come to together, and a failing plan made small."""
+"""Many runs and their sums, and the shrinking of a failing plan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEEDS_KEPT: Final = 20
 
 @dataclass(slots=True)
 class Finding:
-    """Failures of one kind: the first that came, and which seeds show it too."""
+    """Failures of one kind: the first one, and the seeds that show it too."""
 
     first: RunSummary
     count: int = 0
@@ -34,8 +34,8 @@ class Finding:
 
 @dataclass(slots=True)
 class Tally:
-    """What a sweep has seen. `struck` counts faults, `sometimes` what they brought about. It stays
-    small however many runs are added, and however many of them fail.
+    """The sums of a sweep. `struck` counts faults, `sometimes` the events that they caused. A tally
+    stays small however many runs are added, and however many of them fail.
     """
 
     runs: int = 0
@@ -51,7 +51,7 @@ class Tally:
     shares: tuple[Share, ...] = field(default_factory=lambda: tuple(map(Share, SHARES_MAX)))
 
     def add(self, result: RunSummary) -> bool:
-        """Whether this is the first failure of its kind."""
+        """Adds a run; True if it is the first failure of its kind."""
         self.runs += 1
         self.with_groups += bool(result.plan.topology.groups)
         self.steps += result.steps
@@ -76,11 +76,11 @@ class Tally:
         return finding.count == 1
 
     def too_lenient(self) -> list[str]:
-        """Shares of excused schedules that are too great for a sweep that says something."""
+        """Shares of excused schedules that are too great, if the sweep is long enough to judge."""
         return [str(share) for share in self.shares if share.is_too_great]
 
     def idle(self) -> list[str]:
-        """What a long enough sweep should have seen and has not."""
+        """Events and kinds that a long enough sweep should have seen and lacks."""
         return missing(self.runs, self.struck, self.sometimes, groups=self.with_groups > 0)
 
 
@@ -93,7 +93,7 @@ def run_here(plan: Plan) -> RunSummary:
 
 
 def shrink(plan: Plan, on_try: Callable[[Plan, bool], None]) -> Plan:
-    """A plan with as few of the faults as still break it in the same way; every one is needed."""
+    """A plan with as few faults as still break it in the same way; every one is needed."""
     wanted = kind_of(run_plan(plan))
 
     def still_fails(faults: list[int]) -> bool:

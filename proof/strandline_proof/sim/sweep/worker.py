@@ -2,12 +2,12 @@
 
     python -m strandline_proof.sim.sweep.worker
 
-It says `ready`, then answers each plan, a line of JSON on its input, with a line of JSON.
+The worker prints `ready`, then answers each plan, a line of JSON on its input, with a line of JSON.
 
-The runs are carried out by a copy of this process, and after some of them by the next copy. A run
-leaves its world behind in circles of references; a copy ends without looking for them, and a run
-that looks for its own (`oracles/process/descriptors.py`) does not look through those of the runs
-before.
+A copy of this process carries out the runs, and after some of them the next copy does. A run leaves
+its world behind in circles of references, and a copy ends without collecting them. So a run that
+collects its own garbage (`oracles/process/descriptors.py`) does not look through that of earlier
+runs.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from strandline_proof.sim.sweep.sweep import run_here
 
 READY: Final = b"ready\n"
 RUNS_PER_COPY: Final = 20
-"""A run leaves about 5 MB."""
+"""Runs of one copy; a run leaves about 5 MB."""
 GO_ON: Final = 75
 """Exit status of a copy that has done its runs."""
 DIED: Final = 128
-"""As a shell has it: the signal's number is added."""
+"""Exit status of a killed copy, as in a shell: the signal's number is added."""
 READ_MAX: Final = 1 << 20
 
 
 def main() -> None:
-    """Until the input ends. If a copy dies, this process ends with its status."""
-    # What anybody prints must not come between the answers.
+    """Runs until the input ends. If a copy dies, this process ends with its status."""
+    # Printed output must not come between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     gc.disable()
-    # What runs need for good then exists in every copy: modules imported when needed, caches.
+    # Permanent state of runs then exists in every copy: modules imported when needed, caches.
     run_plan(Plan(0, Topology(), (), chaos_s=0.1))
     _say(answers, READY)
     status = GO_ON
@@ -62,7 +62,7 @@ def _run_some(answers: BinaryIO) -> int:
 
 
 def _next_plan() -> Plan | None:
-    """There is at most one in the pipe: the next is sent after the answer."""
+    """The next plan. The pipe has at most one: the next is sent after the answer."""
     text = b""
     while not text.endswith(b"\n"):
         data = os.read(0, READ_MAX)

@@ -1,8 +1,8 @@
-"""A topic that is deleted and made again while it is written to and read from (I-36, P-19, P-83).
+"""A topic that is deleted and created again while clients write and read it (I-36, P-19, P-83).
 
-Nothing of a deleted topic may ever be read from its successor of the same name; whatever the last
-one has acknowledged must be in it at the end. The brokers' logs of it are under the oracles like
-any other.
+No record of a deleted topic may ever be read from its successor of the same name. Every record that
+the last topic has acknowledged must be in it at the end. Its logs at the brokers are under the
+oracles like any other.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ FINAL_READ_S: Final = 20.0
 
 
 class Churn:
-    """`generation` counts the topics that had the name; `ready` says that the newest one is known
-    to exist. What is acknowledged is kept by the generation in which it was sent.
+    """The topic. `generation` counts the topics that had the name; `ready` is set once the newest
+    one is known to exist. Acknowledged values are kept by the generation in which they were sent.
     """
 
     def __init__(self, world: World, oracles: Oracles) -> None:
@@ -44,20 +44,20 @@ class Churn:
         self._oracles = oracles
         self._sometimes = oracles.sometimes
         self.orders: list[tuple[float, int]] = []
-        """(pause, partitions) of each deletion that was asked for."""
+        """(pause, partitions) of each requested deletion."""
         self.generation = 0
         self._ready = False
         self._partitions = 1
         self._acknowledged: dict[int, dict[int, None]] = {}
         self._values = itertools.count()
         self._may_be_deleted = False
-        """A deletion was given up, and asked for again. The first may still be on its way: it names
-        no topic id, so it takes whatever has the name when it arrives.
+        """True if a deletion was given up and requested again. The first request may still be on
+        its way: it names no topic id, so it deletes whichever topic has the name when it arrives.
         """
         self._finish = False
 
     def finish(self) -> None:
-        """No more orders: read all of the newest topic, compare, and end."""
+        """Ends the commands: reads all of the newest topic, compares, and ends."""
         self._finish = True
 
     async def main(self, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
@@ -95,7 +95,7 @@ class Churn:
                 return
 
         await self._until_done(runtime, create)
-        # A request of an earlier order that came late may have made it.
+        # A request of an earlier command that came late may have created it.
         self._partitions = len(self._oracles.control.keys_of(CHURN)) or partitions
         self._ready = True
 
@@ -148,7 +148,7 @@ class Churn:
         future = await producer.send(CHURN, payload, partition=value % self._partitions)
         written_to = _topic_known_to(producer)
         await future
-        # A broker that has not heard of a deletion acknowledges in the topic of before (I-35).
+        # A broker that has not applied a deletion acknowledges records of the old topic (I-35).
         if ready and generation == self.generation and written_to in self._current():
             self._acknowledged.setdefault(generation, {})[value] = None
         await asyncio.sleep(SEND_S)
@@ -180,14 +180,14 @@ class Churn:
         )
 
     def _reads_the_newest(self, consumer: Consumer) -> bool:
-        """A broker that is cut off may know, and serve, an earlier topic for as long (I-35); that
-        is no mixture of the two.
+        """True if the consumer reads the newest topic only. A broker that is cut off may serve an
+        earlier topic for as long (I-35); reading that one is no mixture of the two.
         """
         current = self._current()
         return all(topic_id in current for topic_id, _ in consumer._assigned.keys.values())
 
     def _current(self) -> set[Any]:
-        """The id of the topic that has the name now, if one has."""
+        """The id of the topic that has the name now, if there is one."""
         state = self._oracles.control.state
         return {t for t, topic in state.topics.items() if topic.name == CHURN} if state else set()
 
@@ -195,7 +195,9 @@ class Churn:
         return [TopicPartition(CHURN, p) for p in range(self._partitions)]
 
     def _check(self, found: Any, generation: int) -> list[int]:
-        """I-36: what an earlier topic acknowledged is not in this one. Returns the values."""
+        """I-36: records that an earlier topic acknowledged are not in this one. Returns
+        the values.
+        """
         values = []
         for records in found.values():
             for record in records:
@@ -239,7 +241,7 @@ class Churn:
 
 
 def _topic_known_to(producer: Producer) -> bytes | None:
-    """The id under which what it has just taken will be sent."""
+    """The topic id under which the producer will send the record that it has just taken."""
     sender = producer._sender
     view = None if sender is None else sender.cluster.view.topics.get(CHURN)
     return None if view is None else view.topic_id

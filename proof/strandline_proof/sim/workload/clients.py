@@ -1,5 +1,5 @@
-"""The workload of a simulated run: the same writers, readers and history as on real processes,
-with each kind on a node of its own.
+"""The workload of a simulated run: the writers, readers and history of runs on real processes, with
+each kind on a node of its own.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ REQUEST_MS: Final = 1000
 RETRY_S: Final = 0.2
 WRITERS: Final = 2
 PAUSES: Final = 0.1
-"""How likely a writer pauses after a record or a burst, where producers are forgotten."""
+"""Probability that a writer pauses after a record or a burst, where producers are forgotten."""
 PAUSE: Final = (1.0, 2.0)
-"""For how long, least and most, in times of what they are remembered for."""
+"""Least and greatest pause, in multiples of the time for which producers are remembered."""
 
 
 def workload(
@@ -47,8 +47,8 @@ def workload(
     history: History | None = None,
     sends_per_s: float | None = None,
 ) -> Workload:
-    """`keys` are the partitions that readers read; the whole topic if it is None, with what is
-    added to it. What is None of another topic than the main one is as there.
+    """The workload. `keys` are the partitions that readers read; if None, the whole topic, with
+    partitions that are added. An argument that is None is as for the main topic.
     """
     bootstrap = world.topology.bootstrap
     how = world.topology.work if topic == TOPIC else other_work(world.topology.work)
@@ -98,7 +98,9 @@ def workload(
 
 
 def other_work(main: Work) -> Work:
-    """How clients of another topic send: plainly, and no longer than brokers remember them."""
+    """The work of another topic's clients: plain sends, in pauses shorter than the producers'
+    expiry.
+    """
     return Work(delivery_ms=main.delivery_ms) if main.expiry_ms > 0 else Work()
 
 
@@ -122,7 +124,7 @@ async def _open_sender(
 
 
 def _pauses(world: World, runtime: Runtime) -> Callable[[], float]:
-    """Mostly none, and now and then so long that brokers forget who has written."""
+    """Draws pauses: mostly none, and now and then so long that brokers forget the producer."""
 
     def pause_s() -> float:
         if runtime.rng.random() >= PAUSES:
@@ -134,7 +136,7 @@ def _pauses(world: World, runtime: Runtime) -> Callable[[], float]:
 
 
 async def run_writer(world: World, runtime: Runtime, stop: asyncio.Event) -> None:
-    """Create the topic, however long that takes, and write until told to stop."""
+    """Creates the topic, however long that takes, and writes until stopped."""
     work = workload(world, runtime, writers=WRITERS, readers=0)
     world.nodes["writer"].process = work
     await until_created(world, runtime, stop, TOPIC, world.topology.partitions)
@@ -142,7 +144,7 @@ async def run_writer(world: World, runtime: Runtime, stop: asyncio.Event) -> Non
 
 
 async def run_reader(world: World, runtime: Runtime, stop: asyncio.Event) -> None:
-    """Read until told to stop."""
+    """Reads until stopped."""
     work = workload(world, runtime, writers=0, readers=1)
     world.nodes["reader"].process = work
     await work.run(stop.wait())
@@ -151,7 +153,7 @@ async def run_reader(world: World, runtime: Runtime, stop: asyncio.Event) -> Non
 async def until_created(
     world: World, runtime: Runtime, stop: asyncio.Event, name: str, partitions: int
 ) -> None:
-    """However long that takes, until it is asked to stop."""
+    """Repeats the creation until it is done, however long that takes, or until stopped."""
     topology = world.topology
     topic = NewTopic(
         name,

@@ -1,8 +1,8 @@
-"""A topic that is compacted all the time while it is written to and read from: few keys, values
-and tombstones, tiny segments, a cleaner that hardly sleeps (I-68 to I-71).
+"""A topic that is compacted all the time while clients write and read it (I-68 to I-71).
 
-Each pass of the reader goes from the first offset to the head, and knows then what is last of each
-key. What its brokers do is under the oracles, see `oracles/partition/compaction.py`.
+It has few keys, values and tombstones, tiny segments, and a cleaner that hardly sleeps. Each pass
+of the reader goes from the first offset to the head, and then has the last record of each key. Its
+brokers' work is under the oracles, see `oracles/partition/compaction.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ AT_ONCE: Final = (1, 2, 4, 6)
 """Records that are sent together, and mostly are one batch."""
 LINGER_MS: Final = 2
 BURSTS: Final = (2, 10)
-"""After so many of them another producer goes on; what is known of the one before stays."""
+"""Bursts after which another producer goes on; brokers remember the one before."""
 TOMBSTONES: Final = 0.3
 SEGMENT_BYTES: Final = 300
 POLL_MS: Final = 200
@@ -46,7 +46,7 @@ FINAL_READ_S: Final = 20.0
 
 
 class Order(NamedTuple):
-    """How the topic is configured from now on; `off_s`: not compacted at all for so long before."""
+    """The topic's configuration from now on; `off_s`: no compaction at all for so long before."""
 
     keys: int
     delete_retention_ms: int
@@ -72,7 +72,7 @@ class Compaction:
         self._finish = False
 
     def finish(self) -> None:
-        """No more orders: read all of it, compare, and end."""
+        """Ends the commands: reads all of it, compares, and ends."""
         self._finish = True
 
     async def main(self, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
@@ -166,7 +166,7 @@ class Compaction:
                 await asyncio.sleep(RETRY_S)
 
     async def _send(self, producer: Producer) -> None:
-        """Some records, which need not be acknowledged before the next are sent."""
+        """Sends some records, which need not be acknowledged before the next are sent."""
         rng = self._rng
         for _ in range(rng.choice(AT_ONCE)):
             key = f"k{rng.randrange(self._keys)}".encode()
@@ -189,7 +189,9 @@ class Compaction:
                 await asyncio.sleep(REST_S)
 
     async def _pass(self, runtime: Runtime, is_over: Callable[[], bool]) -> bool:
-        """Read from the first offset to the head, and compare. False if it was not reached."""
+        """Reads from the first offset to the head, and compares. Returns False if the head was not
+        reached.
+        """
         ghost = self._oracles.compaction.ghost()
         if ghost is None:
             await asyncio.sleep(RETRY_S)
@@ -234,7 +236,9 @@ class Compaction:
 
 
 class _Reading:
-    """What one pass has read: offsets rise (I-68), each record is what is committed there."""
+    """The records of one pass: offsets rise (I-68), each record is the committed one at
+    its offset.
+    """
 
     def __init__(self, ghost: CompactedCommitted) -> None:
         self._ghost = ghost
@@ -256,5 +260,5 @@ class _Reading:
             self._newest[record.key] = record.offset
 
     def check(self) -> None:
-        """At the head the newest of every key is known (I-70, I-71)."""
+        """Checks at the head that the newest record of every key was read (I-70, I-71)."""
         self._ghost.check_state(self._newest, "a reader")

@@ -1,4 +1,4 @@
-"""Histories without what happened while records might be lost."""
+"""Histories without the events at times when records might be lost."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 class Excuse(NamedTuple):
-    """Why less is asked of a partition, and until when."""
+    """The reason and the end of a partition's excuse."""
 
     over: int | None = None
-    """The number of the first event after it; None: it is not over."""
+    """The number of the first event after it; None while it lasts."""
     judged_from: int = 0
-    """The first offset that only what came after it can have used."""
+    """The first offset that only records after it can have used."""
 
 
 def without(events: Sequence[Event], excuses: Mapping[int, Excuse]) -> list[Event]:
-    """The history as far as no excuse covers it.
+    """The history, as far as no excuse covers it.
 
-    Of a partition whose excuse is over, what was sent before may be in the log or not, wherever it
-    was acknowledged; what is read or told counts from the offset on that is judged again. Offsets
-    before that name other records by and by, and a deposed leader may still serve what they named
-    first. The last reading asks none: it has what is sent since then, wherever that is.
+    If a partition's excuse is over, records sent before may be in the log or not, wherever they
+    were acknowledged. Reads and answers count from the offset on that is judged again. Offsets
+    before that name other records sooner or later, and a deposed leader may still serve the first
+    ones. The last reading is exempt from that: it has all records sent since, wherever they are.
     """
     if not excuses:
         return list(events)
@@ -44,7 +44,7 @@ def without(events: Sequence[Event], excuses: Mapping[int, Excuse]) -> list[Even
 def _without(
     event: Event, begun: int, excuses: Mapping[int, Excuse], *, is_last: bool
 ) -> Event | None:
-    """The event of an operation that began at `begun`; None if nothing is left of it."""
+    """The event of an operation that began at `begun`; None if nothing of it is judged."""
 
     def covers(key: int, index: int) -> bool:
         excuse = excuses.get(key)

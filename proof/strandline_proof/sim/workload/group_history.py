@@ -1,9 +1,8 @@
-"""What the members of groups, and who administers them, saw happen: one event after the other, in
-the order of simulated time, for oracles that judge it later.
+"""Events that members of groups and their administrators saw, in the order of simulated time, for
+oracles that judge them later.
 
-Whoever acts writes down what it asks before it asks, and what it was told when it was told. A
-question that ended without an answer that says which (a timeout, a crash) stays open: it may have
-been carried out, then or later.
+An actor records a request before it sends it, and an answer when it receives it. A request whose
+answer is unknown (a timeout, a crash) stays open: it may have been carried out, then or later.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 EVENTS_MAX: Final = 200_000
-"""Many times what a run brings: more is a member that spins."""
+"""Many times the events of a run: more means a member that spins."""
 
 Partition = tuple[str, int]
 """A topic's name and the number of one of its partitions."""
 
 
 class Committed(NamedTuple):
-    """What is committed of one partition."""
+    """The committed offset of one partition."""
 
     offset: int
     leader_epoch: int = -1
@@ -32,7 +31,7 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """It is a member, or one anew: from `start()` or after it was lost."""
+    """The consumer is a member, or a member again: from `start()` or after it was lost."""
 
     group: str
     member_id: str
@@ -42,7 +41,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """`on_partitions_assigned` was called: from here on it owns them."""
+    """`on_partitions_assigned` was called: from here on the member owns them."""
 
     partitions: frozenset[Partition]
     member_epoch: int
@@ -50,7 +49,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """`on_partitions_revoked` has ended: from here on it does not own them."""
+    """`on_partitions_revoked` has ended: from here on the member does not own them."""
 
     partitions: frozenset[Partition]
     member_epoch: int
@@ -58,7 +57,7 @@ class Revoked:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """`on_partitions_lost` was called: they may long be another's."""
+    """`on_partitions_lost` was called: other members may have owned them for long."""
 
     partitions: frozenset[Partition]
     member_epoch: int
@@ -77,10 +76,10 @@ class CommitAsked:
     operation: int
     offsets: Mapping[Partition, Committed]
     member_id: str
-    """Empty for who is no member."""
+    """Empty if the actor is no member."""
     member_epoch: int
     by_itself: bool = False
-    """Whether this is what auto-commit is to have committed by now, which nobody hears about."""
+    """True if auto-commit commits this by itself; its outcome is never reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ class CommitAcknowledged:
 
 @dataclass(frozen=True, slots=True)
 class CommitRefused:
-    """It was not carried out, and never will be."""
+    """The commit was not carried out, and never will be."""
 
     operation: int
     error: str
@@ -98,7 +97,7 @@ class CommitRefused:
 
 @dataclass(frozen=True, slots=True)
 class CommitUnknown:
-    """Nobody has said in time; it may be carried out later."""
+    """No answer came in time; the commit may be carried out later."""
 
     operation: int
     error: str
@@ -106,7 +105,7 @@ class CommitUnknown:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsAsked:
-    """It asks what its group has committed."""
+    """The actor queries its group's committed offsets."""
 
     operation: int
     group: str
@@ -117,7 +116,7 @@ class OffsetsAsked:
 class OffsetsTold:
     operation: int
     offsets: Mapping[Partition, Committed | None]
-    """None where the answer says that nothing is committed."""
+    """None for a partition without a committed offset in the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +126,12 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Crashed:
-    """Its process is dead."""
+    """The actor's process is dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """Its process does not run."""
+    """The actor's process does not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +141,15 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class AdminAsked:
-    """An administrator wants something of a group: `what` is the method of Admin."""
+    """An administrator requests a change of a group: `what` is the method of Admin."""
 
     operation: int
     what: str
     group: str
     offsets: Mapping[Partition, Committed | None] = field(default_factory=dict)
-    """What they are to be, None for what is to be forgotten."""
+    """The requested offsets; None for those to be deleted."""
     members: frozenset[str] = frozenset()
-    """Who is to go, by member id."""
+    """The members to be removed, by member id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +159,7 @@ class AdminAcknowledged:
 
 @dataclass(frozen=True, slots=True)
 class AdminRefused:
-    """It was not carried out, and never will be."""
+    """The request was not carried out, and never will be."""
 
     operation: int
     error: str
@@ -198,7 +197,7 @@ GroupEvent = (
 class Told(NamedTuple):
     at_s: float
     who: str
-    """One life of one actor: a process that was started again is another."""
+    """One life of one actor: a restarted process is another."""
     event: GroupEvent
 
 
@@ -213,7 +212,7 @@ class GroupHistory:
         self._operations = itertools.count(1)
 
     def new_operation(self) -> int:
-        """A number for a question, by which its answer names it."""
+        """A number for a request, by which its answer names it."""
         return next(self._operations)
 
     def add(self, who: str, event: GroupEvent) -> None:

@@ -1,8 +1,8 @@
-"""A topic of its own for producers that ask for little: acks of 0 and of 1.
+"""A topic of its own for producers with acks of 0 and of 1.
 
-They are promised that nothing is in the log that they have not sent, or twice, or that they heard
-was not written; and with acks=1 that the record stands where they were told for as long as that
-leader's epoch lasts. After an election it may be gone (I-18 is for acks=all).
+The promises to them are that the log has no record which they have not sent, or twice, or which was
+reported as not written. With acks=1 the record also stands at its acknowledged offset for as long
+as that leader's epoch lasts. After an election it may be gone (I-18 is for acks=all).
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class Sent:
 class Loose:
     def __init__(self, world: World, sometimes: Counter[str]) -> None:
         self.sent: dict[int, Sent] = {}
-        """By value."""
+        """Sent records by value."""
         self.final: dict[int, tuple[int, int]] = {}
-        """By offset, what is there in the end: a value and its leader epoch."""
+        """The value and the leader epoch at each offset at the end."""
         self.is_complete = False
-        """Whether that was read to its end."""
+        """True if `final` was read to its end."""
         self.read: dict[int, int] = {}
-        """By offset, the value that was read before."""
+        """The value that was read before, by offset."""
         self.leader_epoch: Callable[[], int] = lambda: -1
-        """The partition's, as it was last decided; -1 without one."""
+        """The partition's last decided leader epoch; -1 without one."""
         self._world = world
         self._some = sometimes
         self._values = itertools.count()
@@ -190,8 +190,8 @@ class Loose:
                 final[record.offset] = value, record.leader_epoch
 
     async def _read_back(self, runtime: Runtime) -> None:
-        """To the end, and on to all that has to stand: with acks=1 a record is acknowledged before
-        its followers have it, and nobody is given it before they do.
+        """Reads to the end, and on to all records that must stand: with acks=1 a record is
+        acknowledged before its followers have it, and readers get it only after that.
         """
         deadline_s = self._world.loop.now + READ_BACK_S
         while self._world.loop.now < deadline_s:
@@ -213,7 +213,7 @@ class Loose:
                 await asyncio.sleep(RETRY_S)
 
     def _stands_to(self) -> int:
-        """The end of what was acknowledged in the leader epoch that lasts."""
+        """The end of the records acknowledged in the leader epoch that lasts."""
         epoch = self.leader_epoch()
         return max(
             (sent.offset + 1 for sent in self.sent.values() if sent.epoch == epoch), default=0
@@ -222,7 +222,7 @@ class Loose:
     # What must hold
 
     def check_end(self, *, excused: bool) -> None:
-        """`excused`: what was read may be gone."""
+        """Checks the promises at the end. `excused`: records that were read may be gone."""
         if not self.is_complete:
             if excused:
                 return

@@ -1,7 +1,7 @@
-"""A topic of many partitions with little traffic, beside the one that everything else is about
-(I-94): what a broker does for each of its partitions meets what it does for one.
+"""A topic of many partitions with little traffic, beside the main one (I-94): a broker's work for
+each of its partitions meets its work for one.
 
-Its writer and its reader write down what they do, and are judged as those of the main topic are.
+Its writer and its reader record what they do, and are judged as those of the main topic are.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FINAL_READ_S: Final = 20.0
 
 
 class Crowd:
-    """Its node is one that nothing happens to."""
+    """The topic and its clients, on an undisturbed node."""
 
     def __init__(self, world: World, oracles: Oracles) -> None:
         self._world = world
@@ -41,7 +41,7 @@ class Crowd:
         world.add_node(CROWD, self.main)
 
     def finish(self) -> None:
-        """Read all of it, and judge."""
+        """Reads all of it, and judges."""
         self._finish.set()
 
     async def main(self, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:

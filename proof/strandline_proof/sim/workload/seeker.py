@@ -1,9 +1,10 @@
-"""A reader that goes where it likes: into the middle of batches, to where it was before, to either
-end and beyond; that pauses, saves where it is for another consumer, and asks for offsets.
+"""A reader that goes where it likes: into the middle of batches, back to where it was, to either
+end and beyond.
 
-What it must be given follows from what it asked for alone: after a seek the record at that offset,
-after a pause the next one, and so on, but for records that were deleted (I-75). Partitions in which
-records may be missing are read without being judged.
+It also pauses, saves its position for another consumer, and looks up offsets. Its requests alone
+decide what it must receive: after a seek the record at that offset, after a pause the next one, and
+so on, except records that were deleted (I-75). Partitions in which records may be missing are read
+without being judged.
 """
 
 from __future__ import annotations
@@ -32,40 +33,40 @@ POLL_MS: Final = 100
 RETRY_S: Final = 0.2
 REST_S: Final = (0.0, 0.02, 0.15)
 AT_ONCE: Final = (None, 1, 2, 3, 7)
-"""Most records of a poll; few end it in the middle of a batch."""
+"""Most records of a poll; small numbers end it in the middle of a batch."""
 ACTIONS: Final = (6, 20)
-"""Of one consumer, least and most, before another goes on where it was."""
+"""Actions of one consumer, least and most, before another continues from its position."""
 BEYOND: Final = 100_000
-"""More than is written in any run."""
+"""An offset beyond all records of any run."""
 TRIES: Final = 5
-"""Polls in which what stands at a partition must be told."""
+"""Polls within which a partition's state must be reported."""
 
 
 @dataclass(slots=True)
 class Place:
-    """Where it is in one partition."""
+    """The reader's position in one partition."""
 
     next: int | None = None
-    """The offset that must come next; None if that is for the library to say."""
+    """The offset that must come next; None if the library decides."""
     epoch: int = -1
-    """Of the record before that, if it was read."""
+    """The leader epoch of the record before that, if it was read."""
     end: int = 0
-    """All before it was told to be there, or read, by the consumer as it is now."""
+    """The end of the records that the present consumer has read or was told of."""
     paused: bool = False
     beyond: bool = False
-    """It was sent behind the end on purpose."""
+    """True if it was sent behind the end on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A question for a time, and what was said."""
+    """A lookup by time, and its answer."""
 
     partition: int
     time_ms: int
     end: int
-    """All before it was known to whoever asked."""
+    """The end of the records that the asking client knew of."""
     removed: int
-    """All before it may have been gone when the answer came."""
+    """The end of the records that may have been deleted when the answer came."""
     offset: int | None
     said_ms: int
 
@@ -73,13 +74,13 @@ class Lookup:
 class Seeker:
     def __init__(self, world: World, sometimes: Counter[str]) -> None:
         self.read: dict[tuple[int, int], int] = {}
-        """The value at each (partition, offset) that it was given."""
+        """The value at each (partition, offset) that it received."""
         self.lookups: list[Lookup] = []
         self._world = world
         self._some = sometimes
         self._places: dict[int, Place] = {}
         self._epochs: dict[tuple[int, int], int] = {}
-        """Leader epochs of the records that it was given."""
+        """Leader epochs of the records that it received."""
         self._rng: Any = None
         self._actions: Any = {
             "read": self._poll,
@@ -123,7 +124,7 @@ class Seeker:
             await asyncio.sleep(self._rng.choice(REST_S))
 
     def _go_on(self, consumer: Consumer, number: int) -> None:
-        """Another consumer begins where the last one has come to (KIP-320)."""
+        """Another consumer begins at the position of the last one (KIP-320)."""
         place = self._places.get(number)
         if place is None or place.next is None or place.beyond:
             self._places[number] = place = Place(next=0)
@@ -139,7 +140,7 @@ class Seeker:
         number = self._rng.choice(sorted(self._places))
         return TopicPartition(TOPIC, number), self._places[number]
 
-    # What it does.
+    # Actions.
 
     async def _poll(self, consumer: Consumer) -> None:
         try:
@@ -159,12 +160,12 @@ class Seeker:
             try:
                 position = await consumer.position(tp)
             except StrandlineError:
-                continue  # what is read ahead is in trouble; the next poll says so
+                continue  # the partition has an error, which the next poll raises
             self._compare(tp, "position", position, place.next)
             self._compare(tp, "position_epoch", consumer.position_epoch(tp), place.epoch)
 
     async def _seek(self, consumer: Consumer) -> None:
-        """Somewhere in what is known to be there; with the epoch, if it is known, or without."""
+        """Seeks among the records known to be there; with the epoch, if it is known, or without."""
         tp, place = self._any()
         begin = self._removed(tp.partition)
         if place.end <= begin:
@@ -186,7 +187,7 @@ class Seeker:
             self._some["seeker resumed a partition"] += 1
 
     async def _edge(self, consumer: Consumer) -> None:
-        """To the first record that is there, or behind the last."""
+        """Seeks to the first record that is there, or behind the last."""
         tp, place = self._any()
         to_end = self._rng.random() < 0.5
         place.next, place.epoch, place.beyond = None, -1, False
@@ -227,7 +228,7 @@ class Seeker:
         self._some["seeker looked up a time"] += 1
 
     async def _beyond(self, consumer: Consumer) -> None:
-        """Behind the end, with an epoch that there is: the log does not hold that (P-82)."""
+        """Seeks behind the end, with an existing epoch: the log has no such record (P-82)."""
         tp, place = self._any()
         if place.epoch < 0 or place.paused:
             return
@@ -240,7 +241,7 @@ class Seeker:
         place.next, place.epoch, place.beyond = 0, -1, False
         consumer.seek(tp, 0)
 
-    # What it is told.
+    # Answers.
 
     def _on_given(self, tp: TopicPartition, records: list[ConsumerRecord]) -> None:
         place, number = self._places[tp.partition], tp.partition
@@ -275,7 +276,9 @@ class Seeker:
             )
 
     def _on_truncated(self, consumer: Consumer, error: LogTruncated) -> None:
-        """Of what is committed nothing is cut off; only where it was sent beyond that."""
+        """Checks a report of truncation: committed records are never truncated, only a position
+        beyond them.
+        """
         tp, divergent = error.partition, error.divergent_offset
         place = self._places[tp.partition]
         if not place.beyond:
@@ -289,19 +292,19 @@ class Seeker:
         consumer.seek(tp, place.next)
 
     def _on_trouble(self, consumer: Consumer, error: StrandlineError) -> None:
-        """It goes on where it was, and where that was deleted, at the beginning."""
+        """Continues from the position, or from the beginning if that was deleted."""
         self._some[f"seeker met {type(error).__name__}"] += 1
         for number, place in self._places.items():
             removed = self._removed(number)
             if isinstance(error, OffsetOutOfRange) and f" of {TOPIC}/{number} " in str(error):
                 if place.epoch >= 0 and place.next is not None and place.next >= removed:
                     self._judge(number, f"it goes on in an epoch that was read: {error}")
-                place.next = removed  # a deposed leader, whom nobody asked, may have less
+                place.next = removed  # a deposed leader, which no request named, may have less
             if place.next is None or place.next <= removed:
                 place.next, place.epoch, place.beyond = removed, -1, False
             consumer.seek(TopicPartition(TOPIC, number), place.next, place.epoch)
 
-    # What must hold.
+    # Checks.
 
     def _removed(self, number: int) -> int:
         return self._world.clients.removed.get(number, 0)

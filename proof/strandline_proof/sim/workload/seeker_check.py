@@ -1,5 +1,5 @@
-"""What a reader that goes where it likes was given and told, against what everybody has read, and
-writers were told.
+"""Checks of a seeking reader's records and answers, against all other readers' records and the
+writers' acknowledgements.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def check_sought(
     removed: Mapping[int, int],
     stamps: Stamps,
 ) -> None:
-    """Partitions in `excused` are not judged; `removed`: by partition, below which offset records
-    may be gone.
+    """Checks the seeker. Partitions in `excused` are not judged; `removed`: by partition, the
+    offset below which records may be gone.
     """
     acknowledged, values = _told(events)
     for (partition, offset), value in seeker.read.items():
@@ -49,8 +49,8 @@ def check_sought(
 def _told(
     events: Iterable[Event],
 ) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
-    """The value at each (partition, offset), as writers were told, and as readers. Retention may
-    delete records that nobody has read.
+    """The value at each (partition, offset), by the writers' acknowledgements and by the readers'
+    records. Retention may delete records that were never read.
     """
     acknowledged: dict[tuple[int, int], int] = {}
     values: dict[tuple[int, int], int] = {}
@@ -66,7 +66,7 @@ def _told(
 
 
 def _times(values: Mapping[tuple[int, int], int], stamps: Stamps) -> dict[int, dict[int, int]]:
-    """By partition and offset."""
+    """Times of the records by partition and offset."""
     found: dict[int, dict[int, int]] = {}
     for (partition, offset), value in values.items():
         time_ms = stamps.time_of(partition, value)
@@ -78,9 +78,9 @@ def _times(values: Mapping[tuple[int, int], int], stamps: Stamps) -> dict[int, d
 def _check_lookup(
     lookup: Lookup, times: Mapping[int, int], removed: int, untold: Collection[int]
 ) -> None:
-    """It is the first record at or after the time, of those that were known to whoever asked and
-    not deleted. Of what may have been deleted since, it may be one of which nobody was told where
-    it is; `untold` are the times of these.
+    """Checks that the answer is the first record at or after the time, among those that the client
+    knew of and that were not deleted. If records may have been deleted since, the answer may be a
+    record whose offset was never reported; `untold` are the times of these.
     """
     asked = f"partition {lookup.partition}: the first record at or after {lookup.time_ms} is"
     end = lookup.end if lookup.offset is None else lookup.offset

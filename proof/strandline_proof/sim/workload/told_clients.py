@@ -1,4 +1,4 @@
-"""What a run knows of the clients of its topic beside their history: how far they have come."""
+"""The run's record of its topic's clients beside their history: how far they have come."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 class Clients:
-    """What a run knows of the clients of its topic, and what they may be held to."""
+    """The topic's clients, and what they must have reached."""
 
     def __init__(self, world: World) -> None:
         self.sometimes: Counter[str] = Counter()
         self.reader: LastingReader | None = None
-        """The one that may not be exchanged."""
+        """The reader that may not be replaced."""
         self.seeker = Seeker(world, self.sometimes)
         self.loose = Loose(world, self.sometimes)
         self.removed: dict[int, int] = {}
-        """By partition: below which offset records may be gone by now."""
+        """The offset below which records may be gone, by partition."""
         self.is_judged: Callable[[int], bool] = lambda _partition: True
-        """Whether nothing may be missing in a partition."""
+        """True if no record may be missing in a partition."""
         self._world = world
 
     def reader_behind(self, ends: Mapping[int, tuple[int, int]]) -> str:
-        """Where the reader, which was there all the time, has not come to the end; empty if
-        nowhere. `ends`: by partition, where it begins and ends.
+        """The partitions in which the reader, which ran all the time, has not reached the end;
+        empty if none. `ends`: by partition, its beginning and its end.
         """
         if self.reader is None:
             return "the reader has not begun"
@@ -45,8 +45,8 @@ class Clients:
     def writers_behind(
         self, since: int, partitions: list[int], processes: Sequence[int | None]
     ) -> str:
-        """Which writer has not had a record acknowledged in each of `partitions` that it sent after
-        event number `since`; empty if none. `processes` are what the writers are now.
+        """The writer without an acknowledgement, in each of `partitions`, of a record sent after
+        event number `since`; empty if none. `processes` are the present writers.
         """
         opened: dict[int, tuple[int, int]] = {}
         done: set[tuple[int | None, int]] = set()

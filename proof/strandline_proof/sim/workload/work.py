@@ -1,4 +1,4 @@
-"""What the clients of a simulated cluster are like: how they send, and how they read."""
+"""Settings of a simulated cluster's clients: how they send, and how they read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from strandline_proto.batch import SEQUENCE_MAX
 
 CODECS: Final = ("none", "snappy", "lz4", "zstd")
-"""Not gzip: what it makes holds the time."""
+"""Codecs of the clients; gzip is missing, as its output contains the time."""
 BOUNDS: Final = {
     "burst": (1, 500),
     "linger_ms": (0, 10_000),
@@ -20,20 +20,20 @@ BOUNDS: Final = {
     "first_sequence": (0, SEQUENCE_MAX),
     "expiry_ms": (0, 1_000_000_000),
 }
-"""Least and most of each number."""
+"""Least and greatest value of each number."""
 BURSTS: Final = (5, 20, 60)
 LINGERS_MS: Final = (0, 5, 50, 200)
 BATCHES: Final = (300, 1500, 16 << 10, 256 << 10)
 SPREADS_MS: Final = (-1, 0, 300)
 DELIVERIES_MS: Final = (4000, 4000, 12_000)
 BEFORE_WRAP_MAX: Final = 60
-"""Records until a sequence begins anew at 0: most producers come to that."""
+"""Records until a sequence restarts at 0: most producers reach that."""
 EXPIRIES_MS: Final = (4000, 5000)
-DELIVERIES_EXPIRING_MS: Final = (1000,) * len(DELIVERIES_MS)  # what else is drawn stays
-"""Producers are forgotten later than the last attempt of a batch may arrive, by a clock that runs
-fast: an attempt that comes after that is appended again. So it must be in any cluster
-(`producer.id.expiration.ms` above `delivery.timeout.ms`), and what is stuck in a stream that was
-given up comes later still.
+DELIVERIES_EXPIRING_MS: Final = (1000,) * len(DELIVERIES_MS)  # all other draws stay the same
+"""Delivery timeouts with expiring producers. A producer must be forgotten later than the last
+attempt of a batch can arrive, by a clock that runs fast: a later attempt is appended again. So it
+must be in any cluster (`producer.id.expiration.ms` above `delivery.timeout.ms`). Messages stuck in
+a stream that was given up come later still.
 """
 SEEKS: Final = 0.3
 LOOSE: Final = 0.2
@@ -41,12 +41,12 @@ EXPIRES: Final = 0.15
 
 
 class ImpossibleWork(ValueError):
-    """No clients can be like that; the message says why."""
+    """Clients cannot be like that; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The defaults are what plans have that do not speak of it."""
+    """The settings. Plans without one of them get its default."""
 
     burst: int = 1
     """Most records that a writer hands over at once."""
@@ -54,21 +54,24 @@ class Work:
     batch_bytes: int = 256 << 10
     compression: str = CODECS[0]
     keyed: bool = False
-    """Records have keys, by which the library chooses their partitions."""
+    """True if records have keys, by which the library chooses their partitions."""
     spread_ms: int = -1
-    """Records have times of their own, so far around the writer's clock; -1: the library's."""
+    """The range of the records' own times around the writer's clock; -1: the library sets the
+    times.
+    """
     delivery_ms: int = 4000
     first_sequence: int = 0
-    """Of every idempotent producer in every partition and epoch."""
+    """The first sequence of every idempotent producer in every partition and epoch."""
     expiry_ms: int = 0
-    """After which brokers forget a producer, and writers pause for longer; 0: longer than any run.
+    """Time after which brokers forget a producer, and writers pause for longer; 0: longer than any
+    run.
     """
     lasting: bool = False
-    """A client is never exchanged for a new one: the same ones go on, and reach the end."""
+    """True if clients are never replaced: the same ones go on, and reach the end."""
     seeker: bool = False
-    """There is a reader that seeks, pauses, saves where it is, and asks for offsets."""
+    """True if a reader seeks, pauses, saves its position, and looks up offsets."""
     loose: bool = False
-    """There is a topic of which producers hear with acks of 0 and 1."""
+    """True if there is a topic whose producers use acks of 0 and 1."""
 
     def __post_init__(self) -> None:
         for name, (low, high) in BOUNDS.items():
@@ -85,7 +88,7 @@ class Work:
 
 
 def work_of(found: Any) -> Work:
-    """As a plan has it that somebody may have written. Raises ImpossibleWork."""
+    """The work as a plan names it, which a person may have written. Raises ImpossibleWork."""
     if isinstance(found, Work):
         return found
     known = [each.name for each in dataclasses.fields(Work)]
@@ -95,7 +98,9 @@ def work_of(found: Any) -> Work:
 
 
 def draw_work(seed: int) -> Work:
-    """By a stream of its own: what else a seed draws does not depend on it."""
+    """The work of a seed, from a random stream of its own: other draws of the seed do not depend on
+    it.
+    """
     rng = random.Random(f"work {seed}")
     has_bursts, wraps, expires = (rng.random() < share for share in (0.5, 0.25, EXPIRES))
     seeks = rng.random() < SEEKS

@@ -1,5 +1,5 @@
-"""The library's clients as the plan of a run wants them: senders that give records keys and times
-of their own, and a reader that is never exchanged for another.
+"""The library's clients as a run's plan requires them: senders of records with keys and times of
+their own, and a reader that is never replaced.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 KEYS: Final = 3
-"""Of each partition."""
+"""The number of keys of each partition."""
 RETRY_S: Final = 0.2
 
 
 class Stamps:
-    """What records were sent with beside their values, by (partition, value)."""
+    """The sent properties of records beside their values, by (partition, value)."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -41,7 +41,7 @@ class Stamps:
         self._keys: dict[tuple[int, int], list[bytes]] = {}
 
     def key_for(self, partition: int, value: int) -> bytes:
-        """A key that the library's partitioner gives to that partition, as things are now."""
+        """A key that the library's partitioner maps to that partition at present."""
         partitions = self._world.partitions
         known = self._keys.get((partition, partitions))
         if known is None:
@@ -59,7 +59,7 @@ class Stamps:
         return self._times.get(partition, [])
 
     def time_of(self, partition: int, value: int) -> int | None:
-        """When it was sent, as its sender said; None if that left it to the library."""
+        """The time that the sender set; None if the library set it."""
         return self._sent.get((partition, value), (None, None))[1]
 
     def check(self, record: ConsumerRecord) -> None:
@@ -67,7 +67,7 @@ class Stamps:
         try:
             partition, value = decode(record.value)
         except CorruptPayload:
-            return  # whoever reads it notes that
+            return  # the reader records the violation
         key, time_ms = self._sent.get((partition, value), (record.key, None))
         if record.key != key or time_ms not in (None, record.timestamp):
             self._world.loop.fail(
@@ -88,7 +88,7 @@ class StampedSender:
         self._producer = producer
         self._runtime = runtime
         self._chooses = world.metadata_max_age_ms != METADATA_MAX_AGE_MS
-        """Partitions are added: the library may not have heard of all."""
+        """True if partitions are added: the library may not know all of them."""
 
     async def send(
         self, topic: str, value: bytes, *, partition: int
@@ -106,7 +106,7 @@ class StampedSender:
 
 
 class CheckedReader(TopicReader):
-    """Reads what was sent, with all that was sent beside it."""
+    """A reader that compares each record with everything that was sent beside it."""
 
     def __init__(self, world: World, consumer: Consumer) -> None:
         super().__init__(consumer, TOPIC)
@@ -124,8 +124,8 @@ class CheckedReader(TopicReader):
 
 
 class LastingReader(CheckedReader):
-    """One consumer for the whole life of its process. What stands in its way passes, or is what
-    the run is broken by: it seeks to where it was, and goes on.
+    """One consumer for the whole life of its process. Each error passes, or breaks the run: the
+    consumer seeks to its position, and goes on.
     """
 
     def __init__(self, world: World, consumer: Consumer) -> None:
@@ -163,8 +163,8 @@ class LastingReader(CheckedReader):
 
 @contextmanager
 def sequences_from(first: int) -> Iterator[None]:
-    """Idempotent producers of this process begin there, and brokers expect it. A run of some
-    seconds would not come to where sequences begin anew (2^31 - 1) otherwise.
+    """Makes idempotent producers of this process begin at that sequence, and brokers expect it. A
+    run of some seconds would otherwise never reach the wrap of sequences (2^31 - 1).
     """
     before = PartitionQueue.first_sequence, ProducerStates.first_sequence
     try:
