@@ -71,7 +71,7 @@ def build_app() -> typer.Typer:
     app.add_typer(log_app(), name="log")
     app.add_typer(config_app(), name="config")
     app.add_typer(demo_app(), name="demo")
-    # No wheel has the simulator: help does not offer it there, and who asks is told where it is.
+    # No wheel has the simulator: help hides it there, and its commands say where to find it.
     app.add_typer(chaos_app(), name="chaos", hidden=find_spec("strandline_proof") is None)
     app.command("bench", add_help_option=False)(_bench)
     _refuse_nan(app)

@@ -1,4 +1,4 @@
-"""How commands use the client library: one event loop, one deadline, errors as one line."""
+"""The commands' use of the client library: one event loop, one deadline, errors as one line."""
 
 import asyncio
 import functools
@@ -21,7 +21,7 @@ _REMEDIES = {
 
 
 def run_client(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that uses the client library; what it raises becomes a CliError."""
+    """Run a coroutine that uses the client library; its errors become a CliError."""
     from strandline.errors import StrandlineError
     from strandline_proto.errors import WireError
 

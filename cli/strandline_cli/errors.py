@@ -1,4 +1,4 @@
-"""What a command tells its user when it cannot do what was asked."""
+"""The errors of a command, as its user sees them."""
 
 from typing import Final
 
@@ -21,8 +21,8 @@ class UsageMistake(CliError):
 
 
 class OutputFailed(CliError):
-    """Standard output is closed, or takes nothing more."""
+    """Standard output is closed, or accepts no more."""
 
 
 class ReaderLeft(Exception):
-    """Whoever read our output, `head` for instance, has seen enough."""
+    """The reader of our output, `head` for instance, has ended."""

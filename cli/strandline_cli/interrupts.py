@@ -1,4 +1,5 @@
-"""SIGTERM and SIGHUP end a long command as Ctrl-C does, so that it stops what it has started.
+"""SIGTERM and SIGHUP end a long command as Ctrl-C does, so that it stops the processes that it
+started.
 
 A signal that is ignored (SIGHUP under nohup) stays ignored.
 """
@@ -16,7 +17,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def signals_as_interrupt() -> Iterator[None]:
-    """The first of them raises KeyboardInterrupt; a terminal that closes may send both."""
+    """The first signal raises KeyboardInterrupt; a terminal that closes may send both."""
     with _restored(_SIGNALS):
         for number in _heeded():
             signal.signal(number, _interrupt)
@@ -25,7 +26,7 @@ def signals_as_interrupt() -> Iterator[None]:
 
 @contextmanager
 def signals_cancel_task() -> Iterator[None]:
-    """They cancel the task that runs now, as Ctrl-C cancels the main one."""
+    """Signals cancel the task that runs now, as Ctrl-C cancels the main one."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     numbers = _heeded()
@@ -40,8 +41,8 @@ def signals_cancel_task() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """What ends within a bound of its own, such as stopping a cluster in order, is not cut short,
-    not even by a second Ctrl-C.
+    """Signals do not interrupt this block, not even a second Ctrl-C. Use it for work with a bounded
+    time, such as an orderly stop of a cluster.
     """
     numbers = (signal.SIGINT, *_SIGNALS)
     with _restored(numbers):

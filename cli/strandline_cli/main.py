@@ -1,4 +1,4 @@
-"""The `strandline` command. Each subcommand lives in a file of its own and imports what it needs
+"""The `strandline` command. Each subcommand lives in a separate file, and imports its dependencies
 when it runs.
 """
 
@@ -115,9 +115,10 @@ def _with_default_wait(argv: list[str]) -> list[str]:
 
 
 def _bench(argv: list[str]) -> int:
-    """Benchmarks parse their own options; their package is imported only when it is asked for.
+    """Runs a benchmark. Benchmarks parse their own options; their package is imported only on
+    demand.
 
-    However one is told to end, it stops the cluster that it has started.
+    A benchmark stops the cluster that it has started, however it ends.
     """
     from strandline_bench.main import run as run_bench
     from strandline_cli.interrupts import signals_as_interrupt

@@ -17,7 +17,7 @@ class Format(StrEnum):
 
 
 FormatOption = Annotated[
-    Format, typer.Option("--format", help="table for people, json for scripts.")
+    Format, typer.Option("--format", help="Output format: table for people, json for scripts.")
 ]
 BootstrapOption = Annotated[
     str | None,
@@ -36,7 +36,7 @@ DirOption = Annotated[
     ),
 ]
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="Seconds after which to give up.")
+    float, typer.Option("--timeout", min=0.1, help="Seconds until the command gives up.")
 ]
 ThrottleOption = Annotated[
     int | None,
@@ -44,7 +44,7 @@ ThrottleOption = Annotated[
         "--throttle",
         min=0,
         metavar="BYTES",
-        help="Bytes a second that each broker copies for moves, now and later; 0: no limit.",
+        help="Limit of bytes a second that each broker copies for moves; 0: none.",
     ),
 ]
 DECOMPRESSED_BYTES_FLAG: Final = "--max-decompressed-bytes"
@@ -55,7 +55,7 @@ MaxDecompressedBytesOption = Annotated[
         min=1,
         max=DECOMPRESSED_BYTES_LIMIT,
         metavar="BYTES",
-        help="How far the records of one compressed batch may unpack.",
+        help="Limit of the unpacked size of one compressed batch.",
     ),
 ]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]

@@ -1,4 +1,4 @@
-"""Descriptors 0, 1 and 2 as a command needs them, whatever the shell has left open."""
+"""Descriptors 0, 1 and 2 as a command needs them, whichever of them the shell has left open."""
 
 import io
 import os
@@ -8,16 +8,17 @@ from typing import Final
 from strandline_cli.errors import OutputFailed, ReaderLeft
 
 _FLAGS: Final = {0: os.O_WRONLY, 1: os.O_RDONLY, 2: os.O_WRONLY}
-"""What is closed (`>&-`) becomes /dev/null. The first two are opened the wrong way round, so that
-reading and writing fails as with a closed descriptor; what goes to stderr vanishes.
+"""Modes in which a closed descriptor (`>&-`) is opened as /dev/null. The first two are opened the
+wrong way round, so that reading and writing fails as with a closed descriptor; output to stderr
+vanishes.
 """
 
 
 def complete() -> None:
-    """See to it that all three are open, and that stdout says in words why it takes nothing.
+    """Open all three descriptors, and let stdout give a reason when it accepts nothing.
 
-    The next file or socket of this process would take the number of one that is closed, and what
-    is printed would go into it.
+    Otherwise the next file or socket of this process would take the number of a closed descriptor,
+    and output would go into it.
     """
     for descriptor, flags in _FLAGS.items():
         try:
@@ -44,7 +45,7 @@ class _Stdout(io.FileIO):
 
 
 def write_out(descriptor: int, data: bytes) -> None:
-    """All of it. Raises what `failed_write` makes of an error."""
+    """Write all of the data. Raises `failed_write` of an error."""
     rest = memoryview(data)
     try:
         while rest:
@@ -54,12 +55,12 @@ def write_out(descriptor: int, data: bytes) -> None:
 
 
 def failed_write(why: OSError) -> Exception:
-    """What it means to a command that stdout does not take what it prints."""
+    """The command's error for a stdout that does not accept its output."""
     if isinstance(why, BrokenPipeError):
         return ReaderLeft()
     return OutputFailed(f"cannot write to standard output: {why.strerror}")
 
 
 def let_go_of_stdout() -> None:
-    """Nothing more may be written there, not even what is buffered when the process ends."""
+    """Prevent further writes to stdout, even of text that is buffered when the process ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

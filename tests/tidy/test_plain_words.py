@@ -34,7 +34,6 @@ SUBJECTLESS = {
     "bench",
     "broker/strandline_broker/hosts/coordination",
     "chaos",
-    "cli",
     "client/strandline",
     "spark_jobs/strandline_spark/gold",
     "spark_jobs/strandline_spark/parsing",

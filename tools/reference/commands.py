@@ -1,6 +1,7 @@
 """docs/reference/command-line.md, from the parsers of the commands (typer and argparse)."""
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ PROGRAMS = {
     "strandline-spark": "Jobs from topics to tables.",
     "python -m strandline_broker": "One server process.",
 }
+EXAMPLE = re.compile(r"^Example: (.+)$")
 UNSAID = ("None", "", "[]", "()", argparse.SUPPRESS, sys.executable, gettempdir())
 """Defaults that say nothing, or that differ from one machine to the next."""
 
@@ -90,7 +92,7 @@ def _typer_commands(command: Any, name: str) -> Iterator[Command]:
         yield Command(
             name,
             tuple(_argument(p.metavar or p.name.upper(), p.required) for p in arguments),
-            _paragraph(command.help),
+            _paragraphs(command.help),
             (
                 *((f"`{p.metavar or p.name.upper()}`", "", p.help) for p in arguments if p.help),
                 *(_typer_row(p) for p in options if not p.hidden),
@@ -121,7 +123,7 @@ def _argparse_commands(parser: argparse.ArgumentParser, name: str, told: str) ->
         yield Command(
             name,
             tuple(_argument(_metavar(a), a.nargs not in ("?", "*")) for a in positional),
-            _paragraph(parser.description or told),
+            _paragraphs(parser.description or told),
             tuple(_argparse_row(a) for a in actions if a.help != argparse.SUPPRESS),
         )
     for action in nested:
@@ -168,6 +170,11 @@ def _value(default: object) -> str:
 
 def _plain(value: object) -> object:
     return value.value if isinstance(value, Enum) else value
+
+
+def _paragraphs(text: str | None) -> str:
+    paragraphs = [_paragraph(each) for each in (text or "").split("\n\n")]
+    return "\n\n".join(EXAMPLE.sub(r"Example: `\1`", each) for each in paragraphs)
 
 
 def _paragraph(text: str | None) -> str:

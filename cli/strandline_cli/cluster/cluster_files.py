@@ -1,5 +1,5 @@
-"""What a local cluster's directory holds besides data: its addresses in `cluster.json`, and one
-TOML file a process.
+"""The files of a local cluster besides data: its addresses in `cluster.json`, and one TOML file
+for each process.
 
 DIR/cluster.json            addresses and overrides, kept over restarts
 DIR/controller.toml         configuration of the controller
@@ -40,16 +40,16 @@ class ClusterFile:
     controller_config: Mapping[str, str] = field(default_factory=dict)
     broker_config: Mapping[str, str] = field(default_factory=dict)
     decommissioned: Mapping[int, int] = field(default_factory=dict)
-    """Brokers that have left, and their ports, which are kept for them."""
+    """Brokers that have left the cluster, and their ports, which stay reserved."""
 
     def without(self, broker_id: int) -> "ClusterFile":
-        """As it is once that broker has left."""
+        """The contents after that broker has left."""
         left = dict(self.broker_ports)
         gone = {**self.decommissioned, broker_id: left.pop(broker_id)}
         return replace(self, broker_ports=left, decommissioned=gone)
 
     def with_again(self, broker_id: int) -> "ClusterFile":
-        """As it is once a broker that had left is part of it again."""
+        """The contents after that broker has returned."""
         gone = dict(self.decommissioned)
         ports = {**self.broker_ports, broker_id: gone.pop(broker_id)}
         return replace(self, broker_ports=dict(sorted(ports.items())), decommissioned=gone)
@@ -131,7 +131,7 @@ def _offsets_replicas(brokers: int) -> dict[str, str]:
 
 
 def free_ports(count: int, host: str = HOST) -> list[int]:
-    """Ports that nobody listens on now, below the range of outgoing connections."""
+    """Ports on which no process listens now, below the range of outgoing connections."""
     found: list[int] = []
     for port in random.SystemRandom().sample(_FREE_PORTS, len(_FREE_PORTS)):
         if port_is_free(host, port):
@@ -160,8 +160,8 @@ def read_cluster_file(directory: Path) -> ClusterFile | None:
 def check_resumes(
     directory: Path, kept: ClusterFile, *, brokers: int | None, port: int | None
 ) -> None:
-    """Raises UsageMistake where `up` is asked for what the cluster there is not. A broker that was
-    decommissioned does not count, and -n brings none back.
+    """Raises UsageMistake if `up` requests another cluster than the one that is there. A
+    decommissioned broker does not count, and -n brings none back.
     """
     if brokers is not None and brokers != len(kept.broker_ports):
         gone = "".join(f"; {_how_it_returns(b)}" for b in kept.decommissioned)

@@ -1,8 +1,8 @@
 """A cluster of real processes on this machine, in one directory: started, broken on purpose, and
 stopped.
- The class behind `strandline up`, the demos, the benchmarks and the integration tests. It starts
-no thread, and restarts nothing by itself: a process that has died stays dead until someone starts
-it.
+
+The class behind `strandline up`, the demos, the benchmarks and the integration tests. It starts no
+thread and restarts no process by itself: a dead process stays dead until the caller starts it.
 """
 
 import os
@@ -44,8 +44,8 @@ _ATTEMPT_S: Final = 2.0
 
 
 class LocalCluster:
-    """The cluster in `directory`. Use `create` for a new or an existing one, `open` for one that
-    must exist.
+    """The cluster in `directory`. `create` makes a new one or opens an existing one; `open` needs
+    an existing one.
     """
 
     def __init__(self, directory: Path, cluster: ClusterFile) -> None:
@@ -61,7 +61,7 @@ class LocalCluster:
         }
 
     def keep(self, cluster: ClusterFile) -> None:
-        """Let it be another one from the next command on."""
+        """Save `cluster`, which later commands use."""
         with self._starting():
             write_cluster_files(self.directory, cluster)
 
@@ -75,11 +75,11 @@ class LocalCluster:
         controller_config: Mapping[str, str] | None = None,
         broker_config: Mapping[str, str] | None = None,
     ) -> "LocalCluster":
-        """A cluster in `directory`: the one that is there, or a new one of `brokers` (3) from
-        `port` (9092) upwards.
+        """The cluster in `directory`: the existing one, or a new one of `brokers` (3) from `port`
+        (9092) upwards.
 
-        An existing cluster keeps its ports and its number of brokers; overrides are added to
-        those it has.
+        An existing cluster keeps its ports and its number of brokers; overrides are added to its
+        own.
         """
         path = Path(directory).absolute()
         kept = read_cluster_file(path)
@@ -161,12 +161,14 @@ class LocalCluster:
         return [i for i in self.process_ids if self.process(i).pid is not None]
 
     def patience(self, wait_s: float, *process_ids: ProcessId) -> Patience:
-        """Wait no longer than that for these processes (all, if none is named) while they idle."""
+        """A deadline that counts only time in which these processes (all, if none is named)
+        idle.
+        """
         watched = [self.process(process_id) for process_id in process_ids or self.process_ids]
         return Patience(wait_s, lambda: [pid for one in watched if (pid := one.pid) is not None])
 
     def died(self) -> list[ProcessId]:
-        """Processes that were started and not stopped, and live no more."""
+        """Processes that were started, were not stopped, and are dead."""
         return [
             i for i in self.process_ids if self.process(i).recorded and self.process(i).pid is None
         ]
@@ -195,8 +197,8 @@ class LocalCluster:
                 raise
 
     def start(self, process_id: ProcessId, *, wait_s: float = READY_S) -> None:
-        """Start one process and wait until it answers (a broker: until the controller, if there is
-        one, counts it as alive; the controller: until the brokers have caught up, P-76).
+        """Start one process and wait until it answers. For a broker: until the controller, if it
+        runs, counts it as alive. For the controller: until the brokers have caught up (P-76).
         """
         with self._starting():
             pid = self.process(process_id).pid
@@ -254,7 +256,7 @@ class LocalCluster:
             self._await_metadata(broker_id, everyone, deadline, watched=self.process_ids)
 
     def wait_process(self, process_id: ProcessId, *, wait_s: float = READY_S) -> None:
-        """Wait until one process answers, and if it is a broker until the controller counts it as
+        """Wait until one process answers and, for a broker, until the controller counts it as
         alive.
         """
         deadline = self.patience(wait_s, process_id)
@@ -330,8 +332,8 @@ class LocalCluster:
     # Breaking and stopping.
 
     def stop(self, process_id: ProcessId, *, wait_s: float = STOP_S) -> None:
-        """SIGTERM: it stops serving, flushes, closes and ends. SIGKILL if it has not ended in
-        time although it was idle.
+        """Send SIGTERM: the process stops serving, flushes, closes and ends. Sends SIGKILL if it
+        has not ended in time although it was idle.
         """
         process = self.process(process_id)
         self._signal(process_id, signal.SIGTERM)
@@ -345,25 +347,27 @@ class LocalCluster:
             )
 
     def kill(self, process_id: ProcessId) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait until the process is gone."""
         self._signal(process_id, signal.SIGKILL)
         self.process(process_id).wait_until_gone(STOP_S)
         self.process(process_id).forget()
 
     def crash(self, process_id: ProcessId) -> None:
-        """SIGKILL without waiting for the end; `died` tells of it like of any other death."""
+        """Send SIGKILL without waiting for the end; `died` lists the process like any other dead
+        one.
+        """
         self._signal(process_id, signal.SIGKILL)
 
     def pause(self, process_id: ProcessId) -> None:
-        """SIGSTOP: the process stays, and does nothing."""
+        """Send SIGSTOP: the process stays, and does nothing."""
         self._signal(process_id, signal.SIGSTOP)
 
     def resume(self, process_id: ProcessId) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._signal(process_id, signal.SIGCONT)
 
     def restart(self, process_id: ProcessId, *, wait_s: float = READY_S) -> None:
-        """Stop it if it runs, start it, and wait until it answers."""
+        """Stop the process if it runs, start it, and wait until it answers."""
         if self.process(process_id).pid is not None:
             self.stop(process_id)
         self.start(process_id, wait_s=wait_s)
@@ -376,7 +380,9 @@ class LocalCluster:
             )
 
     def down(self, *, wait_s: float = STOP_S) -> list[ProcessId]:
-        """SIGTERM to the brokers, then to the controller. Returns those that had to be killed."""
+        """Send SIGTERM to the brokers, then to the controller. Returns the processes that had to be
+        killed.
+        """
         forced: list[ProcessId] = []
         for group in (list[ProcessId](self.broker_ids), [CONTROLLER]):
             for process_id in group:
@@ -391,7 +397,7 @@ class LocalCluster:
         return forced
 
     def kill_all(self) -> None:
-        """SIGKILL to every process at once, then wait for their end."""
+        """Send SIGKILL to every process at once, then wait for their end."""
         for process in self._processes.values():
             process.send(signal.SIGKILL)
         for process in self._processes.values():

@@ -1,8 +1,8 @@
-"""Have the running brokers applied what a controller that was started has written?
+"""The wait until running brokers have applied the records of a controller that was just started.
 
-A broker that remembers more than the controller's store shows that it is not the store it has
-obeyed, and the controller ends (P-76), a moment after it has answered for the first time. A broker
-has caught up once it has applied something new: at least the record with which each start begins.
+A broker may have applied more than the controller's store holds. Then the store is not the one that
+the broker followed, and the controller ends (P-76), a moment after its first answer. A broker has
+caught up once it has applied a new record: each start writes at least one.
 """
 
 import time
@@ -22,7 +22,7 @@ _POLL_S: Final = 0.02
 
 
 def applied_offsets(cluster: "LocalCluster") -> dict[int, int]:
-    """The last record of the controller's log that each broker which answers has applied."""
+    """The last record of the controller's log that each answering broker has applied."""
     found = ((broker_id, _applied_by(cluster, broker_id)) for broker_id in cluster.broker_ids)
     return {broker_id: offset for broker_id, offset in found if offset is not None}
 
@@ -39,8 +39,8 @@ def _applied_by(cluster: "LocalCluster", broker_id: int) -> int | None:
 def wait_beyond(
     cluster: "LocalCluster", before: Mapping[int, int], *, wait_s: float = CATCH_UP_S
 ) -> None:
-    """Until each of these brokers has applied more than it had `before`, but no longer than
-    `wait_s`. Raises CliError with the controller's last words if it ends meanwhile.
+    """Wait until each of these brokers has applied more than `before`, at most `wait_s`. Raises
+    CliError with the controller's last log lines if it ends meanwhile.
     """
     deadline = time.monotonic() + wait_s
     waiting = dict(before)

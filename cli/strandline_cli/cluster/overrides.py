@@ -1,6 +1,6 @@
-"""`--config KEY=VALUE` of `up`: to the controller, to the brokers, or to both, as each knows it.
+"""`--config KEY=VALUE` of `up`: for the controller, the brokers, or both, whichever knows the key.
 
-They are checked before a file is written or a process started, so that a mistake is one line here
+The values are checked before a file is written or a process started. So a mistake is one line here
 and not the end of a server's log.
 """
 
@@ -46,13 +46,13 @@ def split_overrides(pairs: Sequence[str]) -> tuple[dict[str, str], dict[str, str
         if key in CONTROLLER_KEYS:
             controller[key] = value
         if key in BROKER_KEYS or key not in CONTROLLER_KEYS:
-            # A key that nobody knows goes to the brokers' check, which refuses it with a hint.
+            # An unknown key goes to the brokers' check, which refuses it with a hint.
             brokers[key] = value
     return controller, brokers
 
 
 def check_overrides(cluster: "ClusterFile", *, environ: Mapping[str, str] | None = None) -> None:
-    """Refuse what the processes would refuse at their start. Raises UsageMistake."""
+    """Refuse values that the processes would refuse at their start. Raises UsageMistake."""
     from pathlib import Path
 
     from strandline_broker.config.loading import (

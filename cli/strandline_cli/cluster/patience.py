@@ -1,7 +1,7 @@
-"""How long to wait for processes of our own.
+"""Deadlines for our own processes that count only idle time.
 
-On a busy machine they live and get nowhere for a while. Time in which they compute, or would if a
-processor were free, or read from the disk, is not counted: it is progress, or not their fault.
+On a busy machine a process may make little progress for a while. Time in which it computes, waits
+for a free processor, or reads from the disk is not counted.
 """
 
 import time
@@ -11,10 +11,10 @@ from typing import Final
 
 _LOOK_S: Final = 0.25
 STRETCH: Final = 10
-"""So many times as long as it should take, it has gone astray: a process may also spin."""
+"""Limit of the whole wait as a multiple of the deadline: a process may also loop forever."""
 
 Work = tuple[float, int]
-"""Seconds of running and of waiting for a processor; bytes that came from the disk."""
+"""Seconds of running and of waiting for a processor; bytes read from the disk."""
 
 
 class Patience:
@@ -37,7 +37,7 @@ class Patience:
         self._before = self._look()
 
     def is_over(self) -> bool:
-        """Whether they have had the time that was given to them."""
+        """True if the processes have used up their time."""
         now = self._now()
         passed = now - self._looked_at
         if passed >= min(_LOOK_S, self._left_s):
@@ -52,14 +52,14 @@ class Patience:
 
     def _idle_s(self, pid: int, work: Work, passed: float) -> float:
         before = self._before.get(pid)
-        # Less work than before: a thread has ended, and what it had done is not counted any more.
+        # Less work than before: a thread has ended, and its work is no longer counted.
         if before is None or work[1] > before[1] or work[0] < before[0]:
             return 0.0
         return max(0.0, passed - (work[0] - before[0]))
 
 
 def work_of(pid: int) -> Work:
-    """What a process has done so far; nothing where the system does not tell."""
+    """The work of a process so far; zero where the system does not report it."""
     seconds = 0.0
     for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         ran_ns, waited_ns = _numbers(thread)[:2] or (0, 0)

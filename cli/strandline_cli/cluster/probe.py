@@ -1,7 +1,8 @@
-"""Questions to the cluster's processes, each bounded by a deadline: who answers, and what does it
-say of the others?
- Plain blocking gRPC calls: these commands ask one thing and end, so they need neither an event
-loop nor the client library's retries.
+"""Questions to the cluster's processes, each with a deadline: which process answers, and its view
+of the others.
+
+Plain blocking gRPC calls: these commands ask once and end, so they need neither an event loop nor
+the client library's retries.
 """
 
 import time
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 # Above the largest answer to a question about metadata.
 _MESSAGE_BYTES_MAX: Final = 64 << 20
 CONNECT_MS: Final = 3000
-"""gRPC gives up an attempt to connect after so long; a handshake takes two round trips, and more
-when a packet is lost or the machine is busy.
+"""Time limit of one attempt to connect. A handshake takes two round trips, and more when a packet
+is lost or the machine is busy.
 """
 _AGAIN_S: Final = 0.05
 
@@ -44,7 +45,7 @@ class BrokerState:
     full_log_dirs: tuple[str, ...] = ()
     lacks_descriptors: bool = False
     build: str = ""
-    """Version and commit of the build that it runs, or ran last."""
+    """Version and commit of the build that the broker runs, or ran last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ class NoAnswer(CliError):
 def _ask(
     address: str, timeout_s: float, question: "Callable[[grpc.Channel, float], Answer]"
 ) -> Answer:
-    """The answer to a question that may be asked twice. A network that fails it is asked again
-    within the time there is; that nobody listens there, or has such a name, is an answer too.
+    """The answer to a question that is safe to repeat. It is repeated after a network failure until
+    the timeout. A refused connection or an unknown host name is final.
     """
     import grpc
 
@@ -109,7 +110,7 @@ def _is_plain(why: "grpc.RpcError") -> bool:
 
 
 def _reason(why: "grpc.RpcError") -> str:
-    """Why a call failed, without the transport's own prose where the case is plain."""
+    """The reason why a call failed, without the transport's own text where the case is plain."""
     import grpc
 
     if not isinstance(why, grpc.Call):
@@ -123,7 +124,9 @@ def _reason(why: "grpc.RpcError") -> str:
 
 
 def ask_controller(address: str, timeout_s: float) -> "metadata_pb2.DescribeClusterResponse":
-    """What the controller at `address` says of itself and of every registered broker."""
+    """The description that the controller at `address` gives of itself and of every registered
+    broker.
+    """
     from strandline_proto.v1 import metadata_pb2
     from strandline_proto.v1.services_pb2_grpc import ControllerServiceStub
 
@@ -161,7 +164,7 @@ def states_in(answer: "metadata_pb2.DescribeClusterResponse") -> list[BrokerStat
 
 
 def ask_cluster(address: str, timeout_s: float) -> "metadata_pb2.DescribeClusterResponse":
-    """The same through a broker, which asks the controller."""
+    """The controller's description, through a broker."""
     from strandline_proto.v1 import metadata_pb2
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 
@@ -175,7 +178,7 @@ def ask_cluster(address: str, timeout_s: float) -> "metadata_pb2.DescribeCluster
 def ask_metadata(
     address: str, timeout_s: float, *, topics: bool = False
 ) -> "metadata_pb2.MetadataResponse":
-    """The metadata as the broker at `address` knows it; of no topic unless `topics`."""
+    """The metadata as the broker at `address` knows it; without topics unless `topics` is set."""
     from strandline_proto.v1 import metadata_pb2
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 

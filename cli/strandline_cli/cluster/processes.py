@@ -1,7 +1,8 @@
 """One server process on this machine: started, signalled and watched through its pid file.
- A pid file names the process by pid *and* start time, so that a number which the system has given
-to another process since is never signalled. Where the system has pid descriptors, the check and
-the signal concern the same process even if it ends in between.
+
+A pid file names the process by pid *and* start time. So a number that the system has since given to
+another process is never signalled. Where the system has pid descriptors, the check and the signal
+concern the same process even if it ends in between.
 """
 
 import contextlib
@@ -24,8 +25,8 @@ _KILLED_S: Final = 20.0
 
 
 def start_identity(pid: int) -> str | None:
-    """What tells this process from any other that ever had its pid; None if it has ended (a
-    zombie has, when its last thread has ended).
+    """An identity that distinguishes this process from any other with its pid. None if the process
+    has ended; a zombie has ended when its last thread has.
     """
     if not _HAS_PROC:
         return _start_identity_by_ps(pid)
@@ -44,7 +45,7 @@ def start_identity(pid: int) -> str | None:
 
 
 def _has_living_thread(pid: int) -> bool:
-    """Whether a process lives on after its first thread: it holds its locks and ports until its
+    """True if a process lives on after its first thread: it holds its locks and ports until its
     last thread ends.
     """
     for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
@@ -63,7 +64,7 @@ def _start_identity_by_ps(pid: int) -> str | None:
 
 
 def how_it_ended(status: int) -> str:
-    """In words; negative for a signal."""
+    """The exit status in words; negative for a signal."""
     if status >= 0:
         return f"ended with exit status {status}"
     return f"was ended by {signal.Signals(-status).name}"
@@ -79,7 +80,7 @@ class ServerProcess:
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self, argv: Sequence[str], environ: Mapping[str, str]) -> int:
-        """Run `argv` in a session of its own, its output appended to the log file."""
+        """Run `argv` in a new session, its output appended to the log file."""
         assert self.pid is None, (self.name, self.pid)
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         self.pid_file.parent.mkdir(parents=True, exist_ok=True)
@@ -117,12 +118,12 @@ class ServerProcess:
 
     @property
     def recorded(self) -> bool:
-        """Whether it was started and nobody has stopped it on purpose since."""
+        """True if the process was started, and was not stopped on purpose since."""
         return self._recorded() is not None
 
     @property
     def pid(self) -> int | None:
-        """Its pid while it lives, else None."""
+        """The pid while the process lives, else None."""
         self._reap()
         recorded = self._recorded()
         if recorded is None or start_identity(recorded[0]) != recorded[1]:
@@ -137,14 +138,16 @@ class ServerProcess:
 
     @property
     def exit_status(self) -> int | None:
-        """Exit status, negative for a signal, if it was this program that started it; else None."""
+        """Exit status, negative for a signal, if this program started the process; else None."""
         if self._child is None or self.pid is not None:
             return None
         self._reap(_REAP_S)  # its status comes a moment after its end
         return self._child.returncode
 
     def send(self, signal_number: signal.Signals) -> bool:
-        """Signal it. False if it had ended, or its pid belongs to another process now."""
+        """Send the signal. False if the process had ended, or its pid belongs to another process
+        now.
+        """
         recorded = self._recorded()
         if recorded is None:
             return False
@@ -162,7 +165,7 @@ class ServerProcess:
         return True
 
     def wait_until_gone(self, patience: "float | Patience") -> bool:
-        """Wait for its end; False if it lives longer than that."""
+        """Wait for the end of the process; False if it outlives `patience`."""
         if not isinstance(patience, Patience):
             patience = Patience(patience, tuple)
         while (pid := self.pid) is not None:
@@ -179,8 +182,8 @@ class ServerProcess:
         return True
 
     def end_by(self, patience: Patience) -> bool:
-        """Wait for its end, and kill it when `patience` is over. Whether it has ended by itself:
-        it may do so at the very moment, and a kill then does nothing.
+        """Wait for the end of the process, and kill it when `patience` is over. True if it ended by
+        itself, even at the moment of the kill.
         """
         if self.wait_until_gone(patience) or not self.send(signal.SIGKILL):
             return True
@@ -188,11 +191,11 @@ class ServerProcess:
         return self.exit_status not in (None, -signal.SIGKILL)
 
     def forget(self) -> None:
-        """Drop the pid file: it was stopped on purpose."""
+        """Remove the pid file after a deliberate stop."""
         self.pid_file.unlink(missing_ok=True)
 
     def last_log_lines(self, count: int = 8) -> list[str]:
-        """The end of its log, for a message about why it died."""
+        """The last lines of its log, for a message about its death."""
         try:
             with self.log_file.open("rb") as log:
                 size = log.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""Which cluster is meant? Flags first, then the environment, then ./.strandline."""
+"""The choice of the cluster: flags first, then the environment, then ./.strandline."""
 
 import os
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from strandline_cli.options import DEFAULT_DIR
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Addresses to ask, and the local cluster they belong to if it was found by its directory."""
+    """Addresses of the cluster, and its local directory if it was found by one."""
 
     bootstrap: str
     local: LocalCluster | None
@@ -28,7 +28,7 @@ def find_target(
     directory: Path | None,
     environ: Mapping[str, str] = os.environ,
 ) -> Target:
-    """The cluster that a command is about. Raises CliError if nothing says which."""
+    """The cluster that a command addresses. Raises CliError if none is given."""
     if bootstrap is not None and directory is not None:
         raise UsageMistake("--bootstrap and --dir both name a cluster: give one of them")
     if bootstrap is None and directory is None:
@@ -40,7 +40,7 @@ def find_target(
 
 
 def cluster_directory(directory: Path | None, environ: Mapping[str, str] = os.environ) -> Path:
-    """The directory that is meant: the flag's, STRANDLINE_DIR, or ./.strandline."""
+    """The cluster's directory: the flag's, STRANDLINE_DIR, or ./.strandline."""
     if directory is not None:
         return directory
     named = environ.get("STRANDLINE_DIR")

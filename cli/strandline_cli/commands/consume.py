@@ -25,14 +25,14 @@ def consume(
             "--group",
             "-g",
             metavar="GROUP",
-            help="As a member of it: go on where it is, and commit what was printed.",
+            help="Join this group, continue at its offsets, and commit printed records.",
         ),
     ] = None,
     from_beginning: Annotated[
         bool,
         typer.Option(
             "--from-beginning",
-            help="Start at the first record there is; of a group, where it has no position.",
+            help="Start at the first record; with --group, where nothing is committed.",
         ),
     ] = False,
     line_format: Annotated[
@@ -40,25 +40,26 @@ def consume(
     ] = r"%v\n",
     exit_at_end: Annotated[
         bool,
-        typer.Option("--exit-at-end", "-e", help="End where the log ended when this began."),
+        typer.Option("--exit-at-end", "-e", help="End at the log's end at the time of the start."),
     ] = False,
     partitions: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="This partition only; may be repeated."),
+        typer.Option("--partition", "-p", min=0, help="Read this partition only; may be repeated."),
     ] = None,
     offset: Annotated[
         int | None,
-        typer.Option("--offset", "-o", help="Start there; -N: N records before the end."),
+        typer.Option("--offset", "-o", help="Start at this offset; -N: N records before the end."),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", "-c", min=1, help="End after so many records.")
+        int | None,
+        typer.Option("--count", "-c", min=1, help="Number of records after which to end."),
     ] = None,
     timeout: Annotated[
         float,
         typer.Option(
             "--timeout",
             min=0.1,
-            help="With --exit-at-end: give up after such a silence.",
+            help="With --exit-at-end: seconds without a record until an error.",
         ),
     ] = 30.0,
     max_decompressed_bytes: MaxDecompressedBytesOption = DECOMPRESSED_BYTES_MAX,
@@ -66,10 +67,12 @@ def consume(
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Print records; new ones only, unless told where to start.
+    """Print records; only new ones, unless a start is given.
 
-    With --group the partitions are shared with the other members, and Ctrl-C and SIGTERM leave the
-    group with what was printed committed.
+    With --group, the partitions are shared with the group's other members. Ctrl-C and SIGTERM leave
+    the group after the printed records are committed.
+
+    Example: strandline consume orders --from-beginning --exit-at-end
     """
     from strandline_cli.client import run_client
     from strandline_cli.records.group_printer import GroupPrinter

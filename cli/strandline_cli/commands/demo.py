@@ -1,4 +1,4 @@
-"""`strandline demo ...`: a cluster of its own, something goes wrong, and proof of the outcome."""
+"""`strandline demo ...`: a separate cluster, a fault, and proof of the outcome."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -9,7 +9,7 @@ from strandline_cli.interrupts import signals_as_interrupt
 from strandline_cli.options import Format, FormatOption
 
 _COMPARING: Final = ("numpy", "pyarrow")
-"""What the comparison of a topic with what was acknowledged needs."""
+"""The packages needed to compare a topic with the acknowledged records."""
 
 
 def demo_app() -> typer.Typer:
@@ -26,17 +26,22 @@ def demo_app() -> typer.Typer:
 def flights(
     source: Annotated[
         Path | None,
-        typer.Option("--input", help="A file of lines instead of the flights.", metavar="FILE"),
+        typer.Option(
+            "--input", help="Use the lines of this file instead of the flights.", metavar="FILE"
+        ),
     ] = None,
     small: Annotated[
-        bool, typer.Option("--small", help="Take the first 20,000 lines only.")
+        bool, typer.Option("--small", help="Use the first 20,000 lines only.")
     ] = False,
     spark: Annotated[
         bool, typer.Option("--spark/--no-spark", help="Ingest with Spark, or only read the topic.")
     ] = True,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Kill a leader in the middle of a stream; every acknowledged record must be in the table."""
+    """Kill a leader in the middle of a stream; every acknowledged record must be in the table.
+
+    Example: strandline demo flights --small
+    """
     _require(None if spark else _COMPARING)
     from rich.console import Console
 
@@ -51,7 +56,10 @@ def flights(
 
 
 def kip101(output: FormatOption = Format.TABLE) -> int:
-    """Show the two classic losses of truncating to the high watermark, and their cure."""
+    """Show the two classic losses of truncating to the high watermark, and their cure.
+
+    Example: strandline demo kip101
+    """
     _require(_COMPARING)
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""`strandline health`: is the cluster whole? Compose's health checks call it."""
+"""`strandline health`: a check of the whole cluster, also for Compose's health checks."""
 
 import contextlib
 import time
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 _ROUND_S = 3.0
-"""So long one address may be silent before the next is asked."""
+"""The time that one address may be silent before the next is asked."""
 _POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """What is wrong, in plain sentences; nothing if healthy."""
+    """The faults, in plain sentences; none if healthy."""
 
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """What somebody should look at although nothing is wrong."""
+    """Hints for an operator although the cluster is healthy."""
 
     @property
     def healthy(self) -> bool:
@@ -42,7 +42,7 @@ class HealthReport:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Which brokers the cluster is to have, as far as that is known."""
+    """The brokers that the cluster should have, as far as that is known."""
 
     count: int | None = None
     ids: tuple[int, ...] = ()
@@ -56,11 +56,11 @@ def health(
     directory: DirOption = None,
     controller: Annotated[
         str | None,
-        typer.Option("--controller", metavar="HOST:PORT", help="Check this controller alone."),
+        typer.Option("--controller", metavar="HOST:PORT", help="Check only this controller."),
     ] = None,
     broker: Annotated[
         str | None,
-        typer.Option("--broker", metavar="HOST:PORT", help="Check this broker alone."),
+        typer.Option("--broker", metavar="HOST:PORT", help="Check only this broker."),
     ] = None,
     brokers: Annotated[
         int | None,
@@ -68,7 +68,7 @@ def health(
             "--brokers",
             min=1,
             metavar="N",
-            help="How many brokers the cluster is to have; a local cluster's directory says so.",
+            help="Expected number of brokers; a local cluster's directory knows it.",
         ),
     ] = None,
     wait: Annotated[
@@ -78,14 +78,16 @@ def health(
         ),
     ] = 0,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="Seconds in which somebody must answer.")
+        float,
+        typer.Option("--timeout", min=0.1, help="Seconds within which a process must answer."),
     ] = 10.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Exit status 0 if the controller answers, every broker is in service and every ISR is full.
+    """Check that the controller answers, every broker is in service and every ISR is full.
 
-    A broker that has never registered is missed where its address was given, where it belongs to
-    the local cluster, and where --brokers says how many there are to be.
+    Exit status 0 if the cluster is healthy, else 1.
+
+    Example: strandline health --wait 30
     """
     single = [address for address in (controller, broker) if address is not None]
     if len(single) + (bootstrap is not None or directory is not None) > 1:
@@ -134,9 +136,9 @@ def _judge_one(address: str, timeout_s: float, *, is_controller: bool) -> Health
 def judge_cluster(
     addresses: list[str], timeout_s: float = 10.0, expected: Expected = ANY
 ) -> HealthReport:
-    """The cluster as the first broker that answers, and through it the controller, describe it.
+    """The cluster as described by the first broker that answers, and by the controller through it.
 
-    Who does not answer is asked again until the time is over: a packet may have been lost.
+    A silent address is asked again until the time is over: a packet may have been lost.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -286,7 +288,7 @@ def _refusals(states: list[probe.BrokerState], metadata: "MetadataResponse") -> 
 
 
 def _who_could(partition: "PartitionMetadata", where: str) -> str:
-    """Whom a partition without a leader waits for."""
+    """The replicas for which a partition without a leader waits."""
     elr, last_known = partition.elr, partition.last_known_elr
     if elr:
         each = "each of which holds" if len(elr) > 1 else "which holds"
@@ -302,7 +304,7 @@ def _who_could(partition: "PartitionMetadata", where: str) -> str:
 
 
 def _conditions(partition: "PartitionMetadata") -> list[str]:
-    """Why replicas of the partition do not count."""
+    """The reasons why replicas of the partition do not count."""
     from strandline_proto.conditions import condition_name
 
     names = list(map(condition_name, partition.offline_conditions))

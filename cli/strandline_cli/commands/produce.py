@@ -29,24 +29,35 @@ class Codec(StrEnum):
 def produce(
     topic: TopicArgument,
     acks: Annotated[
-        Acks, typer.Option("--acks", help="Who must have a record before it counts.")
+        Acks,
+        typer.Option(
+            "--acks", help="Replicas that must have a record: none, the leader, all in sync."
+        ),
     ] = Acks.ALL,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-K", help=r"What parts key and value, as in `:` or `\t`."),
+        typer.Option(
+            "--key-separator", "-K", help=r"Separator of key and value, as in `:` or `\t`."
+        ),
     ] = None,
     compression: Annotated[Codec, typer.Option("--compression", "-z")] = Codec.NONE,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="Send to this partition only.")
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="Seconds that a record may take.")
+        float,
+        typer.Option(
+            "--timeout", min=0.1, help="Seconds within which a record must be acknowledged."
+        ),
     ] = 120.0,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Send each line of standard input; exit status 0 only if every one was acknowledged."""
+    """Send each line of standard input; exit status 0 only if every one was acknowledged.
+
+    Example: strandline produce orders --key-separator : < orders.txt
+    """
     from strandline_cli.client import run_client
     from strandline_cli.records.line_format import unescape
     from strandline_cli.records.line_producer import LineProducer

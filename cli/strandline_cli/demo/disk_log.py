@@ -1,4 +1,6 @@
-"""What a replica's files hold, dead or alive: the demo compares logs as they are on disk."""
+"""The contents of a replica's files, whether its broker runs or not: the demo compares logs on
+disk.
+"""
 
 from pathlib import Path
 
@@ -6,7 +8,7 @@ from strandline_proto.batch import iter_headers, read_records
 
 
 def values_on_disk(data_directory: Path, topic: str, partition: int) -> dict[int, str]:
-    """Offset to value, of every whole batch in the partition's segments."""
+    """The value at each offset, of every whole batch in the partition's segments."""
     values: dict[int, str] = {}
     for segment in sorted((data_directory / f"{topic}-{partition}").glob("*.log")):
         data = segment.read_bytes()

@@ -1,6 +1,7 @@
-"""`strandline demo flights`: real records, a leader killed, and every acknowledged one in a table.
+"""`strandline demo flights`: real records, a killed leader, and every acknowledged record in a
+table.
 
-The steps in order: a cluster of its own, a topic, the stream with the kill in its middle, the
+The steps in order: a separate cluster, a topic, the stream with the kill in its middle, the
 broker's return, full ISRs, the ingestion, the comparison record by record, the report.
 """
 
@@ -105,7 +106,7 @@ class FlightsDemo:
 
     @property
     def _has_gold(self) -> bool:
-        """Whether the pipeline that ships knows what the records say."""
+        """True if the built-in pipeline can parse the records."""
         return self.with_spark and self.source.is_flights
 
     def _stream(self, cluster: LocalCluster, progress: "Progress") -> Stream:

@@ -1,4 +1,6 @@
-"""The records of the demo: real flights, or the lines of any file, streamed and not held."""
+"""The records of the demo: real flights, or the lines of any file, streamed and not held in
+memory.
+"""
 
 import importlib.util
 import itertools
@@ -26,7 +28,7 @@ class InputRecord:
 
 @dataclass(frozen=True, slots=True)
 class DemoInput:
-    """Where records come from, and how many of them at most."""
+    """The source of records, and their maximum number."""
 
     title: str
     path: Path
@@ -41,7 +43,7 @@ class DemoInput:
         return self.path.stat().st_size
 
     def total_consumed(self) -> int:
-        """What `consumed` of the last record will be."""
+        """The value of `consumed` at the last record."""
         if self.limit is None:
             return self.total()
         last = 0
@@ -69,7 +71,9 @@ class DemoInput:
 
 
 def flight_key(line: bytes) -> bytes:
-    """`UA1545`: the flights of one number stay in order, as they share a partition."""
+    """The key, as in `UA1545`: the flights of one number stay in order, as they share a
+    partition.
+    """
     columns = line.split(b",", _FLIGHT + 1)
     return columns[_CARRIER] + columns[_FLIGHT]
 

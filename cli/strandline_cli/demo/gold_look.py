@@ -1,4 +1,4 @@
-"""The demo's last word: what the flights' gold tables tell, drawn for a terminal."""
+"""The demo's last output: the flights' gold tables, drawn for a terminal."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _LEVELS: Final = "▁▂▃▄▅▆▇█"
 _BAR_WIDTH: Final = (8, 18)
 _OTHER_COLUMNS_WIDTH: Final = 71
 _LATE_MINUTES: Final = (8.0, 14.0)
-"""From where on a mean delay is drawn as middling, and as bad."""
+"""The mean delays from which on a bar is drawn as middling, and as bad."""
 _SESSIONS_SHOWN: Final = 3
 
 
@@ -42,7 +42,9 @@ class Delay:
 
 
 def by_carrier(delays: "pa.Table") -> list[tuple[str, Delay, dict[int, Delay]]]:
-    """Carrier, all of its windows, and those of each hour of the day; the latest carrier first."""
+    """Each carrier, all of its windows, and those of each hour of the day; the latest carrier
+    first.
+    """
     total: dict[str, Delay] = defaultdict(Delay)
     hours: dict[str, dict[int, Delay]] = defaultdict(lambda: defaultdict(Delay))
     for row in delays.to_pylist():

@@ -1,4 +1,4 @@
-"""The table of the demo: by Spark, or, where there is no Java, by a plain consumer."""
+"""The table of the demo, written by Spark or, without Java, by a plain consumer."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ NO_JAVA: Final = (
 
 
 def check_java() -> None:
-    """Raises CliError with the remedy where Spark could not run."""
+    """Raises CliError with the remedy where Spark cannot run."""
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").exists():
         return
@@ -35,7 +35,9 @@ def check_java() -> None:
 def ingest_bronze(
     *, bootstrap: str, topic: str, table: Path, checkpoint: Path, log_file: Path
 ) -> None:
-    """Run the bronze job once over everything committed. Raises CliError with its last words."""
+    """Run the bronze job once over everything committed. Raises CliError with its last log
+    lines.
+    """
     places = ("--table", str(table), "--checkpoint", str(checkpoint))
     _run_job(
         ["ingest", "bronze", "--bootstrap", bootstrap, "--topics", topic, *places, "--once"],
@@ -44,8 +46,8 @@ def ingest_bronze(
 
 
 def run_pipeline(name: str, *, bootstrap: str, directory: Path, log_file: Path) -> None:
-    """Run a pipeline that ships once over everything committed, and close its windows; its tables
-    come to lie in `directory`/lake. Raises CliError with its last words.
+    """Run a built-in pipeline once over everything committed, and close its windows; its tables are
+    written to `directory`/lake. Raises CliError with its last log lines.
     """
     from strandline_spark.examples import text_of
 

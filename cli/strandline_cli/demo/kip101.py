@@ -1,4 +1,6 @@
-"""`strandline demo kip101`: why followers truncate by leader epoch, and not by high watermark."""
+"""`strandline demo kip101`: the reason why followers truncate by leader epoch, and not by high
+watermark.
+"""
 
 import json
 import shutil
@@ -17,7 +19,7 @@ _LETTERS: Final = {1: "A", 2: "B", 3: "C"}
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One history, what should come of it, and what did."""
+    """One history, its expected outcome, and its outcome."""
 
     truncation: str
     history: str
@@ -38,7 +40,7 @@ class Kip101Demo:
     as_json: bool = False
 
     def run(self) -> int:
-        """Exit status 0 only if all four outcomes are as they should be."""
+        """Exit status 0 only if all four outcomes are as expected."""
         played: list[Played] = []
         directory = Path(tempfile.mkdtemp(prefix="strandline-kip101-"))
         try:

@@ -1,12 +1,15 @@
 """The two classic histories of replication by high watermark, played on real processes.
- A leads, B and C follow. A record `m` is acknowledged: all three hold it, and the high watermarks
-of B and C are still below it, as they learn of it with a later answer. Then B is paused
-(SIGSTOP), A is killed, and B is elected. C follows B, which does not answer. A follower of the
-old kind cuts its log at its high watermark, so `m` is gone there; one that goes by leader epochs
-asks B first, and keeps what it has until B answers. B is killed, and C leads.
 
-*Loss*: A and B come back and follow C. Does anybody still have `m`?
-*Divergence*: C takes another record, and A comes back. Do two replicas differ at one offset?
+A leads, B and C follow. A record `m` is acknowledged: all three hold it. The high watermarks of B
+and C are still below it, because they learn of it with a later answer. Then B is paused (SIGSTOP),
+A is killed, and B is elected. C follows B, which does not answer.
+
+A follower of the old kind truncates its log at its high watermark, so it loses `m`. A follower that
+uses leader epochs asks B first, and keeps its records until B answers. B is killed, and C leads.
+
+*Loss*: A and B return and follow C. Does any replica still have `m`?
+
+*Divergence*: C takes another record, and A returns. Do two replicas differ at one offset?
 """
 
 import time
@@ -38,7 +41,7 @@ BROKER_CONFIG: Final = {
     "replica.fetch.wait.max.ms": "5000",
     "replica.high.watermark.checkpoint.interval.ms": "100",
 }
-# Nobody is fenced for silence while it is paused.
+# No paused broker is fenced for its silence.
 CONTROLLER_CONFIG: Final = {
     "broker.session.timeout.ms": "60000",
     # More than there are: the topic of groups is not made. With an answer about it C would learn
@@ -49,7 +52,7 @@ CONTROLLER_CONFIG: Final = {
 
 @dataclass(slots=True)
 class HistoryResult:
-    """What a history ended with."""
+    """The outcome of a history."""
 
     lost: list[str]
     """Acknowledged values that no consumer can read any more."""
@@ -59,7 +62,7 @@ class HistoryResult:
 
 @dataclass(slots=True)
 class History:
-    """One history under one kind of truncation, on a cluster of its own."""
+    """One history under one kind of truncation, on a separate cluster."""
 
     directory: Path
     truncation: str

@@ -1,4 +1,4 @@
-"""What the producer was told: the offset and the value of every acknowledged record."""
+"""The acknowledgements that the producer got: the offset and the value of every record."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,10 +14,10 @@ class PartitionLedger:
     values: list[bytes] = field(default_factory=list)
 
     def known_offsets(self) -> list[int]:
-        """The offsets, where the broker no longer knew one filled in from its neighbours.
+        """The offsets. An offset that the broker no longer knew is filled in from its neighbours.
 
-        A producer's records of one partition are in the log in the order in which it sent them,
-        and here nobody else writes to it.
+        A producer's records of one partition are in the log in the order in which it sent them, and
+        here no other producer writes to it.
         """
         filled = list(self.offsets)
         for i, offset in enumerate(filled):
@@ -31,15 +31,15 @@ class PartitionLedger:
 
 @dataclass(slots=True)
 class Ledger:
-    """What became of every record that was sent."""
+    """The outcome of every record that was sent."""
 
     partitions: dict[int, PartitionLedger] = field(default_factory=dict)
     acknowledged: int = 0
     bytes_acknowledged: int = 0
     rejected: int = 0
-    """Certainly not in the log."""
+    """Records that are certainly not in the log."""
     unknown: int = 0
-    """Perhaps in the log, perhaps not: the producer was not told in time."""
+    """Records that may be in the log: the producer got no answer in time."""
 
     def acknowledge(self, partition: int, offset: int, value: bytes) -> None:
         ledger = self.partitions.setdefault(partition, PartitionLedger())

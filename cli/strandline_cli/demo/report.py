@@ -1,4 +1,4 @@
-"""What the demo says at its end: figures, a first look at the table, and the verdict."""
+"""The demo's report: figures, a first look at the table, and the verdict."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any

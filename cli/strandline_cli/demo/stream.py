@@ -1,7 +1,8 @@
 """The demo's producer: it streams the input, and somewhere in the middle a leader is killed.
 
-Records go out one by one through `send`, a bounded window of them unacknowledged. Acknowledgements
-are taken in the order of sending, so the ledger has each partition's records in log order.
+Records are sent one by one through `send`, with a bounded window of unacknowledged ones.
+Acknowledgements are taken in the order of sending, so the ledger has each partition's records in
+log order.
 """
 
 import asyncio
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
 
 PORTION_RECORDS: Final = 500
 PORTIONS_AHEAD_MAX: Final = 8
-"""A pause of the cluster holds the input after that many portions: most of it is sent later."""
+"""Portions after which a pause of the cluster stops the input: most of it is sent later."""
 
 Pending = tuple["asyncio.Future[RecordMetadata]", InputRecord, int | None]
-"""The acknowledgement to come, the record, and its partition if it was sent to a certain one."""
+"""The future acknowledgement, the record, and its partition if it was sent to a chosen one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """The broker to kill, and what it leads: partition and leader epoch."""
+    """The broker to kill, with the partitions that it leads and their leader epochs."""
 
     broker: int
     leads: dict[int, int]
@@ -36,7 +37,7 @@ class Victim:
 
 @dataclass(slots=True)
 class Stream:
-    """What is sent, what was acknowledged, and what happened at the kill."""
+    """The records sent and acknowledged, and the events at the kill."""
 
     topic: str
     partitions: int
@@ -50,7 +51,9 @@ class Stream:
     in_flight_at_kill: int = 0
     killed_at_s: float | None = None
     first_ack_after_s: float | None = None
-    """Seconds from the kill to the first acknowledgement by a new leader of what was led there."""
+    """Seconds from the kill to the first acknowledgement by a new leader of the victim's
+    partitions.
+    """
     seconds: float = 0.0
     _pending: deque[list[Pending]] = field(default_factory=deque)
 
@@ -96,7 +99,7 @@ class Stream:
             self.in_flight_at_kill = in_flight
 
     def _partition(self, record: InputRecord, partition: int | None) -> int:
-        """Where a record was sent; the default of a keyed one is known to both sides."""
+        """The partition of a record; both sides compute the default of a keyed one."""
         from strandline_proto.partitioner import partition_for
 
         if partition is not None:

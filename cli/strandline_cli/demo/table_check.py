@@ -1,4 +1,6 @@
-"""Is every acknowledged record in the table, once? Partition, offset and value of each."""
+"""The check that every acknowledged record is in the table once: partition, offset and value of
+each.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The comparison of what was acknowledged with what is in the table."""
+    """The comparison of acknowledged records with the table."""
 
     in_table: int
     lost: int
-    """Acknowledged, and not in the table with the same offset and value."""
+    """Records that were acknowledged, and are not in the table with the same offset and value."""
     duplicated: int
-    """Offsets that are in the table twice, and records there that nobody was told about."""
+    """Offsets that are in the table twice, and records there without an acknowledgement."""
     gaps: int
     """Offsets missing between a partition's first record and its last one in the table."""
 
@@ -45,7 +47,7 @@ def read_table(path: Path, topic: str) -> "pa.Table":
 
 
 def compare(ledger: Ledger, table: "pa.Table") -> Findings:
-    """Every acknowledged record against the rows of the table."""
+    """The comparison of every acknowledged record with the rows of the table."""
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
     found = Findings(0, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""Where `strandline group reset` is to put a group: what its options mean, and what comes of it."""
+"""The goals of `strandline group reset`: the meaning of its options, and the new offsets."""
 
 import csv
 import re
@@ -25,7 +25,7 @@ _SECONDS: Final = {"weeks": 604_800, "days": 86_400, "hours": 3600, "minutes": 6
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One way of saying where to go; exactly one field says something."""
+    """One new position for a group; exactly one field is set."""
 
     earliest: bool = False
     latest: bool = False
@@ -33,17 +33,17 @@ class Goal:
     shift: int | None = None
     time_ms: int | None = None
     offsets: "Mapping[TopicPartition, int] | None" = None
-    """By partition: a file's."""
+    """The offsets from a file, by partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedReset:
     partition: "TopicPartition"
     before: int | None
-    """None: nothing is committed."""
+    """The offset before the reset; None: nothing is committed."""
     wanted: int
     after: int
-    """Within the log."""
+    """The offset after the reset, within the log."""
 
     @property
     def is_clamped(self) -> bool:
@@ -61,7 +61,7 @@ def goal_of(
     from_file: Path | None,
     group: str,
 ) -> Goal:
-    """Raises UsageMistake unless exactly one is given."""
+    """The goal of the options. Raises UsageMistake unless exactly one is given."""
     given = {
         "--to-earliest": to_earliest or None,
         "--to-latest": to_latest or None,
@@ -140,7 +140,7 @@ def chosen(
     topics: Iterable[tuple[str, int | None]],
     exist: "Mapping[str, Iterable[int]]",
 ) -> "list[TopicPartition]":
-    """The partitions that --topic means. Raises CliError for one that is not there."""
+    """The partitions that --topic names. Raises CliError for a missing one."""
     from strandline import TopicPartition
 
     found = set()
@@ -158,7 +158,7 @@ async def planned(
     committed: "Mapping[TopicPartition, int]",
     consumer: "Consumer",
 ) -> list[PlannedReset]:
-    """What becomes of each partition: offsets outside the log go to its nearer end."""
+    """The planned reset of each partition: offsets outside the log go to its nearer end."""
     starts = await consumer.beginning_offsets(partitions)
     ends = await consumer.end_offsets(partitions)
     at_time: dict[TopicPartition, int] = {}

@@ -1,4 +1,6 @@
-"""What `reassign` and `broker decommission` share: starting moves, and watching them to the end."""
+"""Common parts of `reassign` and `broker decommission`: starting moves, and watching them to the
+end.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ SAY_S: Final = 2.0
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the new replicas of one partition are."""
+    """The progress of one partition's new replicas."""
 
     topic: str
     partition: int
@@ -35,7 +37,7 @@ class Progress:
     removing: tuple[int, ...]
     isr: tuple[int, ...]
     records_left: int | None
-    """Of the new replica that is furthest behind; None if a replica does not answer."""
+    """Records that the slowest new replica lacks; None if a replica does not answer."""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -52,10 +54,10 @@ class Progress:
 async def current_replicas(
     admin: Admin, topics: Collection[str] | None = None
 ) -> dict[Partition, tuple[int, ...]]:
-    """Where replicas are, or will be once the reassignments under way are done.
+    """The current replicas, or the future ones where a reassignment is under way.
 
-    A broker and the controller are asked at different moments: what ended or was cancelled between
-    the two is where brokers say, once they have heard of it.
+    A broker and the controller are asked at different moments. For a move that ended or was
+    cancelled in between, the brokers report the final replicas once they know them.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + HEARD_S
@@ -95,7 +97,7 @@ class Brokers:
 
     known: dict[int, str]
     live: dict[int, str]
-    """Those that take new replicas."""
+    """Brokers that accept new replicas."""
 
 
 async def registered_brokers(admin: Admin) -> Brokers:
@@ -111,7 +113,9 @@ async def registered_brokers(admin: Admin) -> Brokers:
 
 
 def without(leaver: int, current: Mapping[Partition, tuple[int, ...]], brokers: Brokers) -> Plan:
-    """What has to move for that broker to host nothing. Raises CliError if it does not fit."""
+    """The moves that leave no replica on that broker. Raises CliError if the others cannot host
+    them.
+    """
     live = {b: rack for b, rack in brokers.live.items() if b != leaver}
     known = {b: rack for b, rack in brokers.known.items() if b != leaver}
     plan = spread(current, live, level=False, staying=known)
@@ -119,7 +123,7 @@ def without(leaver: int, current: Mapping[Partition, tuple[int, ...]], brokers: 
 
 
 def emit_moves(current: Mapping[Partition, tuple[int, ...]], plan: Plan) -> None:
-    """A table on stdout: from where to where each partition of the plan moves."""
+    """A table on stdout with the old and new replicas of each partition in the plan."""
     rows = [
         (topic, index, listed(current.get((topic, index), ())), listed(to))
         for (topic, index), to in sorted(plan.items())
@@ -128,7 +132,9 @@ def emit_moves(current: Mapping[Partition, tuple[int, ...]], plan: Plan) -> None
 
 
 async def alter(admin: Admin, plan: Mapping[Partition, Sequence[int] | None]) -> int:
-    """Start or cancel; how many were accepted. Raises CliError that names what was refused."""
+    """Start or cancel reassignments; returns how many were accepted. Raises CliError that names the
+    refused ones.
+    """
     results = await admin.alter_partition_reassignments(plan)
     refused = [result for result in results if result.error is not None]
     for result in refused[1:]:
@@ -180,9 +186,10 @@ def _progress(
 
 
 async def wait_until_done(admin: Admin, plan: Plan, limit_s: float) -> None:
-    """Say from time to time what is left; raises CliError when the time is over.
+    """Print the remaining work from time to time; raises CliError when the time is over.
 
-    Brokers hear of the end a moment after the controller has decided it, so they are waited for.
+    Brokers learn of the end a moment after the controller has decided it, so the command waits for
+    them.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + limit_s
@@ -206,8 +213,8 @@ async def wait_until_done(admin: Admin, plan: Plan, limit_s: float) -> None:
 
 
 async def _until_heard(admin: Admin, plan: Plan, deadline: float) -> None:
-    """Not an error if it takes longer, or nobody answers: somebody may have moved them elsewhere
-    since, and what was asked for is done.
+    """Wait until the brokers report the new replicas. A timeout or a missing answer is no error:
+    another request may have moved the replicas since, and this one is done.
     """
     from strandline.errors import StrandlineError, UnknownTopicOrPartition
 
@@ -225,7 +232,7 @@ async def _until_heard(admin: Admin, plan: Plan, deadline: float) -> None:
 
 
 async def set_throttle(admin: Admin, rate: int) -> None:
-    """Bytes a second that each broker copies for moves; 0: no limit."""
+    """Set the bytes a second that each broker copies for moves; 0: no limit."""
     from strandline import AlterConfigOpType, ConfigChange
 
     keys = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")

@@ -1,4 +1,6 @@
-"""Where replicas are to be: read from a command line or a file, or worked out with few moves."""
+"""The target replicas of a reassignment: read from a command line or a file, or computed with few
+moves.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +13,7 @@ Plan = dict[Partition, tuple[int, ...]]
 
 
 def parse_brokers(option: str, text: str) -> tuple[int, ...]:
-    """Ids as in `1,2,4`: at least one, none twice."""
+    """Ids as in `1,2,4`: at least one, each of them once."""
     try:
         brokers = tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -80,13 +82,15 @@ def spread(
     level: bool = True,
     staying: Mapping[int, str] | None = None,
 ) -> Plan:
-    """Replicas of every partition on the brokers of `racks` (id to rack, "" for none of its own).
+    """Replicas of every partition on the brokers of `racks` (id to rack, "" for none).
 
-    A replica that is on one of them already stays there, unless `level` asks for numbers of
-    replicas that differ by no more than one as far as racks allow. What `staying` brokers have they
-    keep too, and get no more. Racks are kept apart before brokers are filled alike. Partitions
-    whose replicas stay keep their order. Raises CliError if there are fewer brokers than replicas
-    wanted.
+    - A replica that is on one of these brokers stays there, unless `level` asks for replica counts
+      that differ by at most one as far as racks allow.
+    - `staying` brokers keep their replicas too, and get no more.
+    - Replicas are kept on different racks first, then brokers are filled evenly.
+    - Partitions whose replicas stay keep their order.
+
+    Raises CliError if there are fewer brokers than replicas wanted.
     """
     layout = _Layout(racks, {} if staying is None else staying)
     for partition, replicas in sorted(current.items()):
@@ -110,12 +114,12 @@ def spread(
 
 
 def moves(current: Mapping[Partition, tuple[int, ...]], plan: Plan) -> Plan:
-    """What of the plan is not so already."""
+    """The part of the plan that differs from the current replicas."""
     return {key: target for key, target in plan.items() if current.get(key) != target}
 
 
 def copies(current: Mapping[Partition, tuple[int, ...]], plan: Plan) -> int:
-    """How many replicas have to be copied."""
+    """The number of replicas to copy."""
     return sum(len(set(target) - set(current.get(key, ()))) for key, target in plan.items())
 
 
@@ -127,7 +131,7 @@ class _Layout:
         self._load = dict.fromkeys(sorted(racks), 0)
 
     def keep(self, partition: Partition, replicas: Iterable[int], wanted: int) -> None:
-        """As many of the replicas as are wanted and may stay."""
+        """The replicas that may stay, up to the wanted number."""
         kept = tuple(b for b in replicas if b in self._racks)[:wanted]
         self.plan[partition] = kept
         for broker in kept:
@@ -155,7 +159,7 @@ class _Layout:
         )
 
     def _clashes(self, broker: int, others: Iterable[int]) -> int:
-        """How many of the others share its rack."""
+        """The number of other replicas on the same rack."""
         rack = self._racks[broker]
         return 0 if rack == "" else sum(self._racks[b] == rack for b in others)
 

@@ -1,4 +1,6 @@
-"""One run of `strandline consume --group`: a member that commits what it has printed."""
+"""One run of `strandline consume --group`: a member that commits the records that it has
+printed.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -28,16 +30,18 @@ class GroupPrinter:
     exit_at_end: bool
     count: int | None
     timeout_s: float
-    """With `exit_at_end`: how long to wait for partitions. Without, a member may stand by."""
+    """Time to wait for partitions, with `exit_at_end`. Without it, a member may stay idle."""
     max_decompressed_bytes: int
     descriptor: int = 1
     _is_ahead: bool = field(default=False, init=False)
     """Something printed is not committed."""
     _ends: "dict[TopicPartition, int]" = field(default_factory=dict, init=False)
-    """Where each partition ended when it was assigned."""
+    """The end of each partition at the time of its assignment."""
 
     async def run(self) -> None:
-        """Ctrl-C and SIGTERM end it as its end does: committed, and out of the group."""
+        """Print until done. Ctrl-C and SIGTERM end it in the same way: it commits, and leaves the
+        group.
+        """
         from strandline import Consumer
 
         consumer = Consumer(
@@ -75,7 +79,7 @@ class GroupPrinter:
             await consumer.commit()
 
     async def _is_done(self, consumer: "Consumer") -> bool:
-        """Whether all that this member has is printed to where it ended when it was assigned."""
+        """True if all of this member's partitions are printed up to their end at assignment."""
         if not self.exit_at_end:
             return False
         assigned = consumer.assignment()
@@ -105,4 +109,6 @@ class _Listener:
         """Nothing is printed of them yet."""
 
     async def on_partitions_lost(self, _: "frozenset[TopicPartition]") -> None:
-        """They will be printed again by others: nothing of them can be committed any more."""
+        """Drops the partitions: other members print their records again, so nothing of them can be
+        committed any more.
+        """

@@ -1,7 +1,7 @@
-"""The format language of `consume -f`, as kcat's: directives and escapes compiled once, applied
-to each record.
- A directive that is not known is refused when the format is compiled, before the first record is
-read.
+"""The format language of `consume -f`, as kcat's: directives and escapes compiled once, applied to
+each record.
+
+An unknown directive is refused when the format is compiled, before the first record is read.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class FormatError(UsageMistake):
 
 
 class PrintableRecord(Protocol):
-    """What a record must have to be printed."""
+    """The fields of a record that are needed to print it."""
 
     @property
     def topic(self) -> str: ...
@@ -83,7 +83,7 @@ _PIECES: Final[dict[str, Piece]] = {
 
 
 def compile_format(text: str) -> Piece:
-    """A function from a record to the bytes that `text` makes of it. Raises FormatError."""
+    """A function that formats a record as bytes by `text`. Raises FormatError."""
     pieces: list[Piece] = []
     literal = bytearray()
 

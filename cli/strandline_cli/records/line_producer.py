@@ -1,8 +1,8 @@
-"""Lines become records, in order, with a count of what became of each.
+"""Lines become records, in order, with a count of each outcome.
 
-Portions of the input go to `send_many` one after the other: a portion is begun when the one before
-it has been handed over, not when it has been acknowledged. So records of a partition keep the order
-of the lines, and many batches are under way.
+Portions of the input go to `send_many` one after the other. A portion begins when the one before
+has been handed over, not when it has been acknowledged. So records of a partition keep the order of
+the lines, and many batches are under way.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ Item = bytes | tuple[bytes | None, bytes | None]
 
 _LAST_MOMENT_S: Final = 2.0
 RECORD_BYTES_MAX: Final = (1 << 20) - 128
-"""A line longer than that cannot be a record: with its frame it is above the client's limit."""
+"""Limit of a line's bytes: a longer one exceeds the client's limit with its frame."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the lines that were read."""
+    """The outcomes of the lines that were read."""
 
     acknowledged: int = 0
     not_written: int = 0
-    """Certainly not in the log."""
+    """Lines that are certainly not in the log."""
     unknown: int = 0
-    """Perhaps in the log, perhaps not."""
+    """Lines that may be in the log."""
     cause: str | None = None
-    """Why the first of them was not acknowledged."""
+    """The reason why the first of them was not acknowledged."""
     stopped_early: bool = False
 
     @property
@@ -64,7 +64,7 @@ class Counts:
         return text if self.cause is None else f"{text}: {self.cause}"
 
     def told(self) -> str:
-        """What became of the lines of an input that was not read to its end."""
+        """The outcomes in words, of an input that was not read to its end."""
         parts = [f"{self.acknowledged} lines were acknowledged"]
         if self.unknown:
             parts.append(f"{self.unknown} may have been written")
@@ -94,16 +94,16 @@ class LineProducer:
     _under_way: "set[_Portion]" = field(default_factory=set)
 
     async def run(self) -> None:
-        """Send standard input to its end, or to the first failure that would meet every line.
+        """Send standard input to its end, or to the first failure that would affect every line.
 
-        A cancellation, by a signal too, lets what is under way have a moment, not its whole
-        deadline; `give_up` counts what is left then.
+        After a cancellation, by a signal too, the records under way have a moment, not their whole
+        deadline. `give_up` then counts the rest.
         """
         with signals_cancel_task():
             await self._run()
 
     def give_up(self) -> None:
-        """Count what is under way as it stands: nobody waits for it any more."""
+        """Count the records under way as they are, without further waiting."""
         self.counts.stopped_early = True
         for portion in self._under_way:
             self.counts.failed(
@@ -123,7 +123,7 @@ class LineProducer:
         )
         await producer.start()
         try:
-            # An unknown topic or partition is told before the first line is read.
+            # An unknown topic or partition is reported before the first line is read.
             self._check_partition(await producer.partitions_for(self.topic))
             await self._send_all(producer)
         except asyncio.CancelledError:
@@ -187,7 +187,7 @@ class LineProducer:
         self.counts.acknowledged += result.acknowledged
 
     def records(self, lines: list[bytes]) -> list[Item]:
-        """The records of some lines; those that are too long are counted and left out."""
+        """The records of some lines; too long ones are counted and left out."""
         if max(map(len, lines)) > RECORD_BYTES_MAX:
             lines = self._without_long_ones(lines)
         separator = self.separator

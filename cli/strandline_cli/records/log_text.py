@@ -1,4 +1,4 @@
-"""What a log holds as people and scripts read it: batches, records, times, bytes."""
+"""The contents of a log as people and scripts read it: batches, records, times, bytes."""
 
 import json
 from base64 import b64encode
@@ -65,7 +65,7 @@ def batch_cells(batch: "Batch") -> tuple[object, ...]:
 
 
 def record_fields(record: "Record") -> dict[str, Any]:
-    """Bytes as base64, so that a script gets back exactly what was written."""
+    """The record's fields, bytes as base64: a script gets back exactly the written bytes."""
     return {
         "offset": record.offset,
         "timestamp": record.timestamp,
@@ -103,7 +103,7 @@ def _json_text(value: object) -> str:
 
 
 def time_text(timestamp_ms: int) -> str:
-    """UTC, to the millisecond; the bare number where no calendar has it."""
+    """The time in UTC, to the millisecond; the bare number where no calendar has it."""
     if timestamp_ms < 0:
         return "-"
     try:
@@ -114,7 +114,7 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def bytes_text(data: bytes | None) -> str:
-    """Printable text in quotes, other bytes in hex; long ones shortened, with their size."""
+    """Printable text in quotes, other bytes in hex; long values are shortened, with their size."""
     if data is None:
         return "null"
     try:

@@ -1,5 +1,5 @@
 """Files and directories that the `log` commands read: named as the user named them, never written
-to, and not those of a broker that runs.
+to, and not those of a running broker.
 """
 
 import fcntl
@@ -15,21 +15,23 @@ from strandline_cli.errors import EXIT_USAGE, CliError
 
 CompactedOption = Annotated[
     bool,
-    typer.Option("--compacted", help="Gaps between offsets are lawful: the topic is compacted."),
+    typer.Option("--compacted", help="Allow gaps between offsets: the topic is compacted."),
 ]
 _LOCK: Final = ".lock"
 _ROOTS_ABOVE: Final = 2
 
 
 class CannotRead(CliError):
-    """There is nothing that could be read; not a finding."""
+    """No input can be read; this is not a finding."""
 
     exit_code = EXIT_USAGE
 
 
 @contextmanager
 def readable(what: Path) -> Iterator[str]:
-    """The path as the readers take it. An error of the system becomes one line that names it."""
+    """The path in the form that the readers take. A system error becomes one line that names the
+    path.
+    """
     try:
         yield os.path.normpath(what)
     except FileNotFoundError as error:
@@ -43,8 +45,8 @@ def readable(what: Path) -> Iterator[str]:
 
 @contextmanager
 def not_in_use(path: str) -> Iterator[None]:
-    """Refuse the directory of a running broker, whose files change under the reader; and keep one
-    from starting meanwhile, by a shared lock on the file that a broker locks for itself.
+    """Refuse the directory of a running broker, whose files change under the reader. A shared lock
+    on the broker's lock file prevents a start meanwhile.
     """
     held = []
     try:

@@ -1,4 +1,4 @@
-"""A record as one line of JSON. Bytes that are no text are given in base64 under another name."""
+"""A record as one line of JSON. Bytes that are not text are given in base64 under another name."""
 
 import json
 from base64 import b64encode

@@ -1,4 +1,4 @@
-"""One run of `strandline consume`: from where, to where, and onto standard output."""
+"""One run of `strandline consume`: records between a start and an end, on standard output."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -64,7 +64,7 @@ class RecordPrinter:
 
     @property
     def _whole(self) -> bool:
-        """Whether partitions that are added meanwhile are to be printed too."""
+        """True if partitions that are added meanwhile are printed too."""
         return self.partitions is None and not self.exit_at_end
 
     async def _assign(self, consumer: "Consumer") -> "list[TopicPartition]":
@@ -111,7 +111,7 @@ class RecordPrinter:
         return ends
 
     async def _all_ended(self, consumer: "Consumer", ends: "dict[TopicPartition, int]") -> bool:
-        """Whether every partition has been printed to its end; those that have been are paused."""
+        """True if every partition is printed to its end; finished ones are paused."""
         open_ended = False
         for partition, end in ends.items():
             if await consumer.position(partition) >= end:

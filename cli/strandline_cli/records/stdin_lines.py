@@ -1,8 +1,8 @@
-"""Lines of standard input for an event loop, in large portions and without ever blocking it.
+"""Lines of standard input for an event loop, in large portions, without blocking it.
 
-A thread reads, as a read cannot be cancelled; it is a daemon, so that Ctrl-C ends the command while
-the thread waits for a terminal or a pipe. The queue between the two is bounded: a producer that
-cannot keep up holds the reader.
+A thread reads, because a read cannot be cancelled. It is a daemon, so that Ctrl-C ends the command
+while the thread waits for a terminal or a pipe. The queue between the two is bounded: a slow
+producer holds up the reader.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _PORTIONS_AHEAD_MAX: Final = 4
 
 
 async def read_lines(descriptor: int = 0) -> AsyncIterator[list[bytes]]:
-    """The lines of a descriptor without their ends, as many at a time as one read gave."""
+    """The lines of a descriptor without their ends, as many at a time as one read returned."""
     loop = asyncio.get_running_loop()
     portions: asyncio.Queue[bytes | OSError] = asyncio.Queue(_PORTIONS_AHEAD_MAX)
     threading.Thread(target=_pump, args=(descriptor, loop, portions), daemon=True).start()
@@ -48,7 +48,7 @@ def _pump(
         try:
             asyncio.run_coroutine_threadsafe(portions.put(portion), loop).result()
         except (RuntimeError, asyncio.CancelledError):
-            return  # the loop has ended; nobody wants the rest
+            return  # the loop has ended; the rest is dropped
 
 
 class LineSplitter:
@@ -76,6 +76,6 @@ class LineSplitter:
         return ended
 
     def finish(self) -> list[bytes]:
-        """A last line that no newline ends."""
+        """A last line that does not end with a newline."""
         rest, self._begun = self._begun, []
         return [b"".join(rest)] if rest else []

@@ -1,4 +1,4 @@
-"""Why a replica does not count as its broker's others do, in words for people."""
+"""The reasons why a replica does not count as its broker's others do, in words for people."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -15,11 +15,11 @@ _WORDS: Final = {
     "truncation-refused": "is stopped: its leader would have it cut acknowledged records",
     "disk-full": "takes no more records: its disk is full, or its broker can open no more files",
 }
-"""By the names that `PartitionInfo.offline_conditions` has."""
+"""The words for each name in `PartitionInfo.offline_conditions`."""
 
 
 def condition_text(condition: str) -> str:
-    """What to say after the replica's name."""
+    """The text that follows the replica's name."""
     return _WORDS.get(condition, f"does not count ({condition})")
 
 
@@ -43,7 +43,7 @@ def refusal_text(
     high_watermark: int,
     log_end_offset: int,
 ) -> str:
-    """What a replica has refused to cut, and how to let it go on."""
+    """The truncation that a replica has refused, and the command that permits it."""
     return (
         f"{topic}/{partition} on broker {broker} has refused to cut offsets {offset} to"
         f" {log_end_offset - 1}, of which it knows those below {high_watermark} to be acknowledged:"

@@ -1,4 +1,4 @@
-"""How a consumer group is shown: its members, and its lag as bars."""
+"""The display of a consumer group: its members, and its lag as bars."""
 
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -115,7 +115,7 @@ def lag_rows(lags: "Sequence[PartitionLag]", *, width: int = BAR_WIDTH) -> list[
 
 
 def bar(value: int, greatest: int, width: int) -> str:
-    """A bar in eighths of a cell; never empty where there is something."""
+    """A bar in eighths of a cell; never empty for a value above 0."""
     if value <= 0 or greatest <= 0:
         return ""
     eighths = max(1, round(value * width * 8 / greatest))
@@ -124,8 +124,8 @@ def bar(value: int, greatest: int, width: int) -> str:
 
 
 def lag_table(group: "GroupDescription") -> "RenderableType":
-    """The lag of a group for a terminal: where that is narrow bars and names give way, and numbers
-    do not.
+    """The lag of a group for a terminal: in a narrow one, bars and names are shortened, and numbers
+    are not.
     """
     from rich.table import Table
     from rich.text import Text
@@ -142,7 +142,7 @@ def lag_table(group: "GroupDescription") -> "RenderableType":
 
 
 class _Bar:
-    """As long as there is room for it."""
+    """A bar as long as the room for it."""
 
     def __init__(self, value: int, greatest: int) -> None:
         self._value = value

@@ -1,5 +1,5 @@
-"""A table that is printed while its rows come, in bounded memory: the first rows set the widths of
-its columns.
+"""A table that is printed while its rows arrive, in bounded memory: the first rows set the widths
+of its columns.
 """
 
 import sys
@@ -12,7 +12,9 @@ _FIRST_ROWS: Final = 200
 
 
 class LiveTable:
-    """Numbers to the right, words to the left; `alarm` shows a row in red at a terminal."""
+    """A table with numbers to the right, words to the left; `alarm` shows a row in red at a
+    terminal.
+    """
 
     def __init__(self, columns: Sequence[str], *, words: Sequence[str] = ()) -> None:
         self._columns = columns
@@ -31,12 +33,12 @@ class LiveTable:
             self.flush()
 
     def line(self, text: str) -> None:
-        """A line that belongs to the row before it."""
+        """Print a line that belongs to the row before it."""
         self.flush()
         write_line(text)
 
     def flush(self) -> None:
-        """Print what waits for the widths; the header goes before the first row."""
+        """Print the rows that wait for the widths; the header goes before the first row."""
         if self._widths is not None:
             return
         rows = [texts for texts, _ in self._waiting]

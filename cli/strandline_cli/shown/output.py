@@ -1,4 +1,4 @@
-"""How commands speak: one JSON document for scripts, tables for people, notes and errors on
+"""The output of commands: one JSON document for scripts, tables for people, notes and errors on
 stderr.
 """
 
@@ -49,7 +49,7 @@ def _emit_framed(columns: Sequence[str], cells: list[list[str]], title: str | No
 
 
 def emit_done(output: Format, document: Any, line: str) -> None:
-    """What a command has changed: a document for scripts, a line for people."""
+    """Print the change that a command made: a document for scripts, a line for people."""
     if output is Format.JSON:
         emit_json(document)
     else:
@@ -57,13 +57,13 @@ def emit_done(output: Format, document: Any, line: str) -> None:
 
 
 def note(line: str) -> None:
-    """A line for the person at the terminal; never part of the output, and nobody may be there."""
+    """A line for a person at the terminal, if any; never part of the output."""
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 
 
 def note_pending(brokers: Sequence[int]) -> None:
-    """Which brokers do not work by a change yet, if there are any."""
+    """Name the brokers that have not applied a change yet, if any."""
     if brokers:
         note(f"not yet heard of by: broker {listed(brokers)}; it is stored and will reach them")
 

@@ -1,4 +1,6 @@
-"""What the commands about simulations share: plans in files, and a failure told in full."""
+"""Common parts of the commands about simulations: plans in files, and the full report of a
+failure.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ VERSION: Final = "version "
 
 
 def commit(source: Path = Path(__file__)) -> str:
-    """The commit of these sources, with `-dirty` if files have changed since; `version N` where
-    git does not know them, and empty where that cannot be told either.
+    """The commit of these sources, with `-dirty` if files have changed since; `version N` where git
+    does not know them, and empty if there is no version either.
     """
     try:
         # An installed package may lie in the repository of something else.
@@ -52,7 +54,7 @@ def _git(source: Path, *arguments: str) -> str:
 
 
 def load_plan(file: Path, *, any_commit: bool) -> Plan:
-    """The plan in a file. Raises UsageMistake with what is wrong with it."""
+    """The plan in a file. Raises UsageMistake with the fault."""
     from strandline_proof.sim.plan.plan import BadPlan, read_plan
 
     here = "" if any_commit else commit()
@@ -85,7 +87,7 @@ def _warn(file: Path, made_by: str, here: str) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Raises UsageMistake if plans could not be kept there: said before a sweep, not after it."""
+    """Raises UsageMistake if plans cannot be saved there: before a sweep, not after it."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
         raise UsageMistake(f"--save {folder}: {there} is a file; name a folder for failing plans")
@@ -102,7 +104,7 @@ def _text(plan: Plan) -> str:
 
 
 def save_plan(plan: Plan, folder: Path) -> Path:
-    """Keep the plan of a failure; a file of another plan is not replaced."""
+    """Save the plan of a failure; a file of another plan is not replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     text = _text(plan)
     for number in itertools.count(1):
@@ -116,7 +118,7 @@ def save_plan(plan: Plan, folder: Path) -> Path:
 
 
 def _struck(result: RunResult) -> str:
-    """How many of the plan's faults have done something."""
+    """The number of the plan's faults that had an effect."""
     planned, struck = len(result.plan.faults), result.struck.total()
     said = f"{struck} of {planned} faults struck"
     if struck < planned:
@@ -128,7 +130,9 @@ def _struck(result: RunResult) -> str:
 
 
 def report(result: RunResult, file: Path | None, *, timeline: bool) -> None:
-    """A run in words: the plan, what each node said, what was broken, how to see it again."""
+    """A run in words: the plan, each node's log, the broken invariants, and the command that
+    repeats it.
+    """
     from strandline_proof.sim.run.report import last_words
 
     plan = result.plan

@@ -24,9 +24,12 @@ PROGRESS_S: Final = 5.0
 
 
 class Sweep:
-    """`number` plans at most, None where time decides. `varied`: every kind of fault is due;
-    `go_on` says how to run the rest after so many, if it is interrupted. `commit` is that of the
-    sources at the start: by the end, files may be others.
+    """The parameters of a sweep.
+
+    - `number`: plans at most; None if the time limits the sweep.
+    - `varied`: every kind of fault must occur.
+    - `go_on`: the command that runs the rest after an interrupt.
+    - `commit`: that of the sources at the start; by the end, files may differ.
     """
 
     def __init__(
@@ -59,8 +62,8 @@ class Sweep:
         plans: Iterable[Plan],
         sweep: Callable[[Iterable[Plan], Callable[[RunSummary], None]], None],
     ) -> int:
-        """The exit status. Ctrl-C ends it at once, with what is known by then. `sweep` is that of a
-        pool of workers.
+        """Run the sweep in a pool of workers; returns the exit status. Ctrl-C ends it at once, with
+        the results so far.
         """
         from strandline_cli.errors import CliError
         from strandline_proof.sim.sweep.pool import NoWorker

@@ -1,4 +1,4 @@
-"""`strandline chaos ...`: the group of commands that break a cluster to see whether it holds."""
+"""`strandline chaos ...`: the group of commands that break a cluster to test it."""
 
 import typer
 
@@ -26,7 +26,7 @@ def chaos_app() -> typer.Typer:
 
 
 def _needs_checkout() -> None:
-    """No wheel has the simulator: nobody who runs a cluster needs it."""
+    """The refusal in a wheel, which does not include the simulator."""
     try:
         import strandline_proof  # noqa: F401
     except ModuleNotFoundError as error:

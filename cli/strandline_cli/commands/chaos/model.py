@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 def model(
     profile: Annotated[
         list[str] | None,
-        typer.Option(help="Explore this one (may be given again); all small ones if not given."),
+        typer.Option(help="Explore this profile; may be repeated. Default: all small ones."),
     ] = None,
-    deep: Annotated[bool, typer.Option("--deep", help="The large ones too.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Explore the large profiles too.")] = False,
     max_states: Annotated[
-        int, typer.Option(min=1, help="How many states of each profile to visit at the most.")
+        int, typer.Option(min=1, help="Limit of visited states of each profile.")
     ] = 400_000,
-    depth: Annotated[
-        int | None, typer.Option(min=1, help="How many steps to go at the most.")
-    ] = None,
+    depth: Annotated[int | None, typer.Option(min=1, help="Limit of steps in a history.")] = None,
 ) -> int:
     """Run the real decisions of leaders, followers and controller through every order of events.
 
-    Three replicas, a few records, and the faults of each profile. The first broken invariant ends
-    it, with the shortest history that leads there.
+    The model has three replicas, a few records, and the faults of each profile. The first broken
+    invariant ends it, with the shortest history that leads there.
+
+    Example: strandline chaos model
     """
     if profile and deep:
         raise UsageMistake("--deep takes every profile: give it or --profile, not both")

@@ -1,4 +1,4 @@
-"""`strandline chaos mutants`: does the simulator find bugs that were planted on purpose?"""
+"""`strandline chaos mutants`: the simulator's search for bugs that were planted on purpose."""
 
 from __future__ import annotations
 
@@ -27,35 +27,41 @@ PLANS: Final = {
     "history": "by a written history",
     READ: "by ordinary seeds, of those that a reader of the code chose",
 }
-"""Whose plans, in the order in which they say something of a sweep; the last ones are counted by
-themselves.
+"""The kinds of plans, ordered by how much they say about a sweep; the last ones are counted
+separately.
 """
 
 
 def mutants(
     only: Annotated[
-        list[str] | None, typer.Option(help="Look for this mutant; may be given again.")
+        list[str] | None, typer.Option(help="Look for this mutant; may be repeated.")
     ] = None,
     read: Annotated[
         bool,
-        typer.Option("--read", help="Look for those that a reader of the code chose, and --only."),
+        typer.Option(
+            "--read", help="Look for mutants that a reader of the code chose, and --only."
+        ),
     ] = False,
     ordinary: Annotated[
         bool,
         typer.Option(
-            "--ordinary", help="Look with ordinary seeds alone, whatever plans a mutant has."
+            "--ordinary", help="Look with ordinary seeds only, whatever plans a mutant has."
         ),
     ] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Schedules at most for each mutant.")] = 200,
+    seeds: Annotated[int, typer.Option(min=1, help="Limit of schedules for each mutant.")] = 200,
     first: Annotated[int, typer.Option(min=1, help="The first seed.")] = 1,
-    seconds: Annotated[float, typer.Option(min=1, help="Seconds at most for each mutant.")] = 300,
-    jobs: Annotated[int, typer.Option(min=1, help="Mutants at the same time.")] = 1,
+    seconds: Annotated[float, typer.Option(min=1, help="Limit of seconds for each mutant.")] = 300,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Number of mutants to simulate at the same time.")
+    ] = 1,
     output: FormatOption = Format.TABLE,
 ) -> int:
     """Plant one protocol bug after the other in a copy of the sources, and simulate until found.
 
-    Exit status 1 if one is not found that is not named equivalent, nor chosen by a reader; with
-    --ordinary, only of those that are said to be found by ordinary seeds.
+    Exit status 1 if a bug is not found. Bugs that are equivalent, or that a reader chose, do not
+    count. With --ordinary, only bugs that ordinary seeds are known to find count.
+
+    Example: strandline chaos mutants --ordinary --seeds 50
     """
     from strandline_cli.errors import CliError
     from strandline_cli.simulation.plans import commit
@@ -100,7 +106,7 @@ def _is_missed(result: Result, ordinary: bool) -> bool:
 
 
 def _shares(results: Sequence[Result], ordinary: bool) -> dict[str, tuple[int, int]]:
-    """How many were found, and of how many, by whose plans; equivalent ones are not counted."""
+    """The number of bugs found, of how many, by kind of plan; equivalent ones are not counted."""
     by: dict[str, list[Result]] = {plans: [] for plans in PLANS}
     for r in results:
         if not r.mutant.equivalent:

@@ -1,4 +1,4 @@
-"""`strandline chaos replay`: a plan from a file, once more."""
+"""`strandline chaos replay`: a plan from a file, run again."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,10 +9,13 @@ from strandline_cli.errors import EXIT_FAILED, EXIT_OK
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(help="A plan that `chaos sim` or `shrink` has kept.")],
-    any_commit: Annotated[bool, typer.Option(help="Also a plan of another commit.")] = False,
+    file: Annotated[Path, typer.Argument(help="A plan that `chaos sim` or `shrink` has saved.")],
+    any_commit: Annotated[bool, typer.Option(help="Accept a plan of another commit.")] = False,
 ) -> int:
-    """Run a plan again: the same steps in the same order, and the same failure if there is one."""
+    """Run a plan again: the same steps in the same order, and the same failure if there is one.
+
+    Example: strandline chaos replay chaos-failures/42.json
+    """
     from strandline_cli.simulation.plans import load_plan, report
     from strandline_proof.sim.run.run import run_plan
 

@@ -1,4 +1,4 @@
-"""`strandline chaos shrink`: the few faults of a plan that its failure needs."""
+"""`strandline chaos shrink`: the reduction of a plan to the faults that its failure needs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +10,12 @@ from strandline_cli.errors import EXIT_OK, CliError
 
 def shrink(
     file: Annotated[Path, typer.Argument(help="A plan that fails.")],
-    any_commit: Annotated[bool, typer.Option(help="Also a plan of another commit.")] = False,
+    any_commit: Annotated[bool, typer.Option(help="Accept a plan of another commit.")] = False,
 ) -> int:
-    """Leave faults out while it still breaks in the same way; writes FILE.small.json."""
+    """Remove faults while the plan still fails in the same way; writes FILE.small.json.
+
+    Example: strandline chaos shrink chaos-failures/42.json
+    """
     from dataclasses import replace
 
     from strandline_cli.shown.output import note

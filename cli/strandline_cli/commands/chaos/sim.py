@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 def sim(
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Run this one seed, and say all about it.")
+        int | None, typer.Option(min=0, help="Run this one seed, and report all details.")
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Run so many seeds.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds to run.")] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0.01, help="Run seeds for so long, from a fresh one on.")
+        float | None,
+        typer.Option(min=0.01, help="Minutes for which to run seeds, from a fresh one on."),
     ] = None,
     crash_points: Annotated[
         int | None,
@@ -38,20 +39,25 @@ def sim(
         int | None, typer.Option(min=0, help="The first seed (1; fresh with --minutes).")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Schedules at the same time. Default: every core.")
+        int | None,
+        typer.Option(min=1, help="Number of schedules at the same time. Default: every core."),
     ] = None,
-    save: Annotated[Path, typer.Option(help="Where plans that fail are kept.")] = Path(
+    save: Annotated[Path, typer.Option(help="Folder in which plans that fail are saved.")] = Path(
         "chaos-failures"
     ),
     groups: Annotated[
-        bool, typer.Option(help="Whether seeds may draw consumer groups and their faults.")
+        bool, typer.Option(help="Let seeds draw consumer groups and their faults.")
     ] = True,
-    timeline: Annotated[bool, typer.Option(help="With --seed: show the timeline anyway.")] = False,
+    timeline: Annotated[
+        bool, typer.Option(help="With --seed: show the timeline even without a failure.")
+    ] = False,
     output: FormatOption = Format.TABLE,
 ) -> int:
     """Run real servers and clients in one process, in virtual time, under a plan of faults.
 
-    Everything follows from the seed: the cluster, the faults, every latency.
+    The seed determines everything: the cluster, the faults, every latency.
+
+    Example: strandline chaos sim --seed 42
     """
     how_much = (seed, seeds, minutes, crash_points)
     if sum(what is not None for what in how_much) != 1:

@@ -29,19 +29,26 @@ def alter(
     default: DefaultOption = False,
     entries: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Give a key a value; may be repeated."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a key to a value; may be repeated."),
     ] = None,
     deletions: Annotated[
         list[str] | None,
-        typer.Option("--delete", metavar="KEY", help="Go back to a key's default; repeatable."),
+        typer.Option(
+            "--delete", metavar="KEY", help="Return a key to its default; may be repeated."
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the request, and change nothing.")
+    ] = False,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Alter keys while the cluster runs: all that are named, or none."""
+    """Alter keys while the cluster runs: either all of the given keys change, or none.
+
+    Example: strandline config alter topic orders --set retention.ms=3600000
+    """
     from strandline import Admin, AlterConfigOpType, ConfigChange
     from strandline_cli.client import run_client
     from strandline_cli.cluster.overrides import parse_pairs

@@ -39,14 +39,17 @@ def describe(
     name: NameArgument = None,
     default: DefaultOption = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Keys that are at their default too.")
+        bool, typer.Option("--all", help="Show keys with their default value too.")
     ] = False,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show keys, their values and where each value comes from."""
+    """Show keys, their values, and the source of each value.
+
+    Example: strandline config describe topic orders
+    """
     from strandline import Admin, ConfigSource
     from strandline_cli.client import run_client
 

@@ -1,4 +1,4 @@
-"""`topic NAME`, `broker ID`, `broker --default` and `group ID`: whose configuration is meant."""
+"""`topic NAME`, `broker ID`, `broker --default` and `group ID`: the resource of a configuration."""
 
 from enum import StrEnum
 from typing import Annotated, Final
@@ -16,7 +16,7 @@ class Kind(StrEnum):
 
 KindArgument = Annotated[
     Kind,
-    typer.Argument(metavar="topic|broker|group", help="Whose configuration.", show_default=False),
+    typer.Argument(metavar="topic|broker|group", help="Kind of the resource.", show_default=False),
 ]
 _EXAMPLES: Final = {
     Kind.TOPIC: "topic orders",
@@ -26,18 +26,18 @@ _EXAMPLES: Final = {
 NameArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[NAME|ID]", help="A topic's name, a broker's or a consumer group's id."
+        metavar="[NAME|ID]", help="A topic's name, or the id of a broker or consumer group."
     ),
 ]
 DefaultOption = Annotated[
-    bool, typer.Option("--default", help="All brokers, as far as not altered for one of them.")
+    bool, typer.Option("--default", help="All brokers, except where a broker has its own value.")
 ]
 
 Resource = tuple[str, str | int]
 
 
 def resource_of(kind: Kind, name: str | None, default: bool) -> Resource:
-    """What the client library calls it. Raises UsageMistake for what names nothing, or two."""
+    """The client library's name of the resource. Raises UsageMistake if none, or two, are named."""
     if default:
         if kind is not Kind.BROKER or name is not None:
             raise UsageMistake("--default stands for all brokers: use it as `broker --default`")

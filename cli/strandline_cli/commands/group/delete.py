@@ -19,7 +19,10 @@ def delete(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Delete a group without members, and its committed offsets."""
+    """Delete a group without members, and its committed offsets.
+
+    Example: strandline group delete billing
+    """
     from strandline import Admin
     from strandline_cli.client import run_client
 

@@ -22,7 +22,9 @@ def delete_offsets(
     topic: Annotated[
         list[str],
         typer.Option(
-            "--topic", metavar="TOPIC[:P,...]", help="Whose offsets to forget; may be repeated."
+            "--topic",
+            metavar="TOPIC[:P,...]",
+            help="Topic whose offsets are deleted; may be repeated.",
         ),
     ],
     bootstrap: BootstrapOption = None,
@@ -30,7 +32,10 @@ def delete_offsets(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Forget the committed offsets of topics that no member of the group reads."""
+    """Delete the committed offsets of topics that no member of the group reads.
+
+    Example: strandline group delete-offsets billing --topic orders
+    """
     from strandline import Admin
     from strandline_cli.client import run_client
 

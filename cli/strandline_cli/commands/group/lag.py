@@ -37,19 +37,21 @@ if TYPE_CHECKING:
 def lag(
     group: GroupArgument,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show it anew every second, until Ctrl-C.")
+        bool, typer.Option("--watch", help="Refresh every --interval seconds, until Ctrl-C.")
     ] = False,
     interval: Annotated[
-        float, typer.Option("--interval", min=0.1, help="Seconds between looks, with --watch.")
+        float, typer.Option("--interval", min=0.1, help="Seconds between refreshes, with --watch.")
     ] = 1.0,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show how many records each partition of a group has yet to read, with bars.
+    """Show how many records of each partition a group still has to read, with bars.
 
-    With --watch and --format json: a document a line.
+    With --watch and --format json, each line is a document.
+
+    Example: strandline group lag billing --watch
     """
     from strandline import Admin
     from strandline_cli.client import run_client

@@ -22,18 +22,23 @@ if TYPE_CHECKING:
 def list_groups(
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", help="Only groups in this state, as in Stable; may be repeated."),
+        typer.Option(
+            "--state", help="List only groups in this state, as in Stable; may be repeated."
+        ),
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--type", help="Only groups of this type: Consumer or Classic."),
+        typer.Option("--type", help="List only groups of this type: Consumer or Classic."),
     ] = None,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """List the consumer groups of all coordinators."""
+    """List the consumer groups of all coordinators.
+
+    Example: strandline group list --state Stable
+    """
     from strandline import Admin
     from strandline_cli.client import run_client
 

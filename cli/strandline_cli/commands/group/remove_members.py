@@ -24,22 +24,26 @@ def remove_members(
     group: GroupArgument,
     member: Annotated[
         list[str] | None,
-        typer.Option("--member", metavar="ID", help="A member by its id; may be repeated."),
+        typer.Option("--member", metavar="ID", help="Id of a member; may be repeated."),
     ] = None,
     instance: Annotated[
         list[str] | None,
         typer.Option(
-            "--instance", metavar="ID", help="A static member by its instance id; may be repeated."
+            "--instance", metavar="ID", help="Instance id of a static member; may be repeated."
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All that the group has.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Remove all members of the group.")] = False,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Take members out of a group, whose work others go on with: static ones that will not come
-    back, and processes that hang. One that still runs joins again by itself.
+    """Remove members from a group, so that other members take over their partitions.
+
+    This is for static members that will not return, and for processes that hang. A member that
+    still runs joins again by itself.
+
+    Example: strandline group remove-members billing --instance worker-3
     """
     from strandline import Admin
     from strandline_cli.client import run_client

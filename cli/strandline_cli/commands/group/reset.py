@@ -29,43 +29,50 @@ _MEMBERS_NAMED = 5
 def reset(
     group: GroupArgument,
     to_earliest: Annotated[
-        bool, typer.Option("--to-earliest", help="To the first record there is.")
+        bool, typer.Option("--to-earliest", help="Go to the first record of each partition.")
     ] = False,
     to_latest: Annotated[
-        bool, typer.Option("--to-latest", help="Behind the last committed record.")
+        bool, typer.Option("--to-latest", help="Go to the end, after the last committed record.")
     ] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N")] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="Negative: read N records again.")
+        int | None,
+        typer.Option(
+            "--shift-by", metavar="N", help="Move by N records; a negative N reads N records again."
+        ),
     ] = None,
     to_datetime: Annotated[
         str | None,
         typer.Option(
             "--to-datetime",
             metavar="T",
-            help="To the first record at or after 2026-05-04T15:30:00, UTC unless it says.",
+            help="Go to the first record at or after a time; UTC without a zone.",
         ),
     ] = None,
     by_duration: Annotated[
         str | None,
         typer.Option(
-            "--by-duration", metavar="D", help="To the records of the last PT2H, P1D, P1DT30M."
+            "--by-duration", metavar="D", help="Go to the records of the last PT2H, P1D, P1DT30M."
         ),
     ] = None,
     from_file: Annotated[
         Path | None,
-        typer.Option("--from-file", metavar="F", help="Lines of TOPIC,PARTITION,OFFSET."),
+        typer.Option(
+            "--from-file",
+            metavar="F",
+            help="Read the offsets from lines of TOPIC,PARTITION,OFFSET.",
+        ),
     ] = None,
     topic: Annotated[
         list[str] | None,
         typer.Option(
             "--topic",
             metavar="TOPIC[:P,...]",
-            help="Only these, committed or not; may be repeated. Default: what is committed.",
+            help="Reset only these; may be repeated. Default: all with a committed offset.",
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show it, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show the new offsets, and change nothing.")
     ] = False,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
@@ -74,8 +81,10 @@ def reset(
 ) -> int:
     """Set the committed offsets of a group that has no members.
 
-    An offset outside the log is moved to its nearer end, and that is said. A group that does not
-    exist is made, if --topic or --from-file says of what.
+    An offset outside the log is moved to its nearer end, and the output says so. A missing group is
+    created if --topic or --from-file names its partitions.
+
+    Example: strandline group reset billing --to-earliest --dry-run
     """
     from strandline import Admin
     from strandline_cli.client import run_client
@@ -137,7 +146,7 @@ def _show(group: str, plans: list[PlannedReset], output: Format, *, dry_run: boo
 
 
 async def _refuse_members(admin: "Admin", group: str) -> None:
-    """Their positions would be committed over what is set now."""
+    """Refuse a group with members: they would commit over the new offsets."""
     from strandline.errors import GroupIdNotFound
 
     try:
@@ -160,7 +169,7 @@ async def _partitions(
     topics: list[tuple[str, int | None]],
     committed: "list[TopicPartition]",
 ) -> "list[TopicPartition]":
-    """Which partitions are meant, each of them there."""
+    """The partitions to reset, each of which exists."""
     if goal.offsets is not None:
         wanted: list[tuple[str, int | None]] = [(p.topic, p.partition) for p in goal.offsets]
         if topics:

@@ -7,7 +7,10 @@ from strandline_cli.shown.output import emit_done
 
 
 def down(directory: DirOption = None, output: FormatOption = Format.TABLE) -> int:
-    """Stop brokers, then the controller (SIGTERM). Data stays; `up` resumes it."""
+    """Stop the brokers, then the controller (SIGTERM). Data stays; `up` resumes it.
+
+    Example: strandline down
+    """
     cluster = LocalCluster.open(cluster_directory(directory))
     living = cluster.alive()
     killed = cluster.down()

@@ -12,7 +12,10 @@ def kill(
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Kill one process with SIGKILL: it has no time to flush or to say goodbye."""
+    """Kill one process with SIGKILL: it has no time to flush.
+
+    Example: strandline kill 2
+    """
     cluster = LocalCluster.open(cluster_directory(directory))
     cluster.kill(process_id)
     document = {"id": process_id, "pid": cluster.process(process_id).pid}

@@ -12,7 +12,10 @@ def restart(
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Stop one process with SIGTERM and start it again."""
+    """Stop one process with SIGTERM and start it again.
+
+    Example: strandline restart controller
+    """
     cluster = LocalCluster.open(cluster_directory(directory))
     cluster.restart(process_id)
     document = {"id": process_id, "pid": cluster.process(process_id).pid}

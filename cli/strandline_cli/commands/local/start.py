@@ -13,7 +13,10 @@ def start(
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Start one process and wait until it answers."""
+    """Start one process and wait until it answers.
+
+    Example: strandline start 2
+    """
     cluster = LocalCluster.open(cluster_directory(directory))
     cluster.start(process_id)
     document = {"id": process_id, "pid": cluster.process(process_id).pid}

@@ -21,7 +21,10 @@ def status(
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show the controller and the brokers: id, pid, address, state, build."""
+    """Show the controller and the brokers: id, pid, address, state, build.
+
+    Example: strandline status
+    """
     target = find_target(bootstrap=bootstrap, directory=directory)
     document = describe(target)
     if output is Format.JSON:
@@ -40,7 +43,7 @@ def _cells(process: dict[str, Any]) -> tuple[object, ...]:
 
 
 def describe(target: Target) -> dict[str, Any]:
-    """The cluster through any address that answers; what a local directory knows fills the gaps."""
+    """The cluster as described by any address that answers; a local directory supplies the rest."""
     problem: str | None = None
     document: dict[str, Any] | None = None
     for address in target.addresses:
@@ -65,7 +68,7 @@ def describe(target: Target) -> dict[str, Any]:
 
 
 def _problem(document: dict[str, Any], *, served: bool) -> str | None:
-    """What somebody has to start; `served`: a broker answers."""
+    """The process that the user has to start; `served`: a broker answers."""
     controller_is_well = document["controller"]["state"] not in ("UNREACHABLE", "DEAD")
     if served:
         if controller_is_well:
@@ -89,7 +92,7 @@ def _problem(document: dict[str, Any], *, served: bool) -> str | None:
 
 
 def _several_builds(document: dict[str, Any]) -> str | None:
-    """Which processes run which build, where an upgrade is half done."""
+    """The processes of each build, during an unfinished upgrade."""
     running = [("controller", document["controller"])]
     running += [(f"broker {broker['id']}", broker) for broker in document["brokers"]]
     names: dict[str, list[str]] = {}
@@ -113,7 +116,9 @@ def _through_broker(address: str) -> dict[str, Any]:
 
 
 def _from_controller(local: LocalCluster) -> dict[str, Any] | None:
-    """As the controller of this machine says where no broker does; None if it does not either."""
+    """The description by this machine's controller if no broker answers; None if it does not answer
+    either.
+    """
     from strandline_cli.cluster.cluster_files import CONTROLLER
 
     if local.process(CONTROLLER).pid is None:
@@ -145,7 +150,7 @@ def _described(answer: "DescribeClusterResponse") -> dict[str, Any]:
 
 
 def _without_controller(address: str) -> dict[str, Any]:
-    """What a broker knows by itself."""
+    """The description by a broker alone."""
     answer = probe.ask_metadata(address, _TIMEOUT_S)
     return {
         "cluster_id": answer.cluster_id,

@@ -1,4 +1,4 @@
-"""`strandline stop`: one process, calmly."""
+"""`strandline stop`: one process, in order."""
 
 from strandline_cli.cluster.local_cluster import LocalCluster
 from strandline_cli.cluster.target import cluster_directory
@@ -12,7 +12,10 @@ def stop(
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Stop one process with SIGTERM: it hands over, flushes and ends."""
+    """Stop one process with SIGTERM: it hands over its leaderships, flushes and ends.
+
+    Example: strandline stop 2
+    """
     cluster = LocalCluster.open(cluster_directory(directory))
     cluster.stop(process_id)
     document = {"id": process_id, "pid": cluster.process(process_id).pid}

@@ -20,7 +20,7 @@ _POLL_S = 0.25
 def up(
     brokers: Annotated[
         int | None,
-        typer.Option("-n", "--brokers", min=1, max=99, help="How many brokers (default 3)."),
+        typer.Option("-n", "--brokers", min=1, max=99, help="Number of brokers (default 3)."),
     ] = None,
     directory: DirOption = None,
     port: Annotated[
@@ -29,7 +29,7 @@ def up(
             "--port",
             min=0,
             max=65_535,
-            help="The first broker's port, the controller's is one below (9092); 0: free ports.",
+            help="The first broker's port (9092); the controller's is one below. 0: free ports.",
         ),
     ] = None,
     detach: Annotated[
@@ -37,13 +37,20 @@ def up(
     ] = False,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", metavar="KEY=VALUE", help="Overrides, kept in the directory."),
+        typer.Option(
+            "--config",
+            metavar="KEY=VALUE",
+            help="Set a configuration key; kept in the directory. May be repeated.",
+        ),
     ] = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
     """Start a cluster in a directory, or resume the one that is there; stays until Ctrl-C.
 
-    SIGTERM and the end of the terminal (SIGHUP) stop it too; with --detach it stays.
+    SIGTERM and the end of the terminal (SIGHUP) stop it too. With --detach the cluster keeps
+    running.
+
+    Example: strandline up --brokers 3 --detach
     """
     from strandline_cli.cluster.overrides import split_overrides
 

@@ -1,4 +1,4 @@
-"""`strandline log diff`: where two replicas of a partition differ."""
+"""`strandline log diff`: the first difference between two replicas of a partition."""
 
 import dataclasses
 import os
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="A partition's directory.")],
     b: Annotated[
-        Path, typer.Argument(metavar="B", help="The same partition's, of another broker.")
+        Path, typer.Argument(metavar="B", help="The same partition's directory on another broker.")
     ],
     compacted: CompactedOption = False,
     max_decompressed_bytes: MaxDecompressedBytesOption = DECOMPRESSED_BYTES_MAX,
@@ -33,8 +33,10 @@ def diff(
 ) -> int:
     """Show the first offset at which two replicas differ, and whether it is committed.
 
-    Ends with 0 if they are identical or one is a prefix of the other, 1 if they diverge, 2 if
-    one cannot be read.
+    Exit status 0 if they are identical or one is a prefix of the other, 1 if they diverge, 2 if one
+    cannot be read.
+
+    Example: strandline log diff broker-1/orders-0 broker-2/orders-0
     """
     from strandline_broker.offline.diff import Agreement
     from strandline_broker.offline.diff import diff as compare

@@ -1,4 +1,4 @@
-"""`strandline log dump`: what a file of a log holds, batch by batch or entry by entry."""
+"""`strandline log dump`: the contents of a log's file, batch by batch or entry by entry."""
 
 import dataclasses
 import json
@@ -54,20 +54,22 @@ def dump(
         bool,
         typer.Option(
             "--offsets-decoder",
-            help="Show each record of __consumer_offsets as what it says of a group; with --deep.",
+            help="Decode the records of __consumer_offsets; with --deep.",
         ),
     ] = False,
     index_sanity: Annotated[
         bool,
-        typer.Option("--index-sanity", help="Check the indexes against the log they belong to."),
+        typer.Option("--index-sanity", help="Check the indexes against their log."),
     ] = False,
     max_decompressed_bytes: MaxDecompressedBytesOption = DECOMPRESSED_BYTES_MAX,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show what is in a .log, .index, .timeindex, .txnindex, .snapshot or checkpoint file, or in
-    all segments of a partition's directory.
+    """Show the contents of a log's file, or of all segments in a partition's directory.
 
-    Ends with 1 if something in it does not read or does not match its CRC.
+    Files: .log, .index, .timeindex, .txnindex, .snapshot and checkpoints. Exit status 1 if part of
+    it cannot be read or does not match its CRC.
+
+    Example: strandline log dump broker-1/orders-0 --deep
     """
     from strandline_broker.offline.layout import partition_files
     from strandline_runtime.real import RealFileSystem
@@ -169,7 +171,9 @@ class _Dump:
     def _group_record(
         self, file: "OpenFile", batch: "Batch", record: "Record"
     ) -> "GroupRecord | None":
-        """What a record says of a group; None if that is not asked, or it says nothing of one."""
+        """The content of a record about a group; None if it was not requested, or the record is
+        about no group.
+        """
         from strandline_broker.offline.group_records import decode
 
         if not self._groups or batch.is_control:

@@ -1,4 +1,4 @@
-"""`strandline log ...`: look into a log on disk, without a broker."""
+"""`strandline log ...`: the commands that read a log on disk, without a broker."""
 
 import typer
 
@@ -9,7 +9,7 @@ from strandline_cli.commands.log.verify import verify
 
 def log_app() -> typer.Typer:
     app = typer.Typer(
-        help="Look into logs on disk: dump, verify, compare. Nothing is ever written.",
+        help="Read logs on disk: dump, verify, compare. These commands never write.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )

@@ -1,5 +1,5 @@
-"""`strandline log verify`: whether what lies on disk is sound, by a reading that shares no code
-with the broker.
+"""`strandline log verify`: a check of files on disk by a reader that shares no code with the
+broker.
 """
 
 import dataclasses
@@ -33,7 +33,9 @@ def verify(
 ) -> int:
     """Check offsets, leader epochs, CRCs, indexes and checkpoints of a stopped broker's logs.
 
-    Ends with 0 if all is sound, 1 if anything was found, 2 if it cannot be read.
+    Exit status 0 if all is sound, 1 if a fault was found, 2 if a file cannot be read.
+
+    Example: strandline log verify .strandline/broker-1
     """
     from strandline_broker.offline.findings import PartitionReport
     from strandline_broker.offline.roots import verify as verified

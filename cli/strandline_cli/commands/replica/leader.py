@@ -1,4 +1,4 @@
-"""`strandline leader ...`: the group of commands about who leads partitions."""
+"""`strandline leader ...`: the group of commands about partition leaders."""
 
 import typer
 
@@ -9,7 +9,7 @@ from strandline_cli.commands.replica.leader_move import move
 
 def leader_app() -> typer.Typer:
     app = typer.Typer(
-        help="Choose who leads partitions, and see what unclean elections have cost.",
+        help="Choose the leaders of partitions, and show losses of unclean elections.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )

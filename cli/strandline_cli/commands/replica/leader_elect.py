@@ -29,7 +29,7 @@ def elect(
         ),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every partition of the cluster.")
+        bool, typer.Option("--all", help="Elect for every partition of the cluster.")
     ] = False,
     unclean: Annotated[
         bool,
@@ -47,7 +47,9 @@ def elect(
     """Give partitions back to their preferred leaders, the first of their replicas.
 
     Only a replica in sync takes over, so no acknowledged record is lost, unless --unclean is given.
-    Exit code 1 if a partition has not got the leader; the others have.
+    Exit status 1 if a partition did not get the leader; the others did.
+
+    Example: strandline leader elect --all
     """
     from strandline import Admin, ElectionType
     from strandline_cli.client import run_client
@@ -82,7 +84,7 @@ _ALL_PREFERRED = "every partition is led by its preferred leader"
 def emit_elections(
     results: "list[ElectionResult]", output: Format, *, nothing: str = _ALL_PREFERRED
 ) -> int:
-    """What became of each partition; the exit code."""
+    """Prints the result of each partition; returns the exit status."""
     from strandline.errors import ElectionNotNeeded
 
     needless = [r for r in results if isinstance(r.error, ElectionNotNeeded)]

@@ -33,22 +33,26 @@ _COLUMNS = (
 
 def losses(
     topic: Annotated[
-        str | None, typer.Argument(show_default=False, help="Of this topic alone.")
+        str | None, typer.Argument(show_default=False, help="Show only losses of this topic.")
     ] = None,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show which offsets were lost, or may be, where nobody in sync was left to lead.
+    """Show the offsets that were, or may be, lost when no in-sync replica was left to lead.
 
-    One line for each election of a leader not known to be in sync, the oldest first. Partitions of
-    which nothing else is known than from where records may be lost share lines below the others.
-    Lost are the offsets that replicas have given up, or lost, as far as they have said so.
-    Possibly lost is everything from where the new leader's log ended: what no replica holds any
-    more, as after a loss of power of all, nobody can tell. Below that nothing is.
-    Acknowledged are those of the lost that were committed, with acks=all no others: at least as
-    many as a replica knew to be. "unknown": nobody knew of any.
+    One line for each election of a leader not known to be in sync, the oldest first.
+
+    Lost: the offsets that replicas have truncated or lost, as far as they have reported.
+
+    Possibly lost: all offsets from the end of the new leader's log on. After a loss of power
+    everywhere, no replica can tell what it held. Nothing below that end is lost.
+
+    Acknowledged: the committed ones of the lost; acks=all acknowledges only these. The number is a
+    minimum, as far as a replica knew. "unknown": no replica knew of any.
+
+    Example: strandline leader losses orders
     """
     from strandline import Admin
     from strandline_cli.client import run_client
@@ -118,8 +122,8 @@ def _row(loss: "LossInfo") -> tuple[object, ...]:
 
 
 def _acknowledged(loss: "LossInfo") -> str:
-    """At least what a replica knew to be committed, at most all that was given up, if that is all
-    that can be lost.
+    """The minimum that a replica knew to be committed, and at most all truncated offsets, if no
+    more can be lost.
     """
     most = _at_most(loss)
     if most is None:

@@ -25,22 +25,26 @@ def move(
     topic: TopicArgument,
     partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, show_default=False)],
     to: Annotated[
-        int, typer.Option("--to", min=0, metavar="BROKER", help="Id of the broker that is to lead.")
+        int, typer.Option("--to", min=0, metavar="BROKER", help="Id of the new leader's broker.")
     ],
     prefer: Annotated[
         bool,
-        typer.Option("--prefer", help="Make it the preferred leader, so that it stays the leader."),
+        typer.Option(
+            "--prefer", help="Make it the preferred leader, so that it remains the leader."
+        ),
     ] = False,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Have a partition led by another of its replicas in sync, without losing a record.
+    """Make another in-sync replica the leader of a partition, without losing a record.
 
-    It leads until the next election: the controller gives partitions back to their preferred
-    leaders by itself, see auto.leader.rebalance.enable. With --prefer it becomes the preferred
-    leader; the replicas stay the same, in another order.
+    The replica leads until the next election. The controller gives partitions back to their
+    preferred leaders by itself, see auto.leader.rebalance.enable. With --prefer the replica becomes
+    the preferred leader; the replicas stay the same, in another order.
+
+    Example: strandline leader move orders 0 --to 2
     """
     from strandline import Admin
     from strandline.errors import ElectionNotNeeded

@@ -1,4 +1,4 @@
-"""`strandline offsets`: how far each replica of a topic is."""
+"""`strandline offsets`: the progress of each replica of a topic."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,10 @@ def offsets(
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show log start, log end, high watermark and leader epoch of every replica."""
+    """Show log start, log end, high watermark and leader epoch of every replica.
+
+    Example: strandline offsets orders
+    """
     target = find_target(bootstrap=bootstrap, directory=directory)
     replicas = replica_offsets(target.addresses, topic)
     if output is Format.JSON:

@@ -1,4 +1,4 @@
-"""`strandline reassign`: move replicas between brokers, or change how many there are."""
+"""`strandline reassign`: moves of replicas between brokers, and changes of their number."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,20 +38,26 @@ _NOTHING: Final = "no reassignment is under way"
 def reassign(
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="TOPIC", help="Which topic; repeatable. Default: all."),
+        typer.Option(
+            "--topic", metavar="TOPIC", help="Topic to move; may be repeated. Default: all."
+        ),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", min=0, help="Which partition of the topic.")
+        int | None, typer.Option("--partition", min=0, help="Partition of the topic to move.")
     ] = None,
     replicas: Annotated[
         str | None,
         typer.Option(
-            "--replicas", metavar="ID,...", help="Its new replicas, preferred leader first."
+            "--replicas",
+            metavar="ID,...",
+            help="New replicas of the partition, preferred leader first.",
         ),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", metavar="PLAN", help="A plan in Kafka's JSON format."),
+        typer.Option(
+            "--file", metavar="PLAN", help="Read the moves from a plan in Kafka's JSON format."
+        ),
     ] = None,
     to_brokers: Annotated[
         str | None,
@@ -64,11 +70,11 @@ def reassign(
     replication_factor: Annotated[
         int | None,
         typer.Option(
-            "--replication-factor", "-r", min=1, help="How many replicas each partition gets."
+            "--replication-factor", "-r", min=1, help="Number of replicas for each partition."
         ),
     ] = None,
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="Go back to the replicas before the move.")
+        bool, typer.Option("--cancel", help="Cancel moves: return to the replicas before them.")
     ] = False,
     status: Annotated[bool, typer.Option("--status", help="Show the moves under way.")] = False,
     throttle: ThrottleOption = None,
@@ -85,8 +91,10 @@ def reassign(
 ) -> int:
     """Move replicas to other brokers while the partitions are in use.
 
-    The new replicas copy first, the old ones go when all of them are in sync. Another target may be
-    given while a move is under way.
+    The new replicas copy first. The old ones are removed when all new ones are in sync. A new
+    target may be given while a move is under way.
+
+    Example: strandline reassign --topic orders --to-brokers 1,2,4 --dry-run
     """
     from strandline_cli.client import run_client
 

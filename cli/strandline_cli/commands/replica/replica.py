@@ -7,7 +7,7 @@ from strandline_cli.commands.replica.replica_truncate import truncate
 
 def replica_app() -> typer.Typer:
     app = typer.Typer(
-        help="What an operator decides about a single replica.",
+        help="Decide about a single replica.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -17,4 +17,4 @@ def replica_app() -> typer.Typer:
 
 
 def _group() -> None:
-    """What an operator decides about a single replica."""
+    """Decide about a single replica, as its operator."""

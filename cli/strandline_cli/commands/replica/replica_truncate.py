@@ -19,10 +19,16 @@ from strandline_cli.shown.output import emit_done
 
 def truncate(
     partition: Annotated[
-        str, typer.Argument(metavar="TOPIC:PARTITION", show_default=False, help="As in orders:0.")
+        str,
+        typer.Argument(
+            metavar="TOPIC:PARTITION", show_default=False, help="The partition, as in orders:0."
+        ),
     ],
     broker: Annotated[
-        int, typer.Option("--broker", min=0, metavar="ID", help="The broker that holds it.")
+        int,
+        typer.Option(
+            "--broker", min=0, metavar="ID", help="Id of the broker that holds the replica."
+        ),
     ],
     to: Annotated[
         int,
@@ -30,7 +36,7 @@ def truncate(
             "--to",
             min=0,
             metavar="OFFSET",
-            help="The offset that `strandline health` names: this one and those above it go.",
+            help="The offset in `strandline health`; it and all above are removed.",
         ),
     ],
     bootstrap: BootstrapOption = None,
@@ -38,11 +44,13 @@ def truncate(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Let a replica cut acknowledged records that it has refused to cut.
+    """Let a replica truncate acknowledged records that it has refused to truncate.
 
-    A replica refuses when its leader lacks records that it knows to be committed, although no
-    unclean election was announced: it keeps its log and stops. These records are given up with this
-    command, unless another replica holds them; then the replica follows its leader again.
+    A replica refuses if its leader lacks records that it knows to be committed, without an
+    announced unclean election. It then keeps its log and stops. This command gives these records
+    up, unless another replica holds them. The replica then follows its leader again.
+
+    Example: strandline replica truncate orders:0 --broker 2 --to 1500
     """
     from strandline import Admin, TopicPartition
     from strandline_cli.client import run_client

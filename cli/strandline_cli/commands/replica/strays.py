@@ -1,4 +1,4 @@
-"""`strandline strays`: replicas that no topic claims, as brokers have set them aside (I-87)."""
+"""`strandline strays`: replicas without a topic, which brokers have set aside (I-87)."""
 
 import os
 import re
@@ -22,7 +22,7 @@ _COLUMNS: Final = ("topic", "partition", "topic id", "bytes", "path")
 class Stray:
     topic: str
     partition: int | None
-    """None if the name was too long to keep it."""
+    """The partition; None if the name was too long to keep it."""
     topic_id: str
     bytes: int
     path: str
@@ -34,14 +34,17 @@ def strays(
         typer.Argument(metavar="DIR...", help="Data directories (log.dirs) of a broker."),
     ],
     delete: Annotated[
-        bool, typer.Option("--delete", help="Delete all of them. What is in them is gone.")
+        bool, typer.Option("--delete", help="Delete all of them, with their records.")
     ] = False,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """List replicas that no topic claims, and delete them; the broker may run meanwhile.
+    """List replicas without a topic, and delete them; the broker may run meanwhile.
 
     A broker sets a replica aside when the controller does not assign it: its topic was deleted, or
-    made again, while the broker was down. Nothing uses it any more, and no broker deletes it.
+    recreated, while the broker was down. Nothing uses the replica any more, and no broker deletes
+    it.
+
+    Example: strandline strays .strandline/broker-1
     """
     found = [stray for directory in directories for stray in _find(directory)]
     if delete:

@@ -1,4 +1,4 @@
-"""`strandline broker decommission`: a broker leaves the cluster for good."""
+"""`strandline broker decommission`: a broker leaves the cluster permanently."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated
@@ -31,18 +31,20 @@ def decommission(
     broker: Annotated[int, typer.Argument(metavar="BROKER", min=0, show_default=False)],
     shutdown: Annotated[
         bool,
-        typer.Option("--shutdown", help="Stop it at the end, if it is of the cluster in --dir."),
+        typer.Option(
+            "--shutdown", help="Stop the broker at the end, if it belongs to the cluster in --dir."
+        ),
     ] = False,
     undo: Annotated[
         bool,
         typer.Option(
             "--undo",
-            help="Let it take replicas again; moves go on. Gone by --shutdown: take it in.",
+            help="Let the broker take replicas again, also after --shutdown. Moves go on.",
         ),
     ] = False,
     throttle: ThrottleOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would move, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show the moves, and change nothing.")
     ] = False,
     wait: Annotated[
         float, typer.Option("--wait", min=0, help="Seconds to wait for the end of the moves.")
@@ -52,9 +54,11 @@ def decommission(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Move everything off a broker and have the cluster forget it.
+    """Move all replicas off a broker and remove it from the cluster.
 
-    It gets nothing new from the start on. May be interrupted, and given again.
+    The broker gets no new replicas from the start on. The command may be interrupted, and repeated.
+
+    Example: strandline broker decommission 4 --shutdown
     """
     from strandline import Admin
     from strandline_cli.client import run_client
@@ -93,8 +97,8 @@ def decommission(
 async def _leave(
     admin: "Admin", target: Target, broker: int, *, wait_s: float, stop_within_s: float | None
 ) -> tuple[dict[str, object], str]:
-    """What has become of it, for scripts and for people. It is stopped unless `stop_within_s` is
-    None.
+    """Reports the broker's removal, for scripts and for people. The broker is stopped unless
+    `stop_within_s` is None.
     """
     moved = 0
     # Where it is forgotten already, an earlier command was interrupted right after that.
@@ -140,7 +144,7 @@ def _stop(target: Target, broker: int) -> None:
 
 
 def _may_retire(target: Target, broker: int) -> bool:
-    """Whether it is a broker of a cluster of `up`, and stopped."""
+    """True if the broker belongs to a cluster of `up`, and is stopped."""
     local = target.local
     return (
         local is not None

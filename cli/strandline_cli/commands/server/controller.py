@@ -1,4 +1,4 @@
-"""`strandline controller ...`: look after the controller's store."""
+"""`strandline controller ...`: commands for the controller's store."""
 
 import typer
 
@@ -7,7 +7,7 @@ from strandline_cli.commands.server.controller_restore import restore
 
 def controller_app() -> typer.Typer:
     app = typer.Typer(
-        help="Look after the controller's store.", no_args_is_help=True, rich_markup_mode=None
+        help="Repair the controller's store.", no_args_is_help=True, rich_markup_mode=None
     )
     app.callback()(_group)
     app.command("restore")(restore)
@@ -15,4 +15,4 @@ def controller_app() -> typer.Typer:
 
 
 def _group() -> None:
-    """Look after the controller's store."""
+    """Repair the controller's store."""

@@ -1,4 +1,4 @@
-"""`strandline controller restore`: a new store in the place of one that is lost or too old."""
+"""`strandline controller restore`: a new store that replaces a lost or outdated one."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ def restore(
         typer.Option(
             "--controller-dir",
             metavar="PATH",
-            help="The controller's data directory (log.dirs), where it was not started by `up`.",
+            help="The controller's data directory (log.dirs), if `up` did not start it.",
         ),
     ] = None,
     broker_dir: Annotated[
@@ -31,33 +31,37 @@ def restore(
         typer.Option(
             "--broker-dir",
             metavar="PATH",
-            help="A broker's data directory; once for each, of all brokers.",
+            help="A broker's data directory; repeat for each directory of every broker.",
         ),
     ] = None,
     node_id: Annotated[
         int | None,
         typer.Option(
-            "--node-id", min=0, help="The controller's, if its directory does not say it."
+            "--node-id",
+            min=0,
+            help="The controller's node id, if its directory does not contain it.",
         ),
     ] = None,
     discard_store: Annotated[
         bool,
-        typer.Option("--discard-store", help="Do without what is left of the store."),
+        typer.Option("--discard-store", help="Start a new store and ignore the old one."),
     ] = False,
     recreate_missing: Annotated[
         bool,
-        typer.Option("--recreate-missing", help="Begin partitions that nobody holds anew, empty."),
+        typer.Option("--recreate-missing", help="Recreate partitions without any replica, empty."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+        bool, typer.Option("--dry-run", help="Show the changes, and change nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Make the controller's store anew from an old copy, or nothing, and the brokers' directories.
+    """Rebuild the controller's store from an old copy, or nothing, and the brokers' directories.
 
-    Everything must be stopped. All epochs, offsets and producer ids rise above what any broker has
-    seen; topics that brokers hold are kept; what is there of the old store is set aside.
+    Stop every process first. All epochs, offsets and producer ids rise above any that a broker has
+    seen. Topics that brokers hold are kept. The old store is renamed, not deleted.
+
+    Example: strandline controller restore --dry-run
     """
     from strandline_broker.core.controller.log.restoration import CannotRestore
     from strandline_broker.hosts.controller.restore import Restoration
@@ -161,7 +165,7 @@ def _local(directory: Path) -> tuple[str, tuple[str, ...], int, dict[str, str] |
 
 
 def _topic_defaults(controller: dict[str, str]) -> dict[str, str] | None:
-    """As the controller will have them when it starts; None if it would refuse to."""
+    """The controller's topic defaults at its next start; None if it would refuse to start."""
     from strandline_broker.config.loading import ConfigError, load_controller_config
     from strandline_broker.core.controller.log.state import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 

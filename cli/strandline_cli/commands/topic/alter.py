@@ -21,24 +21,32 @@ def alter(
     topic: TopicArgument,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="How many it is to have, more than now."),
+        typer.Option(
+            "--partitions", "-p", min=1, help="New number of partitions, above the current one."
+        ),
     ] = None,
     config: Annotated[
         list[str] | None,
         typer.Option(
-            "--config", metavar="KEY=VALUE", help="Give a key a value, as `config alter` does."
+            "--config",
+            metavar="KEY=VALUE",
+            help="Set a key to a value, as `config alter` does; may be repeated.",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the request, and change nothing.")
+    ] = False,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Give a topic more partitions, or other configuration, while it is used.
+    """Give a topic more partitions, or change its configuration, while it is used.
 
-    Records stay where they are. A key may belong to another partition from then on, so its newer
-    records may be in another one than its older ones.
+    Records stay in their partitions. A key may map to another partition afterwards, so its newer
+    records may be in another partition than its older ones.
+
+    Example: strandline topic alter orders --partitions 12
     """
     from strandline import Admin, ConfigChange
     from strandline_cli.client import run_client

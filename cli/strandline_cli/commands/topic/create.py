@@ -19,24 +19,38 @@ from strandline_cli.shown.output import emit_done
 def create(
     topic: TopicArgument,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="Default: num.partitions of the controller.")
+        int,
+        typer.Option(
+            "--partitions",
+            "-p",
+            help="Number of partitions. Default: the controller's num.partitions.",
+        ),
     ] = -1,
     replication_factor: Annotated[
         int,
         typer.Option(
-            "--replication-factor", "-r", help="Default: default.replication.factor of it."
+            "--replication-factor",
+            "-r",
+            help="Replicas of each partition. Default: default.replication.factor.",
         ),
     ] = -1,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", metavar="KEY=VALUE", help="As in min.insync.replicas=2."),
+        typer.Option(
+            "--config",
+            metavar="KEY=VALUE",
+            help="Set a key of the topic, as in min.insync.replicas=2.",
+        ),
     ] = None,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Create a topic."""
+    """Create a topic.
+
+    Example: strandline topic create orders -p 6 --config retention.ms=3600000
+    """
     from strandline import Admin, NewTopic
     from strandline_cli.client import run_client
     from strandline_cli.cluster.overrides import parse_pairs

@@ -19,7 +19,10 @@ def delete(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Delete a topic and its records."""
+    """Delete a topic and its records.
+
+    Example: strandline topic delete orders
+    """
     from strandline import Admin
     from strandline_cli.client import run_client
 

@@ -27,7 +27,7 @@ def delete_records(
             "--before",
             min=-1,
             metavar="OFFSET",
-            help="The first offset that stays; -1: delete all that is committed.",
+            help="The first offset to keep; -1: delete all committed records.",
         ),
     ],
     bootstrap: BootstrapOption = None,
@@ -35,7 +35,10 @@ def delete_records(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Delete the records of one partition below an offset, on every replica."""
+    """Delete the records of one partition below an offset, on every replica.
+
+    Example: strandline topic delete-records orders -p 0 --before 1000
+    """
     from strandline import Admin, TopicPartition
     from strandline_cli.client import run_client
 

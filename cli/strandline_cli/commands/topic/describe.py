@@ -27,8 +27,10 @@ def describe(
 ) -> int:
     """Show leader, leader epoch, replicas, ISR and eligible leader replicas of each partition.
 
-    Eligible (elr) are replicas that left the ISR while it was below min.insync.replicas: they hold
-    every acknowledged record, and one of them leads if nobody in the ISR can.
+    Eligible (elr) are replicas that left the ISR while it was below min.insync.replicas. They hold
+    every acknowledged record. One of them leads if no replica in the ISR can.
+
+    Example: strandline topic describe orders
     """
     from strandline import Admin
     from strandline_cli.client import run_client

@@ -17,14 +17,17 @@ from strandline_cli.shown.output import emit_json, emit_table
 
 def list_topics(
     internal: Annotated[
-        bool, typer.Option("--internal", help="The topics that the cluster keeps for itself, too.")
+        bool, typer.Option("--internal", help="List the cluster's internal topics too.")
     ] = False,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """List the topics with the number of their partitions."""
+    """List the topics with the number of their partitions.
+
+    Example: strandline topic list
+    """
     from strandline import Admin
     from strandline_cli.client import run_client
     from strandline_proto.ids import topic_id_text
