@@ -3,9 +3,9 @@
 import time
 from typing import Final
 
-from strandline_bench import floor
 from strandline_bench.options import Options
 from strandline_bench.payloads import payloads
+from strandline_bench.peers import floor
 from strandline_bench.report import Figures, Report, median, percentile
 from strandline_bench.target import addresses, fresh_topic
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from strandline_bench import kafka_peer
+from strandline_bench.peers import kafka as kafka_peer
 
 MEASURES: Final = {
     "startup": "from exec on an empty directory to the first acknowledgement; memory when idle",

@@ -6,8 +6,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from strandline_bench.kafka_peer import KafkaPeer
 from strandline_bench.options import Options
+from strandline_bench.peers.kafka import KafkaPeer
 from strandline_bench.report import Figures, Report, median, percentile
 from strandline_bench.resources import cpu_s, resident_mb
 from strandline_bench.target import own_cluster

@@ -4,9 +4,9 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from strandline_bench import floor
 from strandline_bench.options import Options
 from strandline_bench.payloads import payloads
+from strandline_bench.peers import floor
 from strandline_bench.report import Figures, Report, median
 from strandline_bench.target import Target, fresh_topic, running
 

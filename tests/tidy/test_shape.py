@@ -1,6 +1,7 @@
 """House rules on size and layout: a file fits a sitting, a function a screen."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,12 @@ LONG_FILES: dict[str, str] = {
     ),
 }
 LONG_FUNCTIONS: dict[str, str] = {}
+FOLDER_MODULES_MAX = 20
+FULL_FOLDERS: dict[str, str] = {
+    "tests/integration": "a list of histories with real processes, each found by its name",
+    "tests/property": "one file for each machine, each found by the machine's name",
+    "tests/support": "imported by name; each module is one rig or one reference",
+}
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
@@ -65,6 +72,13 @@ def test_a_function_fits_a_screen() -> None:
     lengths = {name: lines for path in python_files() for name, lines in functions(path)}
     long = {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES_MAX}
     assert set(long) == set(LONG_FUNCTIONS), f"functions above {FUNCTION_LINES_MAX} lines: {long}"
+
+
+def test_a_folder_is_seen_at_a_glance() -> None:
+    """`__init__.py` and generated code do not count."""
+    found = Counter(name_of(path.parent) for path in python_files() if path.name != "__init__.py")
+    full = {folder: count for folder, count in found.items() if count > FOLDER_MODULES_MAX}
+    assert set(full) == set(FULL_FOLDERS), f"folders of more than {FOLDER_MODULES_MAX}: {full}"
 
 
 def test_no_source_root_is_itself_a_package() -> None:

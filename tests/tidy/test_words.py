@@ -18,7 +18,7 @@ OF_ANOTHER_PLACE = re.compile(
     r"(?<!\w)(?:REPLICATIO[N]|COORDINATIO[N]|SIMULATIO[N]|DESIG[N]|STYL[E]|SPAR[K])\.md"
     r"|(?<=[a-z] )\([34]\.\d{1,2}(?:\)|, [IP]-)"
 )
-CITATION = re.compile(r"(?<![\w-])([IP])-(\d+)\b")
+CITATION = re.compile(r"(?<![\w-])([DIP])-(\d+)\b")
 BANNER = re.compile(r"^\s*#\s*[-=*#~]{4,}", re.MULTILINE)
 BARE_SUPPRESSION = re.compile(r"#\s*(?:noqa(?!: ?[A-Z])|type: ignore(?!\[))")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_bench import loop
 from strandline_bench.group.members import Member, Sessions, sessions, settled, times
 from strandline_bench.group.options import GroupOptions
-from strandline_bench.kafka_peer import KafkaPeer
+from strandline_bench.peers.kafka import KafkaPeer
 from strandline_bench.report import Report, median, percentile
 from strandline_bench.resources import cpu_s, resident_mb
 from strandline_cli.cluster.local_cluster import LocalCluster

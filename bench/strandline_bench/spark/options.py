@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from strandline_bench import kafka_peer
 from strandline_bench.options import add_baseline, positive
+from strandline_bench.peers import kafka as kafka_peer
 
 PARTITIONS: Final = {
     "spark": 4,

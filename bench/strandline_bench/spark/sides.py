@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from strandline_bench.kafka_peer import KafkaPeer
 from strandline_bench.payloads import compressible
+from strandline_bench.peers.kafka import KafkaPeer
 from strandline_bench.spark.options import SparkOptions
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline_bench import loop
-from strandline_bench.kafka_peer import KafkaPeer
 from strandline_bench.payloads import clicks, compressible
+from strandline_bench.peers.kafka import KafkaPeer
 from strandline_bench.processes import Usage, listening, usage
 from strandline_bench.report import Report, median, rounded
 from strandline_bench.spark import phases as spark_phases

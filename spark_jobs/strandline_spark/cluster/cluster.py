@@ -14,26 +14,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import grpc
 
-from strandline_proto.errors import (
-    NONE,
-    OffsetNotAvailable,
-    UnknownTopicOrPartition,
-    from_code,
-)
+from strandline_proto.errors import NONE, OffsetNotAvailable, UnknownTopicOrPartition, from_code
 from strandline_proto.v1 import fetch_pb2, metadata_pb2, services_pb2_grpc
 from strandline_runtime.real import CHANNEL_OPTIONS
 from strandline_spark.cluster.failed_calls import retriable_text, transport_text
-from strandline_spark.cluster.list_offsets import ListOffsetsQuestion
 from strandline_spark.errors import ClusterUnreachable, UnknownTopic
 from strandline_spark.source.offsets import EARLIEST, LATEST, TopicPartition
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Iterator, Mapping
+
 
 CALL_SECONDS: Final = 5.0
 """Deadline of one unary call."""
@@ -404,3 +399,48 @@ def _by_address(
         else:
             why[tp] = "it has no leader"
     return out
+
+
+REPLICA: Final = -1
+"""The replica id of a client."""
+
+
+class ListOffsetsQuestion:
+    """A question that can be asked again as long as the leaders are the same."""
+
+    def __init__(
+        self,
+        part: Mapping[TopicPartition, Leader],
+        wanted: Iterable[tuple[TopicPartition, int]],
+    ) -> None:
+        self.part = part
+        topics: dict[bytes, fetch_pb2.ListOffsetsTopic] = {}
+        places: dict[bytes, list[int]] = {}
+        count = 0
+        for tp, timestamp in wanted:
+            leader = part[tp]
+            topic = topics.get(leader.topic_id)
+            if topic is None:
+                topic = fetch_pb2.ListOffsetsTopic(topic_id=leader.topic_id)
+                topics[leader.topic_id], places[leader.topic_id] = topic, []
+            topic.partitions.add(
+                partition=tp.partition, current_leader_epoch=leader.epoch, timestamp=timestamp
+            )
+            places[leader.topic_id].append(count)
+            count += 1
+        self._request = fetch_pb2.ListOffsetsRequest(replica_id=REPLICA, topics=topics.values())
+        self._places = places
+        self._count = count
+
+    def ask(self, stub: Any, seconds: float) -> Any:
+        """Starts a call, which `answers` takes."""
+        return stub.ListOffsets.future(self._request, timeout=seconds)
+
+    def answers(self, call: Any) -> list[fetch_pb2.ListOffsetsPartitionResult]:
+        """Returns one answer for each wanted partition, in order. Raises RpcError."""
+        placed = {
+            place: result
+            for topic in call.result().topics
+            for place, result in zip(self._places[topic.topic_id], topic.partitions, strict=True)
+        }
+        return [placed[place] for place in range(self._count)]

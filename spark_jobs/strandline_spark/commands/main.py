@@ -154,8 +154,7 @@ def _run_bronze(arguments: argparse.Namespace) -> int:
     if arguments.max_offsets_per_trigger is not None:
         given["maxOffsetsPerTrigger"] = arguments.max_offsets_per_trigger
     options = parse_options(given)
-    from strandline_spark.bronze.bronze import BronzeJob, checked_interval, run_bronze
-    from strandline_spark.bronze.job_checks import check_apart
+    from strandline_spark.bronze.bronze import BronzeJob, check_apart, checked_interval, run_bronze
     from strandline_spark.spark.session import checked_master, checked_memory
 
     table = os.path.abspath(local_path("--table", arguments.table))

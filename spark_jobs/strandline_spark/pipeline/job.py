@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from strandline_spark.bronze.bronze import (
     BronzeJob,
     Totals,
+    check_surroundings,
     copy_audit,
     prepare_start,
     run_query,
     start_query,
 )
 from strandline_spark.bronze.columns import BronzeTable
-from strandline_spark.bronze.job_checks import check_surroundings
 from strandline_spark.bronze.task_files import SILVER
 from strandline_spark.cluster.cluster import close_channels
 from strandline_spark.pipeline.columns import with_columns_of

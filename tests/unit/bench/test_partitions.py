@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_bench import kafka_peer, options, partitions
+from strandline_bench import options, partitions
+from strandline_bench.peers import kafka as kafka_peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,7 +29,7 @@ _SIGN: Final = 1 << 31
 
 
 def coordinating_partition(group_id: str, partitions: int) -> int:
-    """By Java's hash over UTF-16 units, taken from Kafka's words and not from our code (D-1)."""
+    """By Java's hash over UTF-16 units, taken from Kafka's words and not from our code."""
     units = memoryview(group_id.encode("utf-16-le")).cast("H")
     code = 0
     for unit in units:

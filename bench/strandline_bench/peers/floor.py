@@ -14,9 +14,9 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from strandline_bench.floor_node import NODES
 from strandline_bench.options import Options
 from strandline_bench.payloads import payloads
+from strandline_bench.peers.floor_node import NODES
 
 if TYPE_CHECKING:
     from strandline_proto.v1 import produce_pb2
@@ -117,7 +117,7 @@ def _nodes(folder: str) -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def _node(number: int, folder: str) -> "Iterator[subprocess.Popen[bytes]]":
-    command = [sys.executable, "-m", "strandline_bench.floor_node", str(number), folder]
+    command = [sys.executable, "-m", "strandline_bench.peers.floor_node", str(number), folder]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield process
