@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SUBMAKE := $(MAKE) --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
+.PHONY: help setup test proof check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
 	quick-tests sim spark-kills lowest fmt demo proto bench lock clean
 
 help: ## show this help
@@ -37,10 +37,16 @@ $(READY): requirements/all.txt requirements/data.txt pyproject.toml tools/hatch_
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-test: setup ## run every gate, the whole test suite, and fresh seeds of the simulator
+# What PYTEST_ARGS selects may leave one of the two commands nothing to run: pytest ends with 5 then.
+NOTHING_SELECTED = $(if $(PYTEST_ARGS),{ status=$$?; test $$status -eq 5 || exit $$status; },exit $$?)
+
+test: setup ## run every gate, the tests of the product, and fresh seeds of the simulator
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates $(ARCHIVE)
-	@$(PYTEST) $(PYTEST_ARGS)
+	@$(PYTEST) -m "not proof" $(PYTEST_ARGS) || $(NOTHING_SELECTED)
 	@$(SUBMAKE) sim
+
+proof: setup ## run what proves the proof: the simulator's own tests, planted bugs, models, repeated kills
+	@$(PYTEST) -m proof $(PYTEST_ARGS) || $(NOTHING_SELECTED)
 
 # Some fifty JVMs of Spark start in the tests: from an archive each takes half the time. It is no
 # gate: without it, as without Java, they start as ever.

@@ -26,6 +26,8 @@ from strandline_runtime.real import RealFileSystem
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 TESTS = Path(__file__).resolve().parent
+PROOF = TESTS / "proof"
+"""The tests of what proves the product; each has the marker `proof`."""
 LONGEST = (
     "integration/test_containers.py",
     "spark/spark/test_spark_random_kills.py",
@@ -37,7 +39,7 @@ LONGEST = (
     "integration/test_cli_demo.py",
     "spark/spark/test_spark_kills.py",
     "integration/test_cli_cluster.py",
-    "sim/test_sim_runs.py",
+    "proof/test_sim_runs.py",
     "integration/test_storage_exhaustive.py",
     "spark/gold/test_spark_gold_histories.py",
     "spark/gold/test_spark_gold_verify.py",
@@ -45,9 +47,9 @@ LONGEST = (
     "integration/test_config_alteration.py",
     "chaos/test_survival.py",
     "integration/test_controller_restore.py",
-    "sim/test_sim_mutants.py",
+    "proof/test_sim_mutants.py",
     "integration/test_cli_group.py",
-    "sim/test_small_model.py",
+    "proof/test_small_model.py",
     "spark/source/test_spark_source.py",
     "integration/test_controller.py",
     "integration/test_group_consumers_process.py",
@@ -125,7 +127,13 @@ def _has_room(path: str) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files come first: at the end they would leave every other process idle."""
+    """The longest files come first: at the end they would leave every other process idle.
+
+    `make test` leaves out what `proof` marks, and `make proof` runs it.
+    """
+    for item in items:
+        if PROOF in item.path.parents:
+            item.add_marker(pytest.mark.proof)
     places = {TESTS / name: place for place, name in enumerate(LONGEST)}
     assert all(path.is_file() for path in places), "LONGEST names a file that is gone"
     items.sort(key=lambda item: places.get(item.path, len(places)))

@@ -12,6 +12,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from strandline import NewTopic, TopicPartition
 from strandline.sync import Admin, Consumer, Producer
 from support.cluster import MakeCluster, eventually
@@ -27,6 +29,7 @@ WORKLOAD_S = 120
 RUN_S = 120
 BUSY = 200
 """Acknowledged records after which the workload counts as under way."""
+KILLS = pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.proof)])
 
 
 class Run:
@@ -87,11 +90,14 @@ def check(verdict: dict[str, Any]) -> None:
     assert verdict["acknowledged"] > BUSY, verdict
 
 
-def test_a_killed_leader_loses_nothing(make_cluster: MakeCluster, tmp_path: Path) -> None:
+@KILLS
+def test_a_killed_leader_loses_nothing(
+    make_cluster: MakeCluster, tmp_path: Path, kills: int
+) -> None:
     cluster = make_cluster(brokers=3)
     with workload(cluster, tmp_path) as run:
         run.wait_busy()
-        for _ in range(2):
+        for _ in range(kills):
             leader = leader_of(cluster, "chaos")
             cluster.kill(leader)
             run.wait_busy()
@@ -99,13 +105,14 @@ def test_a_killed_leader_loses_nothing(make_cluster: MakeCluster, tmp_path: Path
         check(run.verdict())
 
 
+@KILLS
 def test_the_data_plane_goes_on_while_the_controller_is_killed_and_restarted(
-    make_cluster: MakeCluster, tmp_path: Path
+    make_cluster: MakeCluster, tmp_path: Path, kills: int
 ) -> None:
     cluster = make_cluster(brokers=3)
     with workload(cluster, tmp_path) as run:
         run.wait_busy()
-        for _ in range(2):
+        for _ in range(kills):
             cluster.kill("controller")
             run.wait_busy()
             cluster.start("controller")

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 60.0
 PARTITIONS = 6
-KILLS = 10
 OFFSETS = "__consumer_offsets"
 
 Place = tuple[int, int]
@@ -160,21 +159,23 @@ async def test_members_share_the_work_and_whoever_comes_later_goes_on(
         assert await late.getmany(timeout_ms=200) == {}
 
 
-async def test_a_coordinator_that_dies_ten_times_loses_no_commit_and_repeats_nothing_committed(
-    cluster: LocalCluster,
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.proof)])
+async def test_a_coordinator_that_dies_loses_no_commit_and_repeats_nothing_committed(
+    cluster: LocalCluster, kills: int
 ) -> None:
-    await prepare(cluster, "killed")
+    topic, name = f"killed-{kills}", f"survivors-{kills}"
+    await prepare(cluster, topic)
     committed: set[Place] = set()
-    load = Load(cluster, "killed")
-    workers = [Worker(cluster, "killed", "survivors", committed) for _ in range(5)]
-    async with asyncio.timeout(KILLS * PATIENCE_S), asyncio.TaskGroup() as group:
+    load = Load(cluster, topic)
+    workers = [Worker(cluster, topic, name, committed) for _ in range(5)]
+    async with asyncio.timeout(kills * PATIENCE_S), asyncio.TaskGroup() as group:
         producing = group.create_task(load.run())
         for worker in workers:
             group.create_task(worker.run())
         for worker in workers:
             await until(worker.has_work)
-        for _ in range(KILLS):
-            victim = await coordinator_of(cluster, "survivors")
+        for _ in range(kills):
+            victim = await coordinator_of(cluster, name)
             await asyncio.to_thread(cluster.kill, victim)
             await until_more(committed)
             await asyncio.to_thread(cluster.start, victim)
@@ -184,11 +185,11 @@ async def test_a_coordinator_that_dies_ten_times_loses_no_commit_and_repeats_not
         for worker in workers:
             worker.end.set()
     assert sum((w.after_commit for w in workers), Counter()).total() == 0
-    async with asyncio.timeout(PATIENCE_S), member(cluster, "killed", group="survivors") as late:
+    async with asyncio.timeout(PATIENCE_S), member(cluster, topic, group=name) as late:
         assigned = await late.wait_assigned(30_000)
         ends = await late.end_offsets(assigned)
         assert {tp: await late.committed(tp) for tp in assigned} == ends
-        assert sum(ends.values()) >= len(load.acknowledged) > KILLS * 100
+        assert sum(ends.values()) >= len(load.acknowledged) > kills * 100
 
 
 async def test_what_brokers_refuse_is_a_typed_error(cluster: LocalCluster) -> None:

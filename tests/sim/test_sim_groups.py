@@ -94,6 +94,7 @@ def test_every_moment_of_groups_can_be_lived_through(name: str) -> None:
         assert outcome.sometimes["coordinator proved by a write that it leads"] > 0
 
 
+@pytest.mark.proof
 def test_a_member_that_takes_nothing_up_strands_its_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_member_that_takes_nothing_up_strands_its_partitions(
     assert "a group is not settled" in outcome.what
 
 
+@pytest.mark.proof
 def test_a_group_that_passes_over_records_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     position = Rebalancing._position
 
@@ -123,6 +125,7 @@ def test_a_group_that_passes_over_records_is_found(monkeypatch: pytest.MonkeyPat
     assert "and 0 is next" in outcome.what
 
 
+@pytest.mark.proof
 def test_a_share_of_the_seeds_has_groups_and_their_faults() -> None:
     plans = [draw_plan(seed) for seed in range(400)]
     grouped = [plan for plan in plans if plan.topology.groups]

@@ -1,0 +1,102 @@
+"""One rule says which tests `make test` runs and which `make proof`.
+
+The tests below tests/proof have the marker `proof`, by their folder. A test elsewhere carries it for
+a reason that stands here: it plants a bug, or it repeats what one kill shows.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Any
+
+from support.tidy_tree import ROOT, name_of, python_files, syntax
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    import pytest
+
+TESTS = ROOT / "tests"
+PROOF = TESTS / "proof"
+MARKER = "pytest.mark.proof"
+MARKED = {
+    "tests/chaos/test_compaction_survival.py": "kills a leader more than once",
+    "tests/chaos/test_survival.py": "kills leader and controller more than once",
+    "tests/integration/test_group_consumers_process.py": "kills a coordinator ten times",
+    "tests/sim/test_sim_corpus.py": "runs one plan in eight with the product, all with the proof",
+    "tests/sim/test_sim_groups.py": "plants bugs, and looks at what seeds draw",
+}
+HARNESS = re.compile(r"\bstrandline_proof\.(model|mutants\.harness|sim\.sweep)\b")
+"""The small model, the search for planted bugs, and sweeps."""
+CHANGED_SETTINGS = {"tests/sim/test_sim_moves.py"}
+"""A file that patches a cluster's configuration, and no code of the product."""
+
+
+def files_elsewhere() -> list[Path]:
+    own = TESTS / "tidy", TESTS / "unit"
+    return [
+        path
+        for path in python_files()
+        if path.name.startswith("test_") and TESTS in path.parents
+        if PROOF not in path.parents and not any(folder in path.parents for folder in own)
+    ]
+
+
+def is_marked(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(ast.unparse(decorator) == MARKER for decorator in function.decorator_list)
+
+
+def test_the_marker_stands_only_where_a_reason_is_given() -> None:
+    marked = {
+        name_of(path)
+        for path in python_files()
+        if TESTS in path.parents and path.name.startswith("test_") and path.name != "test_proof.py"
+        if MARKER in path.read_text("utf-8")
+    }
+    assert marked == set(MARKED)
+
+
+class Item:
+    """What the hook of tests/conftest.py looks at."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.markers: list[str] = []
+
+    def add_marker(self, marker: pytest.MarkDecorator) -> None:
+        self.markers.append(marker.name)
+
+
+def test_a_test_is_marked_by_its_folder(pytestconfig: pytest.Config) -> None:
+    plugins: Iterable[Any] = pytestconfig.pluginmanager.get_plugins()
+    (conftest,) = (one for one in plugins if getattr(one, "PROOF", None) == PROOF)
+    below, deeper = Item(PROOF / "test_a.py"), Item(PROOF / "oracles" / "test_b.py")
+    beside = Item(TESTS / "sim" / "test_c.py")
+    conftest.pytest_collection_modifyitems([below, deeper, beside])
+    assert (below.markers, deeper.markers, beside.markers) == (["proof"], ["proof"], [])
+
+
+def test_what_plants_bugs_or_searches_for_them_is_part_of_the_proof() -> None:
+    found = []
+    for path in files_elsewhere():
+        if HARNESS.search(path.read_text("utf-8")):
+            found.append(f"{name_of(path)}: a search")
+        if TESTS / "sim" in path.parents and name_of(path) not in CHANGED_SETTINGS:
+            found += [
+                f"{name_of(path)}:{node.lineno}: a planted bug"
+                for node in ast.walk(syntax(path))
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                and "monkeypatch" in {argument.arg for argument in node.args.args}
+                and not is_marked(node)
+            ]
+    assert found == [], "move it below tests/proof"
+
+
+def test_the_two_commands_run_everything_and_ci_runs_both() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    selected = re.findall(r'^\t@\$\(PYTEST\) -m "?(not proof|proof)"? ', makefile, re.MULTILINE)
+    assert selected == ["not proof", "proof"]
+    ci = (ROOT / ".ci" / "run").read_text("utf-8")
+    assert re.findall(r"^make (test|proof)\b", ci, re.MULTILINE) == ["test", "proof"]
