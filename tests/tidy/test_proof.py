@@ -1,7 +1,7 @@
 """One rule says which tests `make test` runs and which `make proof`.
 
-The tests below tests/proof have the marker `proof`, by their folder. A test elsewhere carries it for
-a reason that stands here: it plants a bug, or it repeats what one kill shows.
+The tests below tests/proof have the marker `proof`, by their folder. A test elsewhere carries it
+for a reason that stands here: it plants a bug, or it repeats what one kill shows.
 """
 
 from __future__ import annotations
