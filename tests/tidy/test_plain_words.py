@@ -29,7 +29,6 @@ LONG_DOCUMENTS = {
     "docs/internals/storage-format.md",
 }
 SUBJECTLESS = {
-    "proof/strandline_proof/sim/oracles",
     "bench",
     "broker/strandline_broker/hosts/coordination",
     "chaos",

@@ -1,4 +1,4 @@
-"""What an oracle raises: the number of the invariant and what contradicts it."""
+"""A broken invariant: its number and the contradiction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Violation(AssertionError):
-    """`invariant` is a number of docs/internals/invariants.md, for instance I-14."""
+    """A violation. `invariant` is a number of docs/internals/invariants.md, for instance I-14."""
 
     def __init__(self, invariant: str, what: str) -> None:
         super().__init__(f"{invariant}: {what}")
@@ -25,7 +25,7 @@ def told_member(member: IsrMember) -> str:
 
 
 def told_isr(members: Iterable[IsrMember] | None) -> str:
-    """Members of an ISR in words: each broker and its epoch. None: no other ISR is asked for."""
+    """Members of an ISR in words: each broker and its epoch. None: no ISR is proposed."""
     if members is None:
         return "no other ISR"
     return "[" + ", ".join(f"{m.broker_id} (epoch {m.broker_epoch})" for m in members) + "]"

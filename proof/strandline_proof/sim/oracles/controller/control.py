@@ -1,9 +1,11 @@
-"""What the controller has committed, across its restarts.
+"""The committed state of the controller, across its restarts.
 
-ISR, ELR and leader fit each other and the brokers that live (I-22, I-23); each change is of the
-state that it was decided on (I-27), and epochs never fall (I-30). Who leads was in sync, or it says
-so (I-48, I-53); a recovering leader is alone (I-49); the ELR holds who may hold everything, and
-nobody else (I-50, I-51). Leaders come home when it is quiet (I-97).
+- ISR, ELR and leader fit each other and the live brokers (I-22, I-23).
+- Each change applies to the state that it was decided on (I-27), and epochs never fall (I-30).
+- A leader was in sync, or the partition says that it was not (I-48, I-53).
+- A recovering leader is alone (I-49).
+- The ELR has the replicas that may hold everything, and no others (I-50, I-51).
+- Leaders return to their preferred replicas when the cluster is quiet (I-97).
 """
 
 from __future__ import annotations
@@ -34,15 +36,15 @@ if TYPE_CHECKING:
 
 NO_LEADER = -1
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
-"""Set by topics only, here."""
+"""A setting that only topics have in the simulation."""
 QUIET_S = 0.7
-"""What the fastest clock of a controller takes for a session without unrest, and a little less."""
+"""Time without unrest: a session by the fastest clock of a controller, and a little less."""
 
 __all__ = ["ControlOracle", "Key"]
 
 
 class ControlOracle:
-    """`partitions` and `brokers` are the newest committed values ever seen."""
+    """The oracle. `partitions` and `brokers` are the newest committed values ever seen."""
 
     def __init__(self, sometimes: Counter[str], disk: SimDisk) -> None:
         """`disk`: the controller's."""
@@ -50,30 +52,30 @@ class ControlOracle:
         self.moves = MoveOracle(sometimes)
         self.remembered = RememberedOracle(sometimes)
         self.recovered: set[Key] = set()
-        """Partitions of which the last batch has elected a leader by balanced recovery."""
+        """Partitions whose last batch has elected a leader by balanced recovery."""
         self.partitions: dict[Key, PartitionRegistration] = {}
         self.brokers: dict[int, Broker] = {}
         self.on_event: Callable[[str], None] = lambda event: None
-        """Told of `leader` and `isr`, when one changes."""
+        """Called with `leader` and `isr`, when one changes."""
         self.now: Callable[[], float] = lambda: 0.0
         self.commanded = False
-        """Whether an administrator moves leaders too, quiet or not."""
+        """True if an administrator moves leaders too, quiet or not."""
         self.by_hand = False
-        """Whether an operator may have had a leader elected uncleanly."""
+        """True if an operator may have had a leader elected uncleanly."""
         self._unrest_s = 0.0
-        """When a broker last came back, went, or began to stop."""
+        """The time at which a broker last came back, went, or began to stop."""
         self._sometimes = sometimes
         self._last_offset = -1
         self._epoch = -1
         self._seen: tuple[ControllerState, int] | None = None
         self.state: ControllerState | None = None
-        """As it was last seen."""
+        """The controller's state at the last look."""
         self._reborn: set[int] = set()
         """Brokers of which a new incarnation has registered in the last batch."""
         self._minima: dict[Key, int] = {}
 
     def on_step(self, state: ControllerState) -> bool:
-        """Whether anything was committed since the last look."""
+        """Returns whether anything was committed since the last look."""
         if self._seen is not None and self._seen[0] is state:
             if self._seen[1] == state.last_offset:
                 return False
@@ -107,14 +109,14 @@ class ControlOracle:
         return True
 
     def on_restored(self) -> None:
-        """The store has been restored: nobody is in sync by its word until a leader was elected."""
+        """The store has been restored: no replica counts as in sync until a leader was elected."""
         self.partitions.clear()
         self.brokers.clear()
         self.remembered.on_restored()
         self.decided.begin_anew()
 
     def _by_the_log(self, key: Key, partition: PartitionRegistration) -> Decided:
-        """What the log says of the partition. I-30: the controller goes by that."""
+        """The partition by the controller's log. I-30: the controller's state agrees with it."""
         decided = self.decided.newest(key)
         if decided is None or decided.differs_from(partition):
             raise Violation(
@@ -131,12 +133,12 @@ class ControlOracle:
             self._sometimes["partition deleted"] += 1
 
     def on_leads(self, key: Key, leader: Leader) -> None:
-        """A leader has changed what it counts by."""
+        """A leader has changed the ISR or the epoch that it counts by."""
         if key in self.partitions:
             self.remembered.on_leads(key, leader, self.partitions[key], self._minima[key])
 
     def main_keys(self) -> list[Key]:
-        """The partitions of the topic that everything is checked in."""
+        """The partitions of the main topic."""
         return self.keys_of(TOPIC)
 
     def keys_of(self, topic: str) -> list[Key]:
@@ -147,23 +149,23 @@ class ControlOracle:
         return self.state is not None and key[0] == self.state.topic_ids.get(TOPIC)
 
     def is_offsets(self, key: Key) -> bool:
-        """Whether it is of the topic that keeps the groups, which is compacted."""
+        """True if the partition is of the groups' topic, which is compacted."""
         return self.state is not None and key[0] == self.state.topic_ids.get(CONSUMER_OFFSETS)
 
     def min_insync(self, partition: PartitionRegistration) -> int:
-        """What its topic's and the cluster's configuration say, by the log (I-91)."""
+        """The minimum by the topic's and the cluster's configuration in the log (I-91)."""
         return self.decided.minimum((partition.topic_id, partition.index))
 
     def spare(self, key: Key, partition_epoch: int) -> int | None:
-        """How many more were in sync at that partition epoch than it needs; None: nobody has
-        decided that in this store.
+        """The number of replicas in sync at that partition epoch beyond the required ones; None if
+        this store has no such epoch.
         """
         at = self.decided.at(key, partition_epoch)
         return None if at is None else len(at.isr) - at.minimum
 
     def barred(self, key: Key, *, as_of: int) -> set[BrokerId]:
-        """Whose replica may not come into the ISR of the partition; nobody, unless all that was
-        decided had been said by `as_of`.
+        """Brokers whose replica may not join the ISR of the partition; none unless `as_of` covers
+        every decision.
         """
         state = self.state
         if state is None or as_of < state.last_offset:
@@ -177,7 +179,7 @@ class ControlOracle:
         }
 
     def elects_uncleanly(self, key: Key) -> bool:
-        """Whether its topic allows a leader that was not in sync."""
+        """True if its topic allows a leader that was not in sync."""
         assert self.state is not None
         topic = self.state.topics.get(TopicId(key[0]))
         return topic is not None and topic.configs.get(UNCLEAN_ELECTION) == "true"
@@ -241,8 +243,8 @@ class ControlOracle:
         self, where: str, old: PartitionRegistration, new: PartitionRegistration
     ) -> None:
         """I-48: a leader is of the ISR or the ELR that it was elected from, unless the partition
-        says that it may have lost records. While replicas change, the election may come in one
-        batch with the news of who is in sync.
+        says that it may have lost records. While replicas change, one batch may have both the
+        election and the ISR that it is from.
         """
         if new.leader in (old.leader, NO_LEADER) or new.replicas != old.replicas:
             return
@@ -269,7 +271,9 @@ class ControlOracle:
     def _check_recovery(
         self, where: str, old: PartitionRegistration, new: PartitionRegistration
     ) -> None:
-        """I-48, I-49: a recovery begins with an election, of one who is the ISR until it ends."""
+        """I-48, I-49: a recovery begins with an election, and its leader alone is the ISR until it
+        ends.
+        """
         if new.leader_recovery_state == RECOVERED:
             return
         if len(new.isr) > 1:
@@ -282,8 +286,8 @@ class ControlOracle:
                 raise Violation("I-48", f"{where}: ELR {new.elr} stays")
 
     def _check_unclean(self, where: str, key: Key, old: PartitionRegistration) -> None:
-        """I-48, I-53: a leader that was not in sync is elected where the topic allows it, where an
-        operator has asked for it, or when all who were in sync last are here again.
+        """I-48, I-53: a leader that was not in sync is elected if the topic allows it, if an
+        operator has commanded it, or when all last members of the ISR are back.
         """
         self.recovered.add(key)
         brokers = self.brokers
@@ -300,11 +304,11 @@ class ControlOracle:
     def _check_eligible(
         self, where: str, old: PartitionRegistration, new: PartitionRegistration, least: int
     ) -> None:
-        """I-50: below the minimum whoever was in sync stays eligible, unless it may have lost
-        something; nobody else becomes so.
+        """I-50: below the minimum a former member of the ISR stays eligible, unless it may have
+        lost something; no other replica becomes eligible.
         """
         if new.leader_recovery_state != RECOVERED and new.leader_epoch != old.leader_epoch:
-            return  # an unclean election: what was known of the others says nothing any more
+            return  # an unclean election: the earlier knowledge of the other replicas is void
         complete = {*old.isr, *old.elr} - {*new.isr}
         if not set(new.elr) <= complete:
             raise Violation("I-50", f"{where}: ELR {new.elr} after ISR {old.isr}, ELR {old.elr}")
@@ -323,7 +327,7 @@ class ControlOracle:
                 )
 
     def _check_fenced(self) -> None:
-        """Nobody who is fenced, or stopping, or has only just registered, is in an ISR."""
+        """No fenced, stopping or newly registered broker is in an ISR."""
         for (_, index), partition in self.partitions.items():
             for member in partition.isr:
                 broker = self.brokers.get(member)

@@ -1,9 +1,11 @@
-"""What the controller has decided, folded here from the bytes of its log: JSON records in batches,
-and a snapshot where the log begins later. The controller's own state is held against this (I-30).
+"""The controller's decisions, folded here from the bytes of its log.
 
-The minimum of in-sync replicas is worked out by the rule of I-91: a topic's own value, or the
-cluster's that was altered at run time, or the controller's default; never more than the replicas
-that the partition has, or had before a reassignment that is under way.
+The log has JSON records in batches, and a snapshot where the log begins later. The controller's own
+state is compared with this fold (I-30).
+
+The minimum of in-sync replicas follows the rule of I-91: a topic's own value, or the cluster's that
+was altered at run time, or the controller's default. It is never more than the replicas that the
+partition has, or had before a reassignment that is under way.
 """
 
 from __future__ import annotations
@@ -48,14 +50,14 @@ class Decided:
     elr: tuple[int, ...] = ()
     original: tuple[int, ...] = ()
     minimum: int = 0
-    """Of in-sync replicas; 0 within a batch that has decided more about the partition."""
+    """The minimum of in-sync replicas; 0 within a batch with later records about the partition."""
 
     @property
     def epochs(self) -> tuple[int, int]:
         return self.leader_epoch, self.partition_epoch
 
     def differs_from(self, other: Any) -> list[str]:
-        """Names of the fields that `other`, of the controller, has otherwise."""
+        """Names of the fields that differ in `other`, the controller's state."""
         return [name for name in COMPARED if getattr(self, name) != getattr(other, name)]
 
 
@@ -65,47 +67,47 @@ COMPARED: Final = (*_LISTS, "leader", "leader_epoch", "partition_epoch")
 
 @dataclass(slots=True)
 class _Fold:
-    """Up to and with `offset`."""
+    """The fold up to and with `offset`."""
 
     offset: int = -1
     topics: dict[bytes, dict[str, str]] = field(default_factory=dict)
-    """What each topic's own configuration says."""
+    """Each topic's own configuration."""
     defaults: dict[str, str] = field(default_factory=dict)
     altered: dict[str, str] = field(default_factory=dict)
     newest: dict[Key, Decided] = field(default_factory=dict)
     fenced: dict[int, int] = field(default_factory=dict)
-    """Where the decision ends that registered or fenced each broker last."""
+    """The last offset of the decision that registered or fenced each broker last."""
     unfenced: dict[int, int] = field(default_factory=dict)
-    """The same of the one that unfenced it last."""
+    """The last offset of the decision that unfenced each broker last."""
     stopping: dict[int, int] = field(default_factory=dict)
-    """Where the decision ends by which each broker has begun to stop that does."""
+    """The last offset of the decision by which each stopping broker has begun to stop."""
 
 
 class DecidedLog:
-    """The fold, and of each partition all that was ever decided."""
+    """The fold, and every decided state of each partition."""
 
     def __init__(self, disk: SimDisk) -> None:
         self._disk = disk
         self._view: LogView | None = None
         self._fold = _Fold()
         self._ever: dict[Key, dict[int, Decided]] = {}
-        """By partition epoch."""
+        """Decided states by partition epoch."""
 
     def newest(self, key: Key) -> Decided | None:
         return self._fold.newest.get(key)
 
     def at(self, key: Key, partition_epoch: int) -> Decided | None:
-        """What stood at that partition epoch; None if nobody has decided that."""
+        """The state at that partition epoch; None if there is no such decision."""
         return self._ever.get(key, {}).get(partition_epoch)
 
     def as_of(self, key: Key, offset: int) -> Decided | None:
-        """What stood after the record at `offset`."""
+        """The state after the record at `offset`."""
         ever = list(self._ever.get(key, {}).values())
         at = bisect_right(ever, offset, key=_OFFSET)
         return ever[at - 1] if at > 0 else None
 
     def keys(self) -> Iterable[Key]:
-        """Partitions that there are."""
+        """The existing partitions."""
         return self._fold.newest
 
     def minimum(self, key: Key) -> int:
@@ -116,19 +118,21 @@ class DecidedLog:
         return self._fold.fenced.get(number, -1)
 
     def unfenced_at(self, number: int) -> int:
-        """The same of the one that unfenced it last; -1: nobody knows."""
+        """The last offset of the decision that unfenced the broker last; -1 if unknown."""
         return self._fold.unfenced.get(number, -1)
 
     def stopping_at(self, number: int) -> int | None:
-        """The same of the one by which it has begun to stop; None: it does not."""
+        """The last offset of the decision by which the broker has begun to stop; None if it is not
+        stopping.
+        """
         return self._fold.stopping.get(number)
 
     def begin_anew(self) -> None:
-        """The store is another one: what was decided before is in its snapshot, if anywhere."""
+        """The store is another one: only its snapshot may have earlier decisions."""
         self._view, self._fold = None, _Fold()
 
     def read_to(self, last_offset: int) -> None:
-        """Fold what the controller has decided, up to and with `last_offset`."""
+        """Folds the controller's decisions, up to and with `last_offset`."""
         fold = self._fold
         if last_offset <= fold.offset:
             return
@@ -147,7 +151,7 @@ class DecidedLog:
             self._begin_from_snapshot(last_offset + 1, last_offset)
 
     def _begin_from_snapshot(self, begins: int, last_offset: int) -> None:
-        """The log lacks what is before `begins`."""
+        """Begins from a snapshot: the log lacks the records before `begins`."""
         known = (n for n in self._snapshots() if begins <= int(n[:20]) <= last_offset + 1)
         name = max(known, default=None)
         if name is None:
@@ -167,7 +171,7 @@ class DecidedLog:
         return (name for name in names if name.endswith(SNAPSHOT))
 
     def _on_entry(self, entry: dict[str, Any]) -> None:
-        """Of a snapshot."""
+        """Folds one entry of a snapshot."""
         fold, fields = self._fold, entry.get("fields", {})
         match entry.get("type"):
             case "SnapshotState":
@@ -184,7 +188,7 @@ class DecidedLog:
                 self._put(key, _decided(fields, fields["changed_at"]))
 
     def _on_batch(self, entry: Entry, values: Iterable[bytes]) -> None:
-        """One decision. Others see it when it is whole."""
+        """Folds one decision. It becomes visible when it is whole."""
         fold, touched, configured = self._fold, list[Key](), False
         for offset, value in enumerate(values, entry.base):
             fold.offset, record = offset, json.loads(value)
@@ -234,7 +238,7 @@ class DecidedLog:
         self._fold.newest[key] = self._ever.setdefault(key, {})[new.partition_epoch] = new
 
     def _on_config(self, record: dict[str, Any]) -> bool:
-        """Whether minima may be others now."""
+        """Returns whether minima may have changed."""
         fold = self._fold
         if record["type"] == "BrokerConfig":
             if record.get("broker_id") is not None:
@@ -251,7 +255,9 @@ class DecidedLog:
         return bool(record["key"] == MINIMUM)
 
     def _on_broker(self, record: dict[str, Any], offset: int) -> None:
-        """A decision is pushed and applied as a whole: `offset` is where it ends."""
+        """Folds a record about a broker. A decision is pushed and applied as a whole, and `offset`
+        is its last one.
+        """
         fold = self._fold
         match record["type"]:
             case "RegisterBroker":
@@ -265,7 +271,7 @@ class DecidedLog:
                     fold.stopping[record["broker_id"]] = offset
 
     def _resolve(self, keys: Iterable[Key]) -> None:
-        """The minima of these partitions, by what is configured now (I-91)."""
+        """Computes the minima of these partitions from the present configuration (I-91)."""
         fold = self._fold
         for key in keys:
             known = fold.newest.get(key)

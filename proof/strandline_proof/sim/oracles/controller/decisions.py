@@ -1,10 +1,11 @@
-"""How the controller came by what it has committed, held against those whom it decides about.
+"""The origin of the controller's decisions, compared with the servers that they are about.
 
-Who joins an ISR holds what it must as the incarnation that is registered (I-24, I-27), who comes
-back without proof of a clean stop leaves (I-51). A controller writes in an epoch that is durable
-and its own (I-31), one decision in one batch (I-82), and no place of its log is written twice
-(I-92). Brokers are unfenced once they know of their fencing (I-83), and the dead and the deaf are
-fenced in time (P-61, I-94).
+- A replica that joins an ISR holds what it must, as the registered incarnation (I-24, I-27).
+- A replica that comes back without proof of a clean stop leaves the ISR (I-51).
+- A controller writes in an epoch that is durable and its own (I-31), one decision in one batch
+(I-82), and no offset of its log twice (I-92).
+- Brokers are unfenced once they have applied their fencing (I-83).
+- Brokers that are dead, or apply nothing, are fenced in time (P-61, I-94).
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ if TYPE_CHECKING:
 
 METADATA: Final = f"{DATA}/__cluster_metadata-0"
 FENCED_S: Final = 3.0
-"""A controller that runs well has fenced a broker that is dead after so long: its session is a
-second, on clocks that may differ by a fifth.
+"""Time within which a well-running controller fences a dead broker: its session is a second, on
+clocks that may differ by a fifth.
 """
 DEAF_S: Final = 5.0
-"""A leader that has not applied its election for so long is fenced: a session, and its clocks'
-differences, and the time that a new stream takes.
+"""Time within which a leader that has not applied its election is fenced: a session, the difference
+of clocks, and the start of a new stream.
 """
 HEARD_S: Final = 0.3
-"""Whoever was answered within so long is within its session, even within a shortened one."""
+"""Time after an answer during which a broker is within its session, even within a shortened one."""
 LOOK_S: Final = 0.1
 GAP_S: Final = 0.5
-"""A controller that makes no step for so long does not run well."""
+"""Time without a step after which a controller does not run well."""
 
 
 class DecisionOracle:
@@ -60,7 +61,7 @@ class DecisionOracle:
         self._were = dict(world.members)
         """The machine that was each broker when it registered last."""
         self._began_s = 0.0
-        """When the controller's process began."""
+        """The time at which the controller's process began."""
         self._always = world.topology.flush_policy == "always"
         self._control = control
         self._leaders = leaders
@@ -73,13 +74,15 @@ class DecisionOracle:
         self._names: dict[int, int] = {}
         """CRC of the decision at each metadata offset."""
         self._deaf_s: dict[tuple[bytes, int], tuple[int, float]] = {}
-        """(leader epoch, for how long its leader has not applied it) of each partition."""
+        """Per partition, its leader epoch and the time for which the leader has not applied it."""
         self._looked_s = 0.0
         self._dead_s: dict[int, float] = {}
-        """How long each unfenced broker has been dead while the controller ran well."""
+        """Time for which each unfenced broker has been dead while the controller ran well."""
 
     def on_step(self, state: ControllerState) -> None:
-        """Before the control oracle looks: its partitions and brokers are those of before."""
+        """Checks decisions before the control oracle looks: its partitions and brokers are the
+        earlier ones.
+        """
         if state is not self._state:
             self._state, self._last_offset, self._view = state, state.last_offset, None
             self._began_s = self._loop.now
@@ -113,7 +116,7 @@ class DecisionOracle:
                 self._check_unfenced(int(number), before)
 
     def _check_one_batch(self, state: ControllerState) -> None:
-        """I-82: what is committed in one step is one batch of the log, so it is torn as a whole."""
+        """I-82: one step commits one batch of the log, so a torn decision is torn as a whole."""
         if self._view is None:
             self._view = LogView(self._controller.disk, METADATA)
             known = self._view.read_to(self._last_offset + 1, CONTROLLER)
@@ -128,8 +131,8 @@ class DecisionOracle:
             )
 
     def _check_kept(self, view: LogView, entries: list[Entry], state: ControllerState) -> None:
-        """I-31: what others are told of a decision is on the platter before (P-29). I-92: what an
-        offset has named once, it names for ever.
+        """I-31: a decision is durable before any broker receives it (P-29). I-92: an offset names
+        one decision for ever.
         """
         for entry in entries:
             if self._names.setdefault(entry.base, entry.crc) != entry.crc:
@@ -144,7 +147,7 @@ class DecisionOracle:
             )
 
     def _check_applied(self, state: ControllerState, since: float) -> None:
-        """I-94: a leader that lives and has not applied its election does not stay the leader."""
+        """I-94: a live leader that has not applied its election does not stay the leader."""
         for partition in state.partitions():
             key = (partition.topic_id, partition.index)
             node = self._nodes.get(int(partition.leader))
@@ -169,7 +172,7 @@ class DecisionOracle:
     def _check_isr(
         self, old: PartitionRegistration, new: PartitionRegistration, state: ControllerState
     ) -> None:
-        """A member is added only as an AlterPartition asked that was made for this very state."""
+        """A member is added only by an AlterPartition request for this very state."""
         where = f"partition {new.index}"
         joins = set(new.isr) - set(old.isr)
         if not joins or new.leader_epoch != old.leader_epoch:
@@ -195,7 +198,7 @@ class DecisionOracle:
                 self._check_holds(new, member, where)
 
     def _check_holds(self, partition: PartitionRegistration, joins: IsrMember, where: str) -> None:
-        """Nor has it been cut since it was measured."""
+        """The new member has not truncated its log since it was measured."""
         key = (partition.topic_id, partition.index)
         leads, follows = self._replica(partition.leader, key), self._replica(joins.broker_id, key)
         if leads is None or leads.leader is None or follows is None:
@@ -211,7 +214,7 @@ class DecisionOracle:
             )
 
     def _replica(self, number: BrokerId, key: tuple[bytes, int]) -> Partition | None:
-        """What a broker that runs has of the partition."""
+        """A running broker's replica of the partition."""
         node = self._nodes.get(int(number))
         replicas = None if node is None else getattr(node.process, "replicas", None)
         if node is None or not node.running or replicas is None:
@@ -219,7 +222,7 @@ class DecisionOracle:
         return cast("Partition | None", replicas.partitions.get(key))
 
     def _asked(self, partition: PartitionRegistration) -> tuple[tuple[IsrMember, ...], int]:
-        """What the leader has asked for, if it leads in the epoch that the controller has."""
+        """The leader's proposal, if it leads in the controller's leader epoch."""
         replica = self._replica(partition.leader, (partition.topic_id, partition.index))
         leader = None if replica is None else replica.leader
         if replica is None or leader is None or leader.leader_epoch != partition.leader_epoch:
@@ -227,8 +230,8 @@ class DecisionOracle:
         return self._leaders.asked(replica) or ((), -1)
 
     def _check_reborn(self, number: int, old: Broker, new: Broker, state: ControllerState) -> None:
-        """I-51 (P-73): who may have lost something leaves the ISR with a new leader epoch. So does
-        another machine, whatever its disk says: a copy lacks what came after it (P-71).
+        """I-51 (P-73): a broker that may have lost records leaves the ISR, with a new leader epoch.
+        So does another machine, whatever its disk says: a copy lacks everything after it (P-71).
         """
         node, wiped = self._nodes[number], old.directory_id != new.directory_id
         was, self._were[number] = self._were[number], node
@@ -256,7 +259,9 @@ class DecisionOracle:
                 )
 
     def _check_was_silent(self, was: Node, old: Broker) -> None:
-        """P-71: the id of a broker that this controller has just heard goes to no other disk."""
+        """P-71: no other disk gets the id of a broker from which this controller has just had a
+        heartbeat.
+        """
         lifecycle = getattr(was.process, "lifecycle", None)
         if was.owner is None or not was.running or lifecycle is None or old.fenced:
             return
@@ -273,7 +278,7 @@ class DecisionOracle:
             )
 
     def _check_unfenced(self, number: int, old: Broker) -> None:
-        """I-83: it has carried out its registration and what fenced it last, by its roles."""
+        """I-83: by its roles, the broker has applied its registration and its last fencing."""
         node = self._nodes[number]
         if not node.running:
             return
@@ -290,7 +295,7 @@ class DecisionOracle:
             )
 
     def _check_dead(self, state: ControllerState) -> None:
-        """P-61: whoever is dead is fenced, whichever controller began to watch it."""
+        """P-61: a dead broker is fenced, whichever controller began to watch it."""
         now, since = self._loop.now, self._loop.now - self._stepped_s
         self._stepped_s = now
         faults = self._controller.disk.faults

@@ -1,8 +1,8 @@
-"""Whom the controller must not fence: a broker that is heard and goes on applying what was pushed
-to it, and one that a single replica holds up (I-94).
+"""Brokers that the controller must not fence (I-94).
 
-A heartbeat counts here as it does at the controller: when it arrives. A fencing is judged when it
-is decided: what is heard while it is being written comes too late.
+They are a broker that sends heartbeats and keeps applying pushes, and one that a single replica
+holds up. A heartbeat counts here when it arrives, as at the controller. A fencing is judged when it
+is decided: a heartbeat that arrives while it is written comes too late.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ RECENT_S: Final = 0.4
 
 @dataclass(slots=True)
 class _Heard:
-    """Of one incarnation."""
+    """Heartbeats of one incarnation."""
 
     last: Heartbeat
     at_s: float
     rose_s: float
-    """When the number of partitions that it has applied rose last."""
+    """The time at which the number of applied partitions rose last."""
 
 
 class FencingOracle:
@@ -45,12 +45,12 @@ class FencingOracle:
         self._heard: dict[int, _Heard] = {}
         self._pending: Sequence[AnyRecord] = ()
         self._judged: dict[int, int] = {}
-        """The epoch in which the fencing of each broker was judged when it was decided."""
+        """The broker epoch in which the fencing of each broker was judged at its decision."""
         self.held: dict[int, str] = {}
-        """Brokers of which one replica is held up and nothing else, and which one."""
+        """Brokers that only one replica holds up, and that replica."""
 
     def on_step(self, controller: Controller) -> None:
-        """Before the control oracle looks: its brokers are those of before."""
+        """Judges fencings before the control oracle looks: its brokers are the earlier ones."""
         for number, broker in controller.state.brokers.items():
             told = controller.told.get(number)
             if told is not None and told.broker_epoch == broker.epoch:

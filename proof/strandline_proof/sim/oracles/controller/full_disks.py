@@ -1,8 +1,8 @@
-"""Whoever has no room makes way: I-99.
+"""I-99: a replica without room makes way.
 
-A broker sends a heartbeat when the one before it has been answered. So what is wrong at two answers
-in a row, and has not changed in between, a whole heartbeat has been told of and has left as it is.
-What a thread was refused can be told of when the event loop has got to know it.
+A broker sends a heartbeat when the one before it has been answered. So a problem that stands
+unchanged at two answers in a row was reported by a whole heartbeat, and left as it is. A refusal on
+a thread can be reported once the event loop has learned of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Known:
-    """One process, since it began."""
+    """The state of one process, since it began."""
 
     def __init__(self, process: Any, refused: int) -> None:
         self.process = process
@@ -90,8 +90,8 @@ class FullDiskOracle:
 
 
 def _is_in_use(process: Any, segment: str) -> bool:
-    """Whether it is of a replica. One that could not be loaded for want of room is out of service,
-    and says nothing of those that could.
+    """True if the segment is of a replica in use. A replica that was not loaded for want of room is
+    out of service, and is no evidence about the others.
     """
     log = posixpath.dirname(segment)
     return any(partition.log.path == log for partition in process.replicas.partitions.values())

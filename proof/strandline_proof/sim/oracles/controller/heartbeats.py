@@ -1,7 +1,8 @@
-"""An overtaken heartbeat counts for nothing: I-100.
+"""I-100: an overtaken heartbeat has no effect.
 
-Numbers order what one incarnation says over all its streams. Those that the controller counts never
-fall, and each list of offline replicas that it commits is of a heartbeat no older than the last.
+Numbers order the heartbeats of one incarnation over all its streams. The numbers that the
+controller counts never fall. Each committed list of offline replicas is of a heartbeat no older
+than the last.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class _Heartbeats:
-    """By one incarnation."""
+    """Heartbeats of one incarnation."""
 
     def __init__(self, first: Heartbeat, broker: Broker) -> None:
         self.last = first
         self.named = {first.number: first.offline_replicas}
-        """By each heartbeat from the one on that was decided last."""
+        """Offline replicas by heartbeat, from the last decided one on."""
         self.decided = broker.offline_replicas
 
 
@@ -37,7 +38,7 @@ class HeartbeatOracle:
                 self._on_broker(self._on_heartbeat(heartbeat, broker), broker)
 
     def on_restored(self) -> None:
-        """The store has been restored: what was decided by then goes on from a copy."""
+        """The store has been restored: earlier decisions continue from a copy."""
         self._told.clear()
 
     def _on_heartbeat(self, heartbeat: Heartbeat, broker: Broker) -> _Heartbeats:

@@ -1,5 +1,5 @@
-"""What brokers know of the cluster: the same at the same offset of the controller's log, never less
-than before (I-81, I-30), and no replica that is not assigned (I-87).
+"""Brokers' metadata: equal at equal offsets of the controller's log, never older than before (I-81,
+I-30), and without replicas that are not assigned (I-87).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class MetadataOracle:
     def __init__(self, sometimes: Counter[str]) -> None:
         self._sometimes = sometimes
         self._seen: dict[str, tuple[int, MetadataView]] = {}
-        """By node: the life, and what it knew last."""
+        """The life of each node, and its last metadata."""
         self._views: dict[int, tuple[str, Any]] = {}
-        """By metadata offset: who knew it first, and what that says."""
+        """The first node with the metadata of each offset, and that metadata."""
 
     def on_step(self, node: Node) -> None:
         metadata = getattr(node.process, "metadata", None)

@@ -21,7 +21,7 @@ class MoveOracle:
         self._asked: set[tuple[int, tuple[int, ...]]] = set()
 
     def on_asked(self, index: int, target: Sequence[int]) -> None:
-        """An administrator is about to ask for it."""
+        """An administrator is about to request the reassignment."""
         self._asked.add((index, tuple(target)))
 
     def on_change(self, where: str, old: PartitionRegistration, new: PartitionRegistration) -> None:

@@ -39,7 +39,9 @@ class StoreOracle:
             )
 
     def _check_replayed(self, state: ControllerState) -> None:
-        """A start that finds no more than the process before it had says the very same."""
+        """A start that finds no more records than the process before it reaches the very same
+        state.
+        """
         before, self._state = self._state, state
         if before is None or before.last_offset != state.last_offset or before == state:
             return

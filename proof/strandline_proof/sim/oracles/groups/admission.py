@@ -1,7 +1,8 @@
-"""Who may commit, and who is a member still: COORDINATION's tables, put to the fold of a log.
+"""The right to commit, and the membership of a heartbeat's sender: the tables of the protocol,
+applied to the fold of a log.
 
-It says what the only right answer is; where an earlier epoch counts because the coordinator had
-told it, both answers are right, as what was told is no record (I-135).
+The oracle computes the only right answer. Where an earlier epoch counts because the coordinator had
+sent it, both answers are right, as sent messages are not in the log (I-135).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ FENCED_INSTANCE: Final = 82
 FENCED_EPOCH: Final = 110
 STALE_EPOCH: Final = 113
 VERDICTS: Final = frozenset({UNKNOWN_MEMBER, FENCED_INSTANCE, FENCED_EPOCH, STALE_EPOCH})
-"""Refusals that say who is no member, or not in that epoch: others have other reasons."""
+"""Refusals because the sender is no member, or not in that epoch. Other refusals have other
+reasons.
+"""
 JOINS: Final = 0
 LEAVES: Final = -1
 
@@ -39,7 +42,9 @@ class Who:
 
 
 def commit_refusal(fold: Fold, who: Who, place: Place) -> int | None:
-    """None: the commit of that partition is to be accepted (I-144)."""
+    """The right refusal of a commit; None if the commit of that partition must be
+    accepted (I-144).
+    """
     group = fold.group(who.group_id)
     if who.epoch < 0 and not who.member_id and not group.members:
         return None
@@ -66,13 +71,13 @@ def _unknown(group: Group, who: Who) -> int | None:
 def beat_refusals(
     fold: Fold, who: Who, owned: Collection[Place] | None, *, crossed: bool, told: Collection[int]
 ) -> frozenset[int | None]:
-    """Of VERDICTS those that the heartbeat may be answered with; None among them: it may be
-    accepted. `crossed`: the member had not seen the last news that its stream gave it; `told`: the
-    epochs that it was told by this coordinator.
+    """The right answers to a heartbeat, of VERDICTS; None among them: it may be accepted.
+    `crossed`: the member had not seen the last push on its stream; `told`: the epochs that this
+    coordinator has sent to it.
     """
     group = fold.group(who.group_id)
     if who.epoch == JOINS or not group.members:
-        return frozenset({None, *VERDICTS})  # others rules decide
+        return frozenset({None, *VERDICTS})  # other rules decide
     if (error := _unknown(group, who)) is not None:
         return frozenset({error, UNKNOWN_MEMBER})
     current = group.currents[who.member_id]
@@ -81,7 +86,7 @@ def beat_refusals(
     if who.epoch > current.epoch:
         return frozenset({FENCED_EPOCH})
     if told and who.epoch == max(told):
-        return frozenset({None})  # of what is newer it cannot know
+        return frozenset({None})  # the member cannot know newer epochs
     if owned is None or not set(owned) <= set(current.assigned):
         return frozenset({FENCED_EPOCH})
     if who.epoch == current.previous:
@@ -90,6 +95,6 @@ def beat_refusals(
 
 
 def usurped(fold: Fold, who: Who, place: Place) -> str | None:
-    """Who else holds the partition that is committed (I-132)."""
+    """The other member that owns the committed partition (I-132)."""
     holder = fold.group(who.group_id).holder(place)
     return None if holder == who.member_id else holder

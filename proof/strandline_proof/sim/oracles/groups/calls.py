@@ -1,7 +1,7 @@
-"""What is read and said in calls about groups, passed on as plain values.
+"""Messages of calls about groups, passed on as plain values.
 
-What is read is taken down at once, with how far the broker's log goes just then. What is said is
-judged when the step that says it is over and its broker's log has been looked at.
+A request is recorded when it is read, with the end of the broker's log at that moment. An answer is
+judged when its step is over and the broker's log has been read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ METHODS: Final = frozenset(
 
 
 class Overheard:
-    """One call. Unary calls have one question, which counts as their first message."""
+    """One call. A unary call has one request, which counts as its first message."""
 
     def __init__(self, coordinators: Coordinators, node: str, method: str) -> None:
         self._all = coordinators
@@ -43,7 +43,7 @@ class Overheard:
         self._conversation: Conversation | None = None
         self._group = ""
         self._asked_deposed = False
-        """Whether a coordinator that the cluster had replaced was asked for offsets."""
+        """True if a deposed coordinator was asked for offsets."""
 
     def on_read(self, message: Any) -> None:
         getattr(self, f"_read_{self._method}")(message)
@@ -63,7 +63,9 @@ class Overheard:
         return self._all.seat(self._node, group_id)
 
     def _with(self, group_id: str, member_id: str) -> Conversation:
-        """Group and member stay the same in one call; where they do not, it is refused."""
+        """Returns the conversation. Group and member stay the same in one call; a change is
+        refused.
+        """
         if self._conversation is None:
             self._group = group_id
             where = f"{self._node} {self._method}"
@@ -125,7 +127,7 @@ class Overheard:
         is_whole = self._all.is_judged(self._group)
         talk.acknowledges(number, places, seat.standing, is_whole=is_whole)
 
-    # One by one
+    # Unary calls
 
     def _read_ConsumerGroupHeartbeat(self, message: Any) -> None:
         beat = beat_of(message)
@@ -164,4 +166,4 @@ class Overheard:
         self._all.on_removal_asked(self._node, message.group_id)
 
     def _said_RemoveMembers(self, message: Any) -> None:
-        """What it says is what `on_removal_asked` permits."""
+        """Judges nothing: the answer may only name what `on_removal_asked` permits."""

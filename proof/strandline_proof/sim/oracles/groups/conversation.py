@@ -1,11 +1,12 @@
-"""One call between a member, or whoever commits and asks, and a coordinator: whatever the latter
-says is held against the log of its own replica at that moment.
+"""One call between a member, or another client, and a coordinator: every answer is compared with
+the log of the coordinator's own replica at that moment.
 
-What it tells is committed (I-104) and, on a stream, what is written of the member just then
-(I-131). A commit that it acknowledges is in the log, by one who was entitled to it then (I-142,
-I-144) and while nobody else had the partition (I-132). An offset that it tells was the committed
-one at some time since it was asked (I-106, I-143). Who it fences, or takes for a member still, is
-what the tables of the protocol say of the records (I-135).
+- An answer has committed state only (I-104). On a stream it has what is written of the member just
+then (I-131).
+- An acknowledged commit is in the log. Its sender was entitled to it (I-142, I-144), and no other
+member owned the partition (I-132).
+- A returned offset was the committed one at some time since the request (I-106, I-143).
+- A fencing or an acceptance follows from the protocol's tables and the records (I-135).
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Epochs:
-    """Of one member, in one leadership of the coordinator that it talks to."""
+    """Epochs of one member, in one leadership of its coordinator."""
 
     told: set[int] = field(default_factory=set)
-    """Those that it was told."""
+    """Epochs that the coordinator has sent."""
     said: set[int] = field(default_factory=set)
-    """Those that it has said itself, in whatever call. One that was right then is its newest until
-    it is told another (the coordinator may have taken it without telling it anything).
+    """Epochs that the member has sent, in whatever call. One that was right then is its newest
+    until it receives another (the coordinator may have accepted it without a push).
     """
 
     def clear(self) -> None:
@@ -55,7 +56,9 @@ class _Asked(NamedTuple):
     crossed: bool
     told: frozenset[int]
     said_before: bool
-    """In this call, the same epoch: whether that was accepted may not have been told yet."""
+    """True if the same epoch was sent before in this call: its acceptance may be
+    unannounced yet.
+    """
     said_elsewhere: bool
     low: int
 
@@ -76,10 +79,10 @@ class Conversation:
     def member_id(self) -> str:
         return "" if self._who is None else self._who.member_id
 
-    # What is asked
+    # Requests
 
     def beats(self, number: int, beat: Beat, low: int, *, seen_push: int = 0) -> None:
-        """`low`: where the log ends now."""
+        """Records a heartbeat. `low`: the end of the log now."""
         self._who = beat.who
         crossed = min(seen_push, self._news_push) < self._news_push
         epoch, epochs = beat.who.epoch, self._epochs
@@ -90,22 +93,24 @@ class Conversation:
         epochs.said.add(epoch)
 
     def refuses(self, number: int, standing: Standing) -> bool:
-        """Whether the heartbeat that has just been read can only be refused."""
+        """True if the heartbeat that has just been read can only be refused."""
         return None not in self._allowed(self._beats[number], standing)
 
     def commits(self, number: int, wish: CommitWish, low: int) -> None:
-        """`low`: up to where the log is committed now."""
+        """Records a commit. `low`: the end of the committed log."""
         self._commits[number] = wish, low
 
     def reads(self, group_id: str, low: int) -> None:
-        """`low`: what is told may not be older than what is committed up to there."""
+        """Records a query. `low`: its answer may not be older than what is committed up
+        to there.
+        """
         self._reads[group_id] = low
 
-    # What is said
+    # Answers
 
     def hears(self, view: View, *, push: int) -> None:
-        """The member is told this, whatever is to be said of it: a heartbeat that has not seen the
-        last news crosses it.
+        """Records what the member receives, whatever the verdict on it is: a heartbeat sent before
+        the last push arrived crosses it.
         """
         if view.error:
             return
@@ -114,8 +119,8 @@ class Conversation:
             self._news_push, self._last_epoch = push, view.epoch
 
     def tells(self, number: int, view: View, standing: Standing, *, at_once: bool) -> None:
-        """`number`: of the newest heartbeat that this answers, 0: of none. `at_once`: what is told
-        was looked up in this step, as on a stream.
+        """Judges an answer. `number`: the newest heartbeat that it answers, 0: none. `at_once`: the
+        answer was rendered in this step, as on a stream.
         """
         asked = [self._beats.pop(n) for n in sorted(self._beats) if n <= number]
         if view.error:
@@ -138,8 +143,9 @@ class Conversation:
     def acknowledges(
         self, number: int, places: Iterable[Place], standing: Standing, *, is_whole: bool = True
     ) -> None:
-        """`is_whole`: nothing of the group's log was lost. Else its epochs come again, and a member
-        of before may be taken for one of the same epoch, to whom nothing is assigned.
+        """Judges an acknowledgement. `is_whole`: the group's log has lost nothing. Otherwise its
+        epochs come again, and a former member may pass for one of the same epoch without
+        assignments.
         """
         wish, low = self._commits.pop(number)
         for place in places:
@@ -204,7 +210,8 @@ class Conversation:
         found: set[int | None] = {None, FENCED_EPOCH} if asked.said_before else set()
         if asked.said_elsewhere and not any(told > beat.who.epoch for told in asked.told):
             found.add(None)
-        # What it has said and was right counts as told, also where what is newer was lost since.
+        # An epoch that was right when the member sent it counts as received, also if newer ones
+        # were lost.
         known = (
             [asked.told, asked.told | {beat.who.epoch}] if asked.said_elsewhere else [asked.told]
         )
@@ -244,7 +251,7 @@ class Conversation:
     def _check_committed(
         self, who: Who, place: Place, said: Said, low: int, standing: Standing
     ) -> list[Step]:
-        """The decisions that may have committed it."""
+        """Returns the decisions that may have committed it."""
         what = f"{self._where}: offset {said[0]} of {place} is acknowledged to {who}"
         found = [step for step in standing.since(low) if _commits(step, who.group_id, place, said)]
         if not found:

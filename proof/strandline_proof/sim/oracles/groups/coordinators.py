@@ -1,9 +1,9 @@
-"""All coordinators of a run: after each step of a broker its replicas of `__consumer_offsets` are
-read from its disk, every decision is judged, its shards are held against their logs, and what was
-said in the step is judged by them.
+"""All coordinators of a run.
 
-Where committed records may be missing (I-54) nothing is asked of what is committed any more; what a
-coordinator says must fit its own log all the same.
+After each step of a broker its replicas of `__consumer_offsets` are read from its disk. Every
+decision is judged, its shards are compared with their logs, and the step's answers are judged by
+them. Where committed records may be missing (I-54), nothing is required of committed state any
+more. A coordinator's answers must fit its own log all the same.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from strandline_proof.sim.workload.group_history import GroupHistory, Partition, Told
 
 EVERY: Final = 16
-"""Steps between two looks at what changes without its log."""
+"""Steps between two looks at state that changes without the log."""
 ACTIVE: Final = "ACTIVE"
 INACTIVE: Final = "INACTIVE"
 
@@ -60,29 +60,29 @@ class Seat:
 
     standing: Standing = field(default_factory=Standing)
     is_known: bool = True
-    """Whether its log was read from the first offset on."""
+    """True if its log was read from the first offset on."""
     leader: Any = None
     begun: int = 0
-    """Where its log ended when its leadership began."""
+    """The end of its log when its leadership began."""
     serves: Any = None
-    """The leadership that its shard serves in."""
+    """The leadership in which its shard serves."""
     folded: int = -1
     """The log end at which its state was compared."""
     removals: Removals | None = None
     early: list[Word] = field(default_factory=list)
-    """What it read of members before it served."""
+    """Messages of members that it read before it served."""
     life: int = -1
-    """The process that has last served."""
+    """The last process that has served."""
     generations: dict[tuple[str, str], int] = field(default_factory=dict)
-    """What that knows of the streams of members."""
+    """Stream generations of members, as that process has them."""
 
 
 class Coordinators:
     def __init__(self, world: World, control: ControlOracle, replicas: ReplicaOracle) -> None:
         self.written: defaultdict[tuple[str, Partition], list[Written]] = defaultdict(list)
-        """What each register was set to, as committed."""
+        """The committed values of each register."""
         self._by_deposed: defaultdict[tuple[str, Partition], list[Written]] = defaultdict(list)
-        """What coordinators said of it that the cluster had replaced."""
+        """Values that deposed coordinators have returned."""
         self._world = world
         self._control = control
         self._replicas = replicas
@@ -92,10 +92,10 @@ class Coordinators:
         self._logs: dict[Key, GroupLog] = {}
         self._ids: defaultdict[str, set[str]] = defaultdict(set)
         self._folds: dict[int, Fold] = {}
-        """What is committed, by partition of the topic."""
+        """The committed fold, by partition of the topic."""
         self._ends: defaultdict[int, int] = defaultdict(int)
         self._epochs: defaultdict[tuple[str, str, str], Epochs] = defaultdict(Epochs)
-        """By broker, group and member."""
+        """Epochs by broker, group and member."""
         self._said: defaultdict[str, deque[Callable[[], None]]] = defaultdict(deque)
         self._positions = Positions(self)
         self._turn = 0
@@ -104,7 +104,7 @@ class Coordinators:
             self._history = world.groups.history
             self._history.on_told = self._on_told
 
-    # What is heard
+    # Requests and answers
 
     def overhear(self, node: str, name: str) -> Overheard | None:
         if self._history is None or name not in METHODS:
@@ -112,14 +112,14 @@ class Coordinators:
         return Overheard(self, node, name)
 
     def later(self, node: str, judge: Callable[[], None]) -> None:
-        """Once the present step of that node is over."""
+        """Judges once the present step of that node is over."""
         self._said[node].append(judge)
 
     def _on_told(self, told: Told) -> None:
         self._judge(lambda: self._positions.on_told(told))
 
     def _judge(self, judge: Callable[[], None]) -> None:
-        """In the middle of a step, whose own code may not catch what is raised."""
+        """Judges in the middle of a step, whose own code may not catch a violation."""
         try:
             judge()
         except Violation as violation:
@@ -134,7 +134,9 @@ class Coordinators:
             self._judge(partial(check, wish.who.member_id, at, said[0]))
 
     def is_deposed(self, node: str, group_id: str) -> bool:
-        """Whether its coordinator is another one by now, whatever the node has heard of that."""
+        """True if the group's coordinator is another one now, whether or not the node has learned
+        it.
+        """
         replica, key = self._replica(node, group_id), self._key(group_id)
         decided = None if key is None else self._control.partitions.get(key)
         if replica is None or decided is None:
@@ -150,7 +152,7 @@ class Coordinators:
             self._by_deposed[register].append(Written(value, self._world.loop.now))
 
     def on_fenced(self, member_id: str) -> None:
-        """A member is told that it is none, or not in its epoch."""
+        """A member receives the answer that it is no member, or not in its epoch."""
         self._positions.on_over(member_id)
 
     def heard(self, node: str, word: Word) -> None:
@@ -168,7 +170,7 @@ class Coordinators:
         if seat is not None and seat.removals is not None:
             seat.removals.on_removal_asked(group_id)
 
-    # Where a group is
+    # Places of groups
 
     def topic_ids(self) -> dict[str, str]:
         state = self._control.state
@@ -203,7 +205,9 @@ class Coordinators:
         return 0 if replica is None else replica.high_watermark
 
     def floor(self, node: str, group_id: str) -> int:
-        """What an answer to a question of now is to know: for who leads, all that is committed."""
+        """The end of the log that an answer to a present request must include: at the leader,
+        everything that is committed.
+        """
         replica, key = self._replica(node, group_id), self._key(group_id)
         if replica is None or key is None:
             return 0
@@ -217,7 +221,7 @@ class Coordinators:
     def epochs(self, node: str, group_id: str, member_id: str) -> Epochs:
         return self._epochs[node, group_id, member_id]
 
-    # Positions' questions
+    # Queries of positions
 
     def group(self, group_id: str) -> Group:
         partition = coordinating_partition(group_id, self._partitions())
@@ -279,7 +283,9 @@ class Coordinators:
         self._on_committed(key, standing)
 
     def _forget_removed(self, node: str, step: Step) -> None:
-        """What they were told was told to other members, even if these come back."""
+        """Forgets removed members: what they received was sent to other members, even if these come
+        back.
+        """
         for group_id in step.decision.groups:
             before, after = step.before.group(group_id), step.after.group(group_id)
             for member_id in before.members.keys() - after.members.keys():
@@ -315,7 +321,7 @@ class Coordinators:
         self.written[register].append(Written(committed, self._world.loop.now))
 
     def on_step(self, node: Node) -> None:
-        """A broker has done a step, and its replicas were looked at."""
+        """A broker has done a step, and its replicas have been looked at."""
         self._turn += 1
         for host in node.process.shards.hosts():
             seat = self._seats.get((node.name, host.partition.key))
@@ -365,7 +371,7 @@ class Coordinators:
         seat.removals.check_silence(seat.standing.written)
 
     def _forget_told(self, node: str, key: Key) -> None:
-        """A leadership is over, and what was told in it is forgotten: it is no record."""
+        """Forgets what an ended leadership has sent: it is not in the log."""
         for (where, group_id, _), epochs in self._epochs.items():
             if where == node and self._key(group_id) == key:
                 epochs.clear()
@@ -377,14 +383,16 @@ class Coordinators:
         return (
             decided is not None
             and not full
-            and (leader is None or leader.leader_epoch == decided.leader_epoch)  # else it is over
+            and (
+                leader is None or leader.leader_epoch == decided.leader_epoch
+            )  # otherwise the leadership is over
             and (len(decided.isr) >= self._control.min_insync(decided))
         )
 
     # The end
 
     def check_end(self) -> int:
-        """How many answers to clients were judged."""
+        """Checks the registers and returns the number of judged answers to clients."""
         if self._history is None:
             return 0
         written = dict(self.written)

@@ -1,10 +1,12 @@
-"""Whether one decision of a coordinator is sound, judged by nothing but what it has written and
-what stood before it.
+"""Soundness of one decision of a coordinator, judged only by its records and the state before it.
 
-Epochs rise and keep their order (I-127, I-128); a target comes whole and its epoch last; nobody is
-given what is not in its target, or what another still has (I-129, I-130); a member reaches the
-assignment's epoch with nothing left to give up (I-133); who leaves for a while keeps its place
-(I-126); who is gone has left no key behind (I-138), and offsets name their topic's id (I-145).
+- Epochs rise and keep their order (I-127, I-128).
+- A target is written whole, its epoch last.
+- No member is assigned a partition outside its target, or one that another member still owns
+(I-129, I-130).
+- A member reaches the assignment's epoch with nothing left to revoke (I-133).
+- A member that leaves for a while keeps its place (I-126).
+- A removed member leaves no key behind (I-138), and offsets name their topic's id (I-145).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _SIGN: Final = 1 << 31
 
 
 def coordinating_partition(group_id: str, partitions: int) -> int:
-    """By Java's hash over UTF-16 units, taken from Kafka's words and not from our code."""
+    """The partition by Java's hash over UTF-16 units, from Kafka's words, not Strandline's code."""
     units = memoryview(group_id.encode("utf-16-le")).cast("H")
     code = 0
     for unit in units:
@@ -41,8 +43,8 @@ def coordinating_partition(group_id: str, partitions: int) -> int:
 def check_step(
     step: Step, partition: int, partitions: int, topic_ids: Mapping[str, Collection[str]]
 ) -> None:
-    """Of partition `partition` of so many; `topic_ids` are all that a topic of a name ever had, as
-    text.
+    """Judges a decision in partition `partition` of so many; `topic_ids` are all ids that a topic
+    of a name ever had, as text.
     """
     decision = step.decision
     for group_id in decision.groups:
@@ -73,7 +75,7 @@ def _check_group(before: Group, after: Group, where: str) -> None:
 
 
 def _former(before: Group, after: Group, member_id: str) -> str:
-    """Whose place a static member has taken; else its own."""
+    """The member whose place a static member has taken; otherwise itself."""
     instance_id = after.members[member_id].instance_id
     former = before.names(instance_id)
     taken = former is not None and former not in after.members
@@ -81,7 +83,7 @@ def _former(before: Group, after: Group, member_id: str) -> str:
 
 
 def _identities(group: Group) -> dict[str, str]:
-    """Members by the name under which they come back."""
+    """Members by the name under which they return."""
     return {
         member_id if member.instance_id is None else f"static {member.instance_id}": member_id
         for member_id, member in group.members.items()

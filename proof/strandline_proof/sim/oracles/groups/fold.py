@@ -1,8 +1,8 @@
-"""What a log of `__consumer_offsets` comes to, decision by decision, by the offline decoder alone.
+"""The fold of a log of `__consumer_offsets`, decision by decision, with the offline decoder alone.
 
-A batch is a decision. What stands after it follows from what stood before it and from the batch, so
-that logs which share an entry share everything up to it (I-4) and are folded once. Nothing here is
-ever changed: each decision has a `Fold` before and one after it.
+A batch is a decision. The state after it follows from the state before it and from the batch. So
+logs which share an entry share everything up to it (I-4) and are folded once. No value here ever
+changes: each decision has a `Fold` before and one after it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from strandline_proof.sim.oracles.replica.log_view import Identity, LogView
 
 ABSENT_EPOCH: Final = -2
-"""Of a static member that has left for a while."""
+"""Epoch of a static member that has left for a while."""
 STABLE: Final = 0
 UNREVOKED: Final = 1
-"""It must give up partitions before it may take on the assignment's epoch."""
+"""State of a member that must revoke partitions before it may reach the assignment's epoch."""
 NO_EPOCH: Final = 0
 
 Place = tuple[str, int]
@@ -43,13 +43,13 @@ class Member:
 
     @property
     def wishes(self) -> tuple[frozenset[str], str, str, str]:
-        """What concerns the whole group (I-128)."""
+        """The member's properties that concern the whole group (I-128)."""
         return self.topics, self.regex, self.assignor, self.rack
 
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """What a member has: of each partition the epoch in which it was assigned."""
+    """A member's partitions, each with the epoch in which it was assigned."""
 
     epoch: int = 0
     previous: int = -1
@@ -64,7 +64,7 @@ class Current:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One of the consumer protocol."""
+    """A group of the consumer protocol."""
 
     epoch: int = NO_EPOCH
     target_epoch: int = NO_EPOCH
@@ -81,7 +81,7 @@ class Group:
         return next((m for m, c in sorted(self.currents.items()) if place in c.held), None)
 
     def names(self, instance_id: str | None) -> str | None:
-        """Whose the instance is."""
+        """The member that holds the instance id."""
         if instance_id is None:
             return None
         found = (m for m, member in self.members.items() if member.instance_id == instance_id)
@@ -106,7 +106,7 @@ class Offset(NamedTuple):
 
     @property
     def said(self) -> tuple[int, int, str]:
-        """What a committer gives and a reader is told."""
+        """The values that a committer sends and a reader receives."""
         return self.offset, self.leader_epoch, self.metadata
 
 
@@ -115,7 +115,7 @@ class Fold:
     groups: Mapping[str, Group] = field(default_factory=dict)
     offsets: Mapping[OffsetKey, Offset] = field(default_factory=dict)
     written: Mapping[Entity, int] = field(default_factory=dict)
-    """The end of the last batch that tells of somebody."""
+    """The end of the last batch about each group or member."""
 
     def group(self, group_id: str) -> Group:
         return self.groups.get(group_id, EMPTY)
@@ -146,7 +146,7 @@ class Decision(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a decision has made of what was there."""
+    """A decision with the state before it and the state after it."""
 
     decision: Decision
     before: Fold
@@ -286,13 +286,13 @@ class GroupLog:
     """Every decision that was ever in a log of one partition of `__consumer_offsets`."""
 
     def __init__(self, on_step: Callable[[Step], None]) -> None:
-        """`on_step` is told of each, once, after those before it."""
+        """A log. `on_step` is called with each decision once, after those before it."""
         self._steps: dict[Identity, Step] = {}
         self._on_step = on_step
 
     def step_of(self, view: LogView, number: int) -> Step | None:
-        """The last of the first `number` entries; None if there is none, or its log's beginning is
-        not known.
+        """The decision of the last of the first `number` entries; None if there is none, or if the
+        log's beginning is not known.
         """
         missing = []
         at = number - 1

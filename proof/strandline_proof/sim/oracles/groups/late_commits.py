@@ -1,8 +1,9 @@
-"""Commits that arrive late: their sender is no member, and gave them up before they were committed.
+"""Commits that arrive late: their sender is no longer a member, and gave them up before they were
+committed.
 
-A network may still carry such a commit, or a log hold it of which nothing more is committed yet;
-nothing could tell a late one (ADR 16). It may take the group back, or ahead of what its sender goes
-on from, until the sender is told.
+A network may still carry such a commit, or a log may hold it uncommitted; no server could recognize
+a late one (ADR 16). The commit may move the group back, or ahead of the position from which its
+sender continues, until the sender learns of it.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ if TYPE_CHECKING:
 
 
 class LateCommits:
-    """Each is known by the metadata of its offsets, which no other has."""
+    """Late commits. Each is known by the metadata of its offsets, which no other has."""
 
     def __init__(self) -> None:
         self._asked: dict[int, set[str]] = {}
-        """By operation: what a commit says whose sender is no member."""
+        """By operation, the commits whose sender is no member."""
         self._given_up: dict[str, str] = {}
-        """What those say of which nobody has heard, and who has sent it."""
+        """The commits given up without an answer, and their senders."""
         self._unheard: dict[str, int] = {}
-        """Those that were committed late, and the lowest that their senders may go on from."""
+        """The commits that were committed late, and the lowest offset from which their senders may
+        continue.
+        """
 
     def on_told(self, told: Told) -> None:
         match told.event:
@@ -42,7 +45,7 @@ class LateCommits:
                 pass
 
     def lowest(self, before: Offset | None, after: Offset) -> int | None:
-        """What may be committed after `before`, at the lowest; None: `after` arrives late."""
+        """The lowest offset that may be committed after `before`; None: `after` arrives late."""
         lowest = 0
         if before is not None and before.topic_id == after.topic_id:
             lowest = min(before.offset, self._unheard.get(before.metadata, before.offset))

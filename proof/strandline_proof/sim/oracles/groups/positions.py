@@ -1,11 +1,11 @@
-"""What members believe to own and were handed, event by event.
+"""Members' ownership and records, event by event.
 
-Of two that believe to own a partition one is no member any more and has not heard of it (I-132):
-the one that has had it, or the one that tells its application only now of what it was granted
-before. Nobody is handed records of what it does not own; who takes a partition up goes on where the
-group had committed, and gets every record from there in its order (I-106). Nobody commits what was
-not handed to it (P-113), and but for an administrator's word no committed offset goes back (I-106),
-or for a commit that arrives late, and what its sender commits before it hears of that.
+If two members believe that they own a partition, one is no longer a member and has not learned of
+it (I-132). That one either owned the partition before, or hands its application an earlier grant
+only now. A member receives records only of its own partitions. A new owner continues from the
+group's committed offset, and receives every record from there in order (I-106). A member commits
+only what it was handed (P-113). A committed offset moves back only by an administrator's command
+(I-106), by a commit that arrives late, or by its sender's commits before the sender learns of that.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Owned:
-    """One partition in one member's hands."""
+    """One partition that one member owns."""
 
     next: int | None
-    """What it is to be handed next; None: nobody knows, until it was handed something."""
+    """The next record to be handed over; None if unknown, until one was handed over."""
     is_over: bool = False
-    """The group has removed the member since, which has not heard of it."""
+    """True if the group has removed the member, which has not learned of it."""
 
 
 @dataclass(slots=True)
@@ -50,28 +50,28 @@ class _Life:
     member_id: str = ""
     owned: dict[Partition, _Owned] = field(default_factory=dict)
     handed: dict[Partition, int] = field(default_factory=dict)
-    """The end of what it was handed since it owns it, or had to begin at."""
+    """The end of what it was handed since it owns the partition, or the required beginning."""
     handed_ever: dict[Partition, int] = field(default_factory=dict)
-    """The same, whichever ownership it was of."""
+    """The end of what it was handed in any ownership."""
 
     def hand(self, partition: Partition, end: int) -> None:
         self.handed_ever[partition] = max(end, self.handed_ever.get(partition, 0))
 
 
 class Known(Protocol):
-    """What is committed now, by the logs."""
+    """The committed state, by the logs."""
 
     def group(self, group_id: str) -> Group: ...
 
     def is_judged(self, group_id: str) -> bool:
-        """Whether nothing of the group may be missing."""
+        """True if no committed state of the group may be missing."""
 
     def place(self, partition: Partition) -> Place | None: ...
 
     def offset(self, group_id: str, partition: Partition) -> int | None: ...
 
     def may_skip(self, partition: Partition, begin: int, end: int) -> bool:
-        """Whether the records from one offset to the other may be missing, or come again."""
+        """True if the records from one offset to the other may be missing, or come again."""
 
 
 class Positions:
@@ -80,9 +80,9 @@ class Positions:
         self._lives: dict[str, _Life] = {}
         self._by_member: dict[str, str] = {}
         self._ended: dict[str, int] = {}
-        """By member id: whose epoch is not above this is no member any more."""
+        """By member id, the epoch up to which it is no longer a member."""
         self._altered: set[tuple[str, str]] = set()
-        """What administrators wish to be committed: the group, and what the offset says."""
+        """Offsets that administrators want committed: the group, and the offset's metadata."""
         self._late = LateCommits()
 
     def on_told(self, told: Told) -> None:
@@ -106,7 +106,7 @@ class Positions:
                 pass
 
     def on_over(self, member_id: str) -> None:
-        """It is no member any more, or is told so, whenever its application hears of that."""
+        """The member was removed, or is told so, whenever its application learns of that."""
         if (who := self._by_member.get(member_id)) is not None:
             for owned in self._lives[who].owned.values():
                 owned.is_over = True
@@ -159,10 +159,10 @@ class Positions:
     def check_commit(
         self, member_id: str, partition: Partition, offset: int, *, is_deposed: bool = False
     ) -> None:
-        """A member asks to have this committed (P-113). It need not have been handed what is not
-        there any more: then its position is where the log begins. A coordinator that has been
-        replaced (`is_deposed`) may read only now what an earlier ownership had asked of it: nothing
-        comes of that (I-105), and it was handed to the member all the same.
+        """Judges a member's request to commit (P-113). Deleted records need not have been handed
+        over: the position is then the log's beginning. A deposed coordinator (`is_deposed`) may
+        read only now a request of an earlier ownership. That request has no effect (I-105), and its
+        records were handed over all the same.
         """
         who = self._by_member.get(member_id)
         life = None if who is None else self._lives[who]
@@ -178,7 +178,7 @@ class Positions:
             )
 
     def check_step(self, step: Step) -> None:
-        """A decision is committed."""
+        """Judges a committed decision."""
         for group_id in step.decision.groups:
             was, now = step.before.group(group_id), step.after.group(group_id)
             for member_id in was.members.keys() - now.members.keys():

@@ -1,12 +1,12 @@
-"""Committed offsets as clients see them are registers (I-106, I-142, I-143): who asks is told of
-the last commit that was acknowledged before it asked, or of a later one.
+"""Committed offsets as registers, as clients see them (I-106, I-142, I-143): a query returns the
+last commit acknowledged before the query, or a later one.
 
-The order of the commits is that of their records in the log; which of them is whose is told by what
-they say, so a history whose commits say the same twice is judged by the kinder reading.
+The order of the commits is that of their records in the log. A record is matched with a commit by
+its content, so the kinder reading judges a history with two equal commits.
 
-A coordinator that has been deposed and has not heard of it answers with what was committed under
-it: nothing tells it that this is old (I-35). What such a one has said is excused, to who asked
-before it said so and was told afterwards, and nobody else.
+A deposed coordinator that has not learned of it answers with the offsets committed under it: it
+cannot know that they are old (I-35). Such an answer is excused only if the query began before it
+and ended after it.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ Register = tuple[str, "Partition"]
 
 
 class Written(NamedTuple):
-    """What a register was set to, and when that was committed; or who was deposed said it is."""
+    """A register's value and the time of its commit, or of a deposed coordinator's answer."""
 
     value: Committed | None
-    """None: it was forgotten."""
+    """None: the offset was deleted."""
     at_s: float
 
 
 class _Question(NamedTuple):
     group: str
     floors: dict[Partition, int]
-    """How many of each register's values were behind who asked."""
+    """The number of each register's values before the query."""
     at_s: float
 
 
@@ -56,8 +56,8 @@ def check_registers(
     written: Mapping[Register, Sequence[Written]],
     by_deposed: Mapping[Register, Sequence[Written]],
 ) -> int:
-    """`written`: in the order of the log. `by_deposed`: what coordinators answered that had been
-    deposed, and when. How many answers were judged.
+    """Checks the answers and returns how many were judged. `written`: in the order of the log.
+    `by_deposed`: the answers of deposed coordinators, and their times.
     """
     groups: dict[str, str] = {}
     commits: dict[int, tuple[str, CommitAsked | AdminAsked, float]] = {}
@@ -96,7 +96,7 @@ def check_registers(
 
 
 def _said(value: Committed | None) -> tuple[int, str] | None:
-    """What tells commits apart; the leader epoch may be the library's to add."""
+    """The content that tells commits apart; the library may add the leader epoch."""
     return None if value is None else (value.offset, value.metadata)
 
 
@@ -108,8 +108,8 @@ def _raise_floors(
     floors: dict[Register, int],
     written: Mapping[Register, Sequence[Written]],
 ) -> None:
-    """What is acknowledged is behind everybody who asks from now on. One oblivion is like another:
-    it is the one that was committed between the question and its answer.
+    """Raises the floor of every later query to an acknowledged commit. Deletions look alike: the
+    one committed between the request and its answer counts.
     """
     begun_s, ended_s = during_s
     for partition, value in asked.offsets.items():
@@ -123,12 +123,12 @@ def _raise_floors(
         ]
         if found:
             floors[register] = max(floors[register], found[0] + 1)
-        elif value is not None:  # what is not there need not be forgotten
+        elif value is not None:  # a missing offset need not be deleted
             raise Violation("I-142", f"{who}: {value} of {register} is acknowledged, and lost")
 
 
 def _check_refused(told: Sequence[Told], written: Mapping[Register, Sequence[Written]]) -> None:
-    """What was refused for good is carried out by nobody, ever."""
+    """A commit that was refused for good is never carried out."""
     committed = {
         (group, partition, _said(each.value))
         for (group, partition), values in written.items()

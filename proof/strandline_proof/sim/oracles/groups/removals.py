@@ -1,10 +1,10 @@
-"""Why a member is a member no more: by its own word, an administrator's, because another process
-has its place, or because its time is over. Nothing else removes it (I-179), and silence does in the
-end, whatever became of its connection (I-137).
+"""Reasons for the removal of a member: its own request, an administrator's, another process in its
+place, or the end of its session.
 
-Time is what the coordinator was at work for: while it stands still, what members send waits to be
-read (P-146). Its clock may run at another rate, so that half of a session is too early for certain,
-and twice as much with some seconds more too late.
+Nothing else removes a member (I-179). Silence removes it in the end, whatever became of its
+connection (I-137). Time is the coordinator's time at work: during a stall, members' messages wait
+to be read (P-146). Its clock may run at another rate: half of a session is certainly too early, and
+twice a session with some seconds more is too late.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 EARLY: Final = 0.5
 LATE: Final = 2.0
 SLACK_S: Final = 2.5
-"""Sweeps, refusals for want of replicas, retries."""
+"""Allowance for sweeps, refusals for want of replicas, retries."""
 STANDS_STILL_S: Final = 0.4
-"""More than that between two steps of a coordinator: it was not at work meanwhile."""
+"""Time between two steps after which a coordinator was not at work."""
 
 Name = tuple[str, str]
 """A group and a member id."""
@@ -32,35 +32,37 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A message of a member that a coordinator has read."""
+    """A member's message that a coordinator has read."""
 
     name: Name
     epoch: int | None
-    """Of its heartbeat, if it has one."""
+    """The epoch of its heartbeat, if it is one."""
     generation: int = 0
     is_refused: bool = False
-    """A heartbeat that can only be refused: it is no member in that epoch any more."""
+    """True for a heartbeat that can only be refused: its sender is no longer a member in that
+    epoch.
+    """
 
 
 @dataclass(slots=True)
 class _Heard:
     at_s: float
-    """Of the time at work, and of that in which it could decide something."""
+    """The time at work, and the part of it in which the coordinator could write."""
     able_s: float
     is_refused: bool = False
     left: bool = False
     to_revoke_s: float = 0.0
-    """Since when it has been asked to give partitions up, as far as this coordinator has asked."""
+    """The time since which this coordinator has asked the member to revoke partitions."""
 
 
 class Removals:
-    """Of one coordinator, for as long as it serves without a break."""
+    """Removals by one coordinator, for as long as it serves without a break."""
 
     def __init__(
         self, where: str, session_s: float, now_s: float, generations: dict[Name, int]
     ) -> None:
-        """`generations`: of each member's newest stream, which its process keeps in mind when it
-        serves anew.
+        """The removals. `generations`: each member's newest stream, which a process remembers when
+        it serves again.
         """
         self._where = where
         self._generations = generations
@@ -70,7 +72,7 @@ class Removals:
         self._able_s = 0.0
         self._heard: dict[Name, _Heard] = {}
         self._commanded: set[str] = set()
-        """Groups of which an administrator has asked to have members removed."""
+        """Groups with members that an administrator has asked to remove."""
 
     def _of(self, name: Name) -> _Heard:
         found = self._heard.get(name)
@@ -79,7 +81,7 @@ class Removals:
         return found
 
     def on_time(self, now_s: float, *, is_able: bool) -> None:
-        """It has done a step; `is_able`: it could write."""
+        """The coordinator has done a step; `is_able`: it could write."""
         passed_s = now_s - self._last_step_s
         self._last_step_s = now_s
         if passed_s <= STANDS_STILL_S:
@@ -91,7 +93,7 @@ class Removals:
         heard, epoch = self._of(word.name), word.epoch
         newest = self._generations.get(word.name, 0)
         if word.generation and word.generation < newest:
-            return  # of a stream that has been replaced: it counts for nothing (I-177)
+            return  # a message of a replaced stream has no effect (I-177)
         self._generations[word.name] = max(word.generation, newest)
         heard.is_refused = word.is_refused or (heard.is_refused and epoch is None)
         heard.at_s, heard.able_s = self._work_s, self._able_s
@@ -119,7 +121,7 @@ class Removals:
         if heard.left or group_id in self._commanded or silent_s >= EARLY * self._session_s:
             return
         if heard.is_refused:
-            return  # it has to join anew, and that ends its session no later
+            return  # the member must join again, and that does not extend its session
         member, current = before.members[member_id], before.currents.get(member_id)
         if current is None:
             return
@@ -136,7 +138,7 @@ class Removals:
         )
 
     def check_silence(self, fold: Fold) -> None:
-        """Who has been silent for too long is no member."""
+        """Checks that a member that has been silent for too long is removed."""
         for group_id, group in fold.groups.items():
             for member_id in group.members:
                 silent_s = self._able_s - self._of((group_id, member_id)).able_s

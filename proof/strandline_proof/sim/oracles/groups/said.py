@@ -1,4 +1,4 @@
-"""What goes between members and coordinators, as oracles take it: plain values of the messages."""
+"""Messages between members and coordinators, as plain values for oracles."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CommitWish:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a member is told of itself; an assignment of None is as it was."""
+    """The state that a member receives; an assignment of None is unchanged."""
 
     epoch: int
     assignment: frozenset[Place] | None
@@ -66,7 +66,7 @@ def places_of(listed: groups_pb2.TopicPartitionsList) -> frozenset[Place]:
 
 
 def commit_of(message: offsets_pb2.OffsetCommitRequest, topic_ids: Mapping[str, str]) -> CommitWish:
-    """`topic_ids` by name, for topics that are named."""
+    """The commit in a message; `topic_ids` by name, for topics that are named."""
     instance_id = message.group_instance_id if message.HasField("group_instance_id") else None
     who = Who(
         message.group_id, message.member_id, message.generation_id_or_member_epoch, instance_id
@@ -87,7 +87,7 @@ def commit_of(message: offsets_pb2.OffsetCommitRequest, topic_ids: Mapping[str, 
 def committed_in(
     message: offsets_pb2.OffsetCommitResponse, topic_ids: Mapping[str, str]
 ) -> frozenset[Place]:
-    """The partitions of which it says that they are committed."""
+    """The partitions that the answer reports as committed."""
     if message.error_code:
         return frozenset()
     return frozenset(
@@ -117,7 +117,7 @@ def granted_in(message: groups_pb2.GroupSessionResponse) -> dict[Place, Said]:
 
 
 def told_in(result: offsets_pb2.OffsetFetchGroupResult) -> dict[Place, Said]:
-    """What a group is told to have committed, of the partitions that are told of without error."""
+    """The committed offsets in an answer, of the partitions without an error."""
     if result.error_code:
         return {}
     return {

@@ -1,6 +1,9 @@
-"""What a shard has in memory, held against its log: whether it may serve (I-101), whether its state
-is the fold (I-102, and so I-108 and I-130's index), whether every timer runs that must and none
-besides (I-137), and that nothing of it is left when its leadership is over (I-110).
+"""A shard's memory, compared with its log.
+
+- The shard may serve (I-101).
+- Its state is the fold (I-102, and so I-108 and I-130's index).
+- Every required timer runs, and no other (I-137).
+- Nothing of it is left when its leadership is over (I-110).
 """
 
 from __future__ import annotations
@@ -21,11 +24,11 @@ if TYPE_CHECKING:
     from strandline_proof.sim.oracles.groups.fold import Fold, Group, OffsetKey, Place
 
 Timer = tuple[str, str, str]
-"""Its kind, its group and its member."""
+"""A timer's kind, its group and its member."""
 
 
 def check_may_serve(where: str, *, leads: bool, epochs_agree: bool, mark: int, begun: int) -> None:
-    """`begun`: where its log ended when the leadership began."""
+    """Checks that the shard may serve. `begun`: the end of its log when the leadership began."""
     if not leads or not epochs_agree:
         raise Violation("I-101", f"{where}: a shard serves, and its leadership is over")
     if mark < begun:
@@ -147,7 +150,7 @@ def _offsets(table: GroupTable) -> Iterable[tuple[OffsetKey, tuple[Any, ...]]]:
 
 
 def timers_of(fold: Fold) -> set[Timer]:
-    """What must run for a shard in this state."""
+    """The timers that must run for a shard in this state."""
     found: set[Timer] = set()
     for name, group in fold.groups.items():
         for member_id in group.members:
@@ -175,7 +178,7 @@ def _timer(key: TimerKey) -> Timer:
 
 
 def check_gone(where: str, host: ShardHost) -> None:
-    """Of a shard whose leadership is over."""
+    """Checks that a shard is gone when its leadership is over."""
     timers = host.context.timers.running(host)
     known = [*host.groups.group_ids()]
     if timers or known or len(host.sessions) or host.machine.waiting:

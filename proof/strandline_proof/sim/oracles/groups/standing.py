@@ -1,4 +1,4 @@
-"""What one replica of a partition of `__consumer_offsets` holds now, decision by decision."""
+"""The present decisions of one replica of a partition of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _END: Final = attrgetter("decision.end")
 
 @dataclass(slots=True)
 class Standing:
-    """`steps` are those of its log; all below `high_watermark` is committed, as far as it knows."""
+    """A replica's decisions. `steps` are those of its log; all below `high_watermark` is committed,
+    as the replica knows.
+    """
 
     steps: list[Step] = field(default_factory=list)
     high_watermark: int = 0
@@ -36,7 +38,7 @@ class Standing:
         return self.steps[at - 1].after if at > 0 else NOTHING
 
     def folds(self, low: int, high: int) -> Iterator[Fold]:
-        """What stood at `low`, and after each decision from there to `high`."""
+        """The state at `low`, and after each decision from there to `high`."""
         first = bisect_right(self.steps, low, key=_END)
         yield self.steps[first - 1].after if first > 0 else NOTHING
         for step in self.steps[first:]:
@@ -45,14 +47,14 @@ class Standing:
             yield step.after
 
     def since(self, low: int) -> Iterator[Step]:
-        """Decisions of which something lies at or behind `low`, as far as they are committed."""
+        """Decisions that reach to `low` or beyond, as far as they are committed."""
         for step in self.steps[bisect_right(self.steps, low, key=_END) :]:
             if step.decision.end > self.high_watermark:
                 return
             yield step
 
     def follow(self, log: GroupLog, view: LogView) -> bool:
-        """Be what the replica's log is now; False if its beginning is not known."""
+        """Follows the replica's log to its present state; False if its beginning is not known."""
         entries, steps = view.entries, self.steps
         while steps and not (
             len(steps) <= len(entries)

@@ -1,10 +1,11 @@
-"""The ghost of one partition: what has ever been committed, and who led when.
+"""The ghost of one partition: every record that was ever committed, and the leader of each epoch.
 
-Whether a loss is permitted is decided here: without an fsync for each write, committed records may
-go if at least min.insync.replicas replicas lose unflushed data before they have it back (I-54), or
-all that an administrator has left of them, who may take away replicas that were in sync (I-86).
-With `flush.policy=always` never. So they may where the topic allows unclean elections: what the
-new leader lacks then is not committed any more, and must be reported (I-53); all else stays so.
+The ghost decides whether a loss is permitted. Without an fsync for each write, committed records
+may go if at least min.insync.replicas replicas lose unflushed data before they have it back (I-54).
+So they may if all remaining replicas do, after an administrator has taken away replicas that were
+in sync (I-86). With `flush.policy=always` they may never go. They also may go where the topic
+allows unclean elections. Records that the new leader lacks are then no longer committed, and must
+be reported (I-53); all others stay committed.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ if TYPE_CHECKING:
 
 
 class GivenUp(NamedTuple):
-    """What one replica has cut off that was committed once."""
+    """Records that one replica has truncated though they were committed once."""
 
     by: str
     life: int
-    """Which process of that node it was."""
+    """The number of that node's process."""
     entries: tuple[Entry, ...]
     believed: int
-    """The high watermark that it had."""
+    """Its high watermark at that time."""
 
 
 class Committed:
     reports_forgotten = False
-    """Whether the controller's store has come back as an older copy."""
+    """True if the controller's store has come back as an older copy."""
     permitted: str | None = None
-    """Why records may be missing that were committed at any time."""
+    """The reason why records may be missing that were committed at any time."""
     judged_from = 0
-    """What lies before this offset was committed, or lost, under an excuse that is over."""
+    """Records before this offset were committed, or lost, under an excuse that is over."""
     lost_uncleanly = False
-    """Whether an unclean election has cost some of what is `lost`, or a deposed leader's word."""
+    """True if an unclean election has cost some of `lost`, or a deposed leader's commit."""
 
     def __init__(self, index: int, *, min_insync: int, always: bool) -> None:
         self.index = index
@@ -51,52 +52,58 @@ class Committed:
         self.end = 0
         """trueHW: the greatest high watermark that any leader has had."""
         self.excused: str | None = None
-        """Why records may be missing now; over when `begin_anew` knows what survives."""
+        """The reason why records may be missing now; over when `begin_anew` knows which survive."""
         self.min_insync = min_insync
-        """The lowest that min.insync.replicas has been since as many members of the ISR as it asks
-        for held all that is committed.
+        """The lowest min.insync.replicas since as many members of the ISR as it requires held all
+        committed records.
         """
         self._left: int | None = None
-        """How many were in the ISR or the ELR when replicas were last taken away, until the ISR has
-        the minimum again.
+        """The number of members of the ISR and the ELR when replicas were last taken away, until
+        the ISR has the minimum again.
         """
         self._always = always
         self._ids: dict[Identity, Entry] = {}
         self._committed: dict[Identity, Entry] = {}
         self._leaders: dict[int, tuple[str, int]] = {}
         self.lost_on: dict[str, bool] = {}
-        """Nodes that lack committed records which went with the power; whether these might go."""
+        """Nodes that lack committed records since a loss of power; True if these were permitted to
+        go.
+        """
         self._cut_short: dict[str, int] = {}
-        """Where the logs end of nodes that lost any records with the power, until they append."""
+        """Log ends of nodes that lost any records with the power, until they append."""
         self._replaced: set[str] = set()
-        """Nodes that came in the place of another one that was the same broker."""
+        """Nodes that replaced another one under the same broker id."""
         self.damaged: dict[str, Entry] = {}
-        """The batch that a node's disk has changed, until the node has cut it off (I-7)."""
+        """The batch that a node's disk has changed, until the node has truncated it (I-7)."""
         self._removed_with: dict[str, Entry] = {}
-        """The same of nodes that are to hold the partition no more, until they do again."""
+        """The damaged batches of nodes whose replica was removed, until they have one again."""
         self.asked = 0
-        """Up to where an administrator has asked to delete records."""
+        """The offset up to which an administrator has asked to delete records."""
         self.begins = 0
         """The greatest log start that any replica has had."""
         self._removed_to = 0
-        """The same, but of what offsets name since the last unclean election."""
+        """The greatest log start since the last unclean election, which gave offsets new
+        records.
+        """
         self.deleted: dict[str, int] = {}
-        """Below this a node holds nothing: a leader has said so, and it was in the ISR (I-75)."""
+        """The offset below which a node holds nothing: a leader has confirmed the deletion, and the
+        node was in the ISR (I-75).
+        """
         self.given_up = False
-        """Nothing promises that this partition is ever whole again."""
+        """True if the partition is not required ever to be whole again."""
         self.lost: dict[Identity, Entry] = {}
-        """What was committed, and unclean elections that the topic allows may have cost."""
+        """Committed records that unclean elections, which the topic allows, may have cost."""
         self.unclean_epoch = -1
         """The leader epoch of the last of them."""
         self._kept = 0
-        """The offset from which on it may have."""
-        self._alone = False  # whether only the leader that it brought is known to hold that
+        """The offset from which on that election may have cost records."""
+        self._alone = False  # true while only the leader that it elected is known to hold that
         self.given_up_by: list[GivenUp] = []
         self.promised: dict[Identity, Entry] = {}
-        """What leaders have called committed since records may be missing."""
+        """Records that leaders have committed since records may be missing."""
 
     def view(self, disk: SimDisk, path: str) -> LogView:
-        """The log of a replica of it."""
+        """The log of one of its replicas."""
         return LogView(disk, path)
 
     @property
@@ -116,7 +123,7 @@ class Committed:
             raise Violation(
                 "I-3", f"{where}: offset {entry.base} epoch {entry.epoch} names two batches"
             )
-        # Before a log start may stand what its leader could not be asked about any more.
+        # A log may have records before its start about which its leader could no longer be asked.
         deleted = entry.base <= self.begins
         both = None not in (known.previous, entry.previous) and not deleted
         if both and known.previous != entry.previous:
@@ -139,17 +146,17 @@ class Committed:
             )
 
     def has_led(self, epoch: int, node: str, incarnation: int) -> bool:
-        """Whether that incarnation was seen to lead in the epoch."""
+        """True if that incarnation was seen to lead in the epoch."""
         return self._leaders.get(epoch) == (node, incarnation)
 
     def on_log_start(
         self, start: int, view: LogView, where: str, *, leads: bool, retention_bytes: int | None
     ) -> str:
-        """I-75: a leader deletes what it was asked to delete, and a follower what a leader has
-        deleted. I-74: retention deletes whole segments, and nothing of what is within its size.
+        """I-75: a leader deletes records as requested, and a follower those that a leader has
+        deleted. I-74: retention deletes whole segments, and nothing within its size.
 
-        How records went that nobody had deleted before, in words. `retention_bytes` is the lowest
-        that it has ever been; None: without a limit.
+        Returns in words how records went that were not deleted before. `retention_bytes` is the
+        lowest value that it has ever had; None: without a limit.
         """
         if leads or start > self.begins:
             self._removed_to = max(self._removed_to, start)
@@ -178,16 +185,16 @@ class Committed:
             )
 
     def has_deleted(self, end: int) -> bool:
-        """Whether all before `end` is deleted, of what offsets name now."""
+        """True if every record before `end` is deleted, among those that offsets name now."""
         return end <= self._removed_to
 
     def on_deleted(self, low_watermark: int, witnesses: frozenset[str]) -> None:
-        """A leader says so, and the `witnesses` were in the ISR."""
+        """A leader confirms the deletion, and the `witnesses` were in the ISR."""
         for node in witnesses:
             self.deleted[node] = max(low_watermark, self.deleted.get(node, 0))
 
     def check_deleted(self, start: int, node: str) -> None:
-        """I-75: what was said to be deleted does not come back."""
+        """I-75: deleted records do not come back."""
         deleted = self.deleted.get(node, 0)
         if start < deleted and self.excused is None:
             raise Violation(
@@ -199,9 +206,7 @@ class Committed:
     def on_high_watermark(
         self, to: int, view: LogView, where: str, isr: Collection[int] | None = None
     ) -> None:
-        """A leader says that everything below `to` is committed; it goes by that ISR (None: by one
-        that nobody knows).
-        """
+        """A leader commits everything below `to`; it counts by that ISR (None: an unknown one)."""
         if self.excused is not None:
             self._note_promised(to, view)
             return
@@ -233,13 +238,14 @@ class Committed:
 
     @property
     def seen_to(self) -> int:
-        """The end of what clients may have been told of."""
+        """The end of the records that clients may have received."""
         told = (*self.lost.values(), *self.promised.values())
         return max([self.end, *(entry.end for entry in told)])
 
     def on_unclean(self, epoch: int, view: LogView | None) -> int:
-        """The log `view` leads by an election that may cost records, from leader epoch `epoch` on:
-        what it does not hold is committed no more. How many entries that are. None: it is empty.
+        """The log `view` leads after an election that may cost records, from leader epoch `epoch`
+        on: records that it lacks are no longer committed. Returns the number of those entries.
+        None: the log is empty.
         """
         self.unclean_epoch, self._alone = epoch, True
         if self.excused is not None:
@@ -251,12 +257,12 @@ class Committed:
         del self.entries[keep:]
         self.lost_uncleanly |= bool(gone)
         for entry in gone:
-            if view is None or not self._has(view, entry):  # else it was deleted before
+            if view is None or not self._has(view, entry):  # otherwise it was deleted before
                 self.lost[entry.identity] = entry
             del self._committed[entry.identity]
         if gone:
             self.end = gone[0].base
-        # Behind that offsets name other records from now on, and those are not deleted.
+        # Offsets behind that name other records from now on, and those are not deleted.
         self.deleted = {node: min(to, self.end) for node, to in self.deleted.items()}
         self._removed_to = min(self._removed_to, 0 if view is None else view.end)
         self._come_back(view)
@@ -264,26 +270,26 @@ class Committed:
         return len(gone)
 
     def _come_back(self, view: LogView | None) -> None:
-        """What an unclean election before this one had cost, the new leader may hold."""
+        """The new leader may hold records that an earlier unclean election had cost."""
         for entry in [] if view is None else view.entries:
             if entry.base < self.end:
                 continue
             if entry.identity not in self.lost:
                 break
-            # Behind a gap, where its log begins: what is before that was deleted.
+            # Behind a gap, at the beginning of the log: earlier records were deleted.
             self.entries.append(entry)
             self._committed[entry.identity] = entry
             self.end = entry.end
 
     @property
     def can_begin_anew(self) -> bool:
-        """Whether a log can say what has survived."""
+        """True if a log shows which records have survived."""
         return not self.given_up
 
     def begin_anew(self, epoch: int, view: LogView, mark: int, minimum: int) -> None:
         """The ISR of the leader of `epoch`, with the minimum in it, holds the log `view` up to
-        `mark`: that is what survives. It is what is committed from here on, and no excuse permits
-        to lose it; who led before has nothing to say any more.
+        `mark`: that is what survives. It is committed from here on, and no excuse permits its loss.
+        Earlier leaders count no more.
         """
         for entry in self.entries:
             if not self._has(view, entry):
@@ -300,8 +306,8 @@ class Committed:
         self._cut_short.clear()
 
     def on_late_high_watermark(self, to: int, view: LogView) -> None:
-        """A leader of before the last unclean election has not heard of it: what it commits is
-        lost, unless the new leader holds it too.
+        """A leader from before the last unclean election has not learned of it: records that it
+        commits are lost, unless the new leader holds them too.
         """
         for entry in view.entries[bisect_left(view.entries, self._kept, key=BASE) :]:
             if entry.end <= to and entry.identity not in self._committed:
@@ -309,13 +315,13 @@ class Committed:
                 self.lost_uncleanly = True
 
     def on_in_sync(self, members: int) -> None:
-        """So many are in the ISR of a leader that has recovered."""
+        """The number of members of the ISR of a leader that has recovered."""
         if members >= self.min_insync:
             self._alone = False
 
     def on_given_up(self, by: str, life: int, gone: list[Entry], believed: int) -> None:
-        """A replica has cut these off for another leader's history, and took all below `believed`
-        for committed (I-53).
+        """A replica has truncated these for another leader's history; it took all records below
+        `believed` for committed (I-53).
         """
         gone = [e for e in gone if e.identity in self._committed or e.identity in self.lost]
         if gone:
@@ -326,7 +332,9 @@ class Committed:
         self.reports_forgotten = True
 
     def check_believed(self, mark: int, view: LogView, start: int, where: str) -> None:
-        """I-13: what a follower takes for committed is, and is what it holds itself."""
+        """I-13: records below a follower's high watermark are committed, and the follower holds
+        them.
+        """
         if self.excused is not None:
             return
         if mark > self.end:
@@ -344,8 +352,8 @@ class Committed:
         self.damaged[node] = entry
 
     def ends_a_cut(self, node: str, opened: int) -> bool:
-        """Whether a start that opens a log of this end has cut it where the disk has changed: the
-        process before it was about to, had lowered the recovery point, and ended.
+        """True if a start that opens a log of this end has finished a truncation at damage: the
+        process before it had begun one, had lowered the recovery point, and ended.
         """
         damage = self.damaged.get(node)
         return damage is not None and damage.base >= opened
@@ -357,9 +365,9 @@ class Committed:
     def on_cut(
         self, gone: list[Entry], node: str, what: str, *, start: int, unread: int | None
     ) -> bool:
-        """I-41: a truncation takes nothing that was committed, but to heal what a disk has changed:
-        from there on, or from the first segment on that it has not given as it was written
-        (`unread`), with the batch over its `start`; true if it does. Below its `start` it may.
+        """I-41: a truncation takes no committed record, except to heal damage. Healing may truncate
+        from the damage on, or from the first segment that the disk has misread (`unread`), with the
+        batch over the log's `start`. Returns whether it heals. Records below its `start` may go.
         """
         damage, healed_from = self.damaged.get(node), unread
         if damage is not None and damage.identity in {entry.identity for entry in gone}:
@@ -375,22 +383,25 @@ class Committed:
         if healed_from is None:
             return False
         if self.last in gone:
-            # Until it has copied them again, its copies are as lost as with the power (I-54).
+            # Its copies are as lost as with the power (I-54), until it has copied the records
+            # again.
             self._lost(node)
         return True
 
     def _has(self, view: LogView, entry: Entry) -> bool:
-        """Whether a log holds it, or goes on behind it where it is deleted: before a log start may
-        stand another history, as a leader cannot be asked about that any more.
+        """True if a log holds the entry, or goes on behind it where it is deleted. A log may have
+        another history before its start, as a leader can no longer be asked about that.
         """
         return view.holds(entry) or (entry.end <= view.end and self.has_deleted(entry.end))
 
     def _leads_with(self, view: LogView, entry: Entry) -> bool:
-        """The same of an unclean leader, whose other history behind its start may be committed."""
+        """True likewise for an unclean leader, whose other history behind its start may be
+        committed.
+        """
         return view.holds(entry) or (self._has(view, entry) and entry.end <= view.start)
 
     def check_complete(self, view: LogView, invariant: str, who: str) -> None:
-        """`who` may lead, so it must hold every committed record."""
+        """`who` may lead, so its log must hold every committed record."""
         last = self.last
         if last is None or self.excused is not None or self._has(view, last):
             return
@@ -403,8 +414,8 @@ class Committed:
     def on_power_lost(
         self, node: str, before: LogView, after: LogView, *, counted: bool, wiped: bool
     ) -> None:
-        """What the disk of a machine holds after a loss of power; `counted`: it was in the ISR or
-        eligible; `wiped`: it is a new disk.
+        """The logs of a machine's disk before and after a loss of power. `counted`: it was in the
+        ISR or eligible; `wiped`: it is a new disk.
         """
         if wiped:
             self.damaged.pop(node, None)
@@ -433,8 +444,8 @@ class Committed:
         self.permitted = self.excused
 
     def on_replaced(self, old: str, new: str, view: LogView) -> None:
-        """Another machine is the same broker now. It may have nothing of what the one before it has
-        got since, whatever the flush policy (P-71).
+        """Another machine is the same broker now. It may lack everything that the one before it got
+        since the copy, whatever the flush policy (P-71).
         """
         self.deleted.pop(old, None)
         self.lost_on.pop(old, None)
@@ -445,21 +456,23 @@ class Committed:
             self._lost(new, wiped=True)
 
     def on_members(self, isr: int, elr: int, *, removed: bool) -> None:
-        """So many are in the ISR and the ELR now; `removed`: others are no replicas any more."""
+        """The numbers of members of the ISR and the ELR; `removed`: replicas have been
+        taken away.
+        """
         if removed:
             self._left = isr + elr
         elif isr >= self.min_insync:
             self._left = None
 
     def on_left_with(self, members: Collection[str]) -> None:
-        """Others were taken away, and only these are in the ISR and the ELR now. Whoever did that
-        need not have known yet what had become of them (I-86).
+        """Replicas were taken away, and only these members of the ISR and the ELR remain. The
+        administrator need not have known what had become of them (I-86).
         """
         if members and self.excused is None and all(map(self.lost_on.get, members)):
             self._permit()
 
     def on_removed(self, node: str) -> None:
-        """The node holds the partition no more, and what it lost is held by others."""
+        """The node's replica is removed, and its lost records are held by others."""
         self.deleted.pop(node, None)
         self.lost_on.pop(node, None)
         self._cut_short.pop(node, None)
@@ -467,7 +480,9 @@ class Committed:
             self._removed_with[node] = damage
 
     def on_added_again(self, node: str, view: LogView) -> None:
-        """A node that had been removed is seen with a log, of before if it was down meanwhile."""
+        """A node whose replica had been removed is seen with a log, an earlier one if it was down
+        at the removal.
+        """
         damage = self._removed_with.pop(node, None)
         if damage is not None and view.holds(damage):
             self.damaged[node] = damage

@@ -1,9 +1,9 @@
-"""The ghost of a compacted partition: every record that was ever committed, whatever has become of
-it, and which of them may be gone.
+"""The ghost of a compacted partition: every record that was ever committed, and those that may be
+gone.
 
-What is there keeps offset, timestamp and order (I-68); the last one of each key is there (I-69),
-and a tombstone until its time is over (I-70); so the last values are the same, read from any
-replica, whichever has compacted how far (I-71, I-77).
+- Remaining records keep offset, timestamp and order (I-68).
+- The last record of each key remains (I-69), and a tombstone until its time is over (I-70).
+- So the last values are the same, read from any replica, however far it has compacted (I-71, I-77).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CompactedCommitted(Committed):
         self.truth: dict[int, Record] = {}
         """Every committed record by offset."""
         self.removed: set[int] = set()
-        """Offsets of tombstones that some replica has removed when their time was over."""
+        """Offsets of tombstones that a replica has removed when their time was over."""
         self._batches: Batches = {}
         self._whole: dict[Identity, Batch] = {}
         """Each batch as its first leader appended it."""
@@ -41,8 +41,8 @@ class CompactedCommitted(Committed):
         return CompactedView(disk, path, self._batches)
 
     def on_appended(self, entry: Entry, where: str) -> None:
-        """I-3, and I-4 as far as both logs still hold it (I-77); what is copied from a log that was
-        compacted is what its leader could lawfully make of it.
+        """I-3, and I-4 as far as both logs still hold the entry (I-77). A batch copied from a
+        compacted log is a lawful remainder of the leader's.
         """
         known = self._ids.get(entry.identity)
         batch = self._batches[entry.identity, entry.crc]
@@ -77,7 +77,7 @@ class CompactedCommitted(Committed):
             self._check_missing(offset, where)
 
     def check_copy(self, batch: Batch, where: str) -> None:
-        """I-68: what is left of a batch is as it was, and in its order."""
+        """I-68: the rest of a batch is unchanged, and in its order."""
         whole = self._whole[batch.identity]
         if batch is whole or self.excused is not None:
             return
@@ -115,7 +115,7 @@ class CompactedCommitted(Committed):
         return offsets[at] if at < len(offsets) else None
 
     def is_last(self, record: Record) -> bool:
-        """Whether it is the last of its key that is committed."""
+        """True if the record is the last committed one of its key."""
         return self.truth.get(record.offset) == record and self.later(record) is None
 
     @property
@@ -132,10 +132,10 @@ class CompactedCommitted(Committed):
                 self.truth[record.offset] = record
                 self._by_key.setdefault(record.key, []).append(record.offset)
 
-    # What clients are told
+    # Answers to clients
 
     def check_told(self, invariant: str, record: Record) -> None:
-        """`record` is committed, at its offset; its timestamp is not compared where it is -1."""
+        """`record` is committed, at its offset; a timestamp of -1 is not compared."""
         if self.excused is not None:
             return
         known = self.truth.get(record.offset)
@@ -162,7 +162,7 @@ class CompactedCommitted(Committed):
                 )
 
     def check_whole(self, view: CompactedView, who: str) -> None:
-        """What a replica holds that has everything that is committed (I-69, I-71)."""
+        """Checks the log of a replica that has every committed record (I-69, I-71)."""
         newest: dict[bytes | None, int] = {}
         for batch in view.batches:
             self.check_copy(batch, who)

@@ -1,5 +1,5 @@
-"""The log of a compacted partition as its files hold it: with offsets missing, batches with fewer
-records, and a cleaned segment that is not under its own name yet (I-73).
+"""The log of a compacted partition in its files: with missing offsets, batches with fewer records,
+and a cleaned segment that is not yet renamed (I-73).
 """
 
 from __future__ import annotations
@@ -28,36 +28,38 @@ class Record(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One batch as some replica holds it."""
+    """One batch as a replica holds it."""
 
     identity: Identity
     end: int
     crc: int
     horizon_ms: int | None
-    """From when on its tombstones may go, where a cleaning has covered it."""
+    """The time from which its tombstones may go, once a cleaning has covered it."""
     producer: tuple[int, int, int]
     """(id, epoch, last sequence)."""
     records: tuple[Record, ...]
 
 
 Batches = dict[tuple["Identity", int], Batch]
-"""By identity and CRC: the same bytes are read once for all replicas."""
+"""Batches by identity and CRC: the same bytes are read once for all replicas."""
 
 
 class CompactedView(LogView):
-    """`batches` are those of the entries, in the same order."""
+    """The log. `batches` are those of the entries, in the same order."""
 
     def __init__(self, disk: SimDisk, path: str, known: Batches) -> None:
         super().__init__(disk, path)
         self.batches: list[Batch] = []
         self._known = known
         self._inodes: dict[int, Inode] = {}
-        """Of each segment that entries were read from, by base offset."""
+        """The inode of each segment that entries were read from, by base offset."""
         self._cut_at = 0
 
     @property
     def end(self) -> int:
-        """A cut may lie behind the last batch, where offsets are missing."""
+        """The end of the log. A truncation may leave it behind the last batch, where offsets are
+        missing.
+        """
         return max(self._read_to, self._cut_at)
 
     @property
@@ -65,7 +67,7 @@ class CompactedView(LogView):
         return self.entries[-1].end if self.entries else self.start
 
     def has_swap(self) -> bool:
-        """Whether a cleaned segment is not under its own name yet."""
+        """True if a cleaned segment is not yet renamed."""
         return any(name.endswith(SWAP) for name in self._names())
 
     def _names(self) -> list[str]:
@@ -73,7 +75,9 @@ class CompactedView(LogView):
         return [] if directory is None else list(directory.entries)
 
     def _segments(self) -> list[int]:
-        """As the next start has them: a whole cleaned segment stands for those that it covers."""
+        """The segments as the next start sees them: a whole cleaned segment replaces those that it
+        covers.
+        """
         names = self._names()
         found = {int(name[:20]) for name in names if name.endswith(".log")}
         for base in [int(name[:20]) for name in names if name.endswith(SWAP)]:
@@ -82,7 +86,7 @@ class CompactedView(LogView):
         return sorted(found)
 
     def _end_of(self, base: int) -> int:
-        """Up to where the cleaned segment goes."""
+        """The end of the cleaned segment."""
         data, at, end = self._bytes(base) or b"", 0, base + 1
         while at + HEADER.size <= len(data):
             first, length, _, _, _, _, delta = HEADER.unpack_from(data, at)
@@ -110,7 +114,7 @@ class CompactedView(LogView):
             if not later or (check and data is not None and at < len(data)):
                 return False  # or the last batch of this segment is torn
             if check and self.entries and later[0] > expected:
-                return False  # it is not there: a cleaning keeps the last one of each segment
+                return False  # it is missing: a cleaning keeps the last one of each segment
             self._segment, self._position = later[0], 0
             return self._read_one(check=check)
         base, length, epoch, magic, crc, _, delta = HEADER.unpack_from(data, at)
@@ -149,7 +153,9 @@ class CompactedView(LogView):
         self._cut_at = 0
 
     def holds(self, entry: Entry) -> bool:
-        """This very entry, or a gap in its place between entries of its epoch or around it."""
+        """True for this very entry, or for a gap in its place between entries of its epoch or
+        around it.
+        """
         at = bisect_left(self.entries, entry.base, key=lambda other: other.base)
         if at == len(self.entries):
             return entry.base < self.start
@@ -164,7 +170,7 @@ class CompactedView(LogView):
         )
 
     def refresh(self) -> tuple[list[Batch], list[Batch]]:
-        """Read again what lies in other files now: (batches that were there, those that are)."""
+        """Reads changed files again: (batches that were there, those that are)."""
         bases = sorted({segment for segment, _ in self._places})
         there = self._segments()
         same = [b in there and self._inode(b) is self._inodes.get(b) for b in bases]

@@ -1,9 +1,9 @@
-"""What the cleaners of the brokers do to a compacted partition, at the step at which new segments
-take the place of old ones.
+"""The work of the brokers' cleaners on a compacted partition, judged at the step at which new
+segments replace old ones.
 
-Records keep their place (I-68), the last of each key and tombstones in their time stay (I-69,
-I-70), answers about epochs are as before (I-76), and the last batch of each producer that is known
-stays (I-79).
+Records keep their place (I-68). The last record of each key and unexpired tombstones stay (I-69,
+I-70). Answers about epochs are as before (I-76). The last batch of each known producer stays
+(I-79).
 """
 
 from __future__ import annotations
@@ -29,23 +29,25 @@ if TYPE_CHECKING:
     from strandline_proof.sim.oracles.replica.replicas import ReplicaOracle
 
 CLOCK_MS: Final = 1
-"""A step takes a microsecond, so two looks at a clock in it may differ by one millisecond."""
+"""Milliseconds that two looks at a clock within one step may differ, as a step takes a
+microsecond.
+"""
 
 
 class _Began(NamedTuple):
-    """A cleaning as it was when it began."""
+    """The state at the beginning of a cleaning."""
 
     cleaning: Any
     wall_ms: int
     bound: int
-    """It may touch what lies below."""
+    """The offset below which the cleaning may change records."""
     delete_retention_ms: int
     producers: frozenset[int]
-    """Whom the replica knew: their last batches stay."""
+    """Producers that the replica knew: their last batches stay."""
 
 
 class _Seen:
-    """One replica in one life of its broker, as it was when its files last changed."""
+    """One replica in one life of its broker, at the last change of its files."""
 
     __slots__ = ("began", "leader", "log", "replacements", "view")
 
@@ -65,12 +67,12 @@ class CompactionOracle:
         self._sometimes = sometimes
         self._seen: dict[str, _Seen] = {}
         self._timed: dict[str, set[Identity]] = {}
-        """By replica, batches whose tombstones' time has begun there, with a cleaning of its
-        own or one before its disk was copied.
+        """By replica, batches whose tombstones' time has begun there, with a cleaning of its own or
+        before its disk was copied.
         """
         self._forgotten: dict[str, dict[int, Batch]] = {}
-        """By replica and producer, the last batch of one that was forgotten before a cleaning took
-        it. A start may know that producer again, from a snapshot of before.
+        """By replica and producer, the last batch of a producer that was forgotten before a
+        cleaning took the batch. A start may know that producer again, from an earlier snapshot.
         """
 
     def on_decided(self, state: ControllerState | None) -> None:
@@ -79,20 +81,22 @@ class CompactionOracle:
             self.key = self._replicas.compacted = (topic_id, 0)
 
     def on_copied(self, node: str, copy: str) -> None:
-        """The disk of `copy` is one of that of `node`, with all that was cleaned there."""
+        """The disk of `copy` is a copy of that of `node`, with everything that was
+        cleaned there.
+        """
         timed = self._timed.get(f"{node} {COMPACTED}-0", set())
         self._timed[f"{copy} {COMPACTED}-0"] = set(timed)
         forgotten = self._forgotten.get(f"{node} {COMPACTED}-0", {})
         self._forgotten[f"{copy} {COMPACTED}-0"] = dict(forgotten)
 
     def ghost(self) -> CompactedCommitted | None:
-        """None before any broker has a replica."""
+        """The ghost; None before any broker has a replica."""
         found = None if self.key is None else self._replicas.committed.get(self.key)
         assert found is None or isinstance(found, CompactedCommitted)
         return found
 
     def check_acknowledged(self, offset: int, key: bytes, value: bytes | None) -> None:
-        """I-19."""
+        """I-19: an acknowledged record is the committed one at its offset."""
         ghost = self.ghost()
         if ghost is not None and offset >= 0:
             ghost.check_told("I-19", Record(offset, -1, key, value))
@@ -102,7 +106,7 @@ class CompactionOracle:
         return log.log_end_offset if ghost is None or ghost.excused is not None else ghost.end
 
     def on_step(self, node: Node, partition: Partition) -> None:
-        """After a step of the broker on `node`, which has the replica `partition`."""
+        """Judges a step of the broker on `node`, which has the replica `partition`."""
         log, seen = partition.log, self._seen.get(node.name)
         if seen is None or seen.log is not log:
             seen = self._open(node, partition, seen)
@@ -119,19 +123,19 @@ class CompactionOracle:
                 self._compare(seen.view)
 
     def _open(self, node: Node, partition: Partition, before: _Seen | None) -> _Seen:
-        """A start may have finished what a crash had cut off (I-73)."""
+        """Opens the log. A start may have finished a cleaning that a crash had cut off (I-73)."""
         view = self._replicas.known(node, partition.key)
         assert isinstance(view, CompactedView)
         seen = self._seen[node.name] = _Seen(partition.log, view)
         if before is not None and self._judge_start(node, before, view):
             self._sometimes["compaction finished at a start"] += 1
-        # What a lost disk or a removed replica has had may be copied again: its time begins anew.
+        # A lost disk or a removed replica may copy records again: their time restarts.
         where = f"{node.name} {COMPACTED}-0"
         self._timed[where] = self._timed.get(where, set()) & {b.identity for b in view.batches}
         return seen
 
     def _judge_start(self, node: Node, before: _Seen, after: LogView) -> bool:
-        """Whether what a start finds lacks records that were there before."""
+        """Returns whether the log after a start lacks records that it had before."""
         assert isinstance(after, CompactedView)
         if before.began is None or not after.entries:
             return False
@@ -169,8 +173,8 @@ class CompactionOracle:
         began: _Began,
         where: str,
     ) -> bool:
-        """Whether records of `old` are not in `new`, a part of `view`; each that is not was to be
-        removed.
+        """Returns whether records of `old` are missing in `new`, a part of `view`; each missing one
+        had to be removable.
         """
         ghost = self.ghost()
         if ghost is None or ghost.excused is not None:
@@ -245,7 +249,9 @@ class CompactionOracle:
     def _note_forgotten(
         self, old: list[Batch], new: list[Batch], began: _Began, where: str
     ) -> None:
-        """Whose last batch has gone from `old`, as the producer was not known any more (I-60)."""
+        """Notes producers whose last batch has gone from `old`, as the replica had forgotten them
+        (I-60).
+        """
         forgotten, left = self._forgotten.setdefault(where, {}), {batch.identity for batch in new}
         for batch in old:
             producer_id = batch.producer[0]
@@ -278,7 +284,7 @@ class CompactionOracle:
                 )
 
     def _compare(self, view: CompactedView) -> None:
-        """How often a leader begins whose log was compacted otherwise than another's."""
+        """Counts the leaders that begin with a log compacted otherwise than another's."""
         ghost, mine = self.ghost(), {batch.identity: batch for batch in view.batches}
         if ghost is None:
             return
@@ -289,7 +295,7 @@ class CompactionOracle:
                 return
 
     def on_crash(self, node: Node) -> None:
-        """The process of `node` has ended, other than in order."""
+        """The process of `node` has ended, but not in order."""
         replicas = getattr(node.process, "replicas", None)
         cleaning = None if replicas is None else replicas.upkeep.cleaner._current
         if cleaning is not None and cleaning.partition.key == self.key:
@@ -297,13 +303,14 @@ class CompactionOracle:
         seen, ghost = self._seen.get(node.name), self.ghost()
         if seen is not None and ghost is not None and seen.view.has_swap():
             self._sometimes["swap left by a crash"] += 1
-            # The next start finishes it before anybody sees it: what goes then is judged here.
+            # The next start finishes the cleaning before any client reads the log: its removals are
+            # judged here.
             after = ghost.view(node.disk, seen.view.path)
             after.read_valid()
             self._judge_start(node, seen, after)
 
     def check_end(self, names: list[str]) -> None:
-        """I-69, I-71, I-77: every replica at the end, when all are level."""
+        """I-69, I-71, I-77: checks every replica at the end, when all are level."""
         ghost = self.ghost()
         for name in names:
             view = self._replicas.view(name, self.key) if self.key is not None else None
@@ -314,7 +321,9 @@ class CompactionOracle:
 def _check_left(
     ghost: CompactedCommitted, old: list[Batch], view: CompactedView, new: list[Batch], where: str
 ) -> None:
-    """I-71: a tombstone goes with all that it has deleted, or a deleted key would be back."""
+    """I-71: a tombstone goes only together with the records that it has deleted, or a deleted key
+    would be back.
+    """
     kept = {record.offset for batch in new for record in batch.records}
     over = {
         record.key: record.offset

@@ -1,8 +1,9 @@
-"""Who holds nothing any more of what a leader says is deleted, from its answers to DeleteRecords
-and the controller's log: I-75.
+"""I-75: replicas that hold no deleted record any more, from leaders' answers to DeleteRecords and
+the controller's log.
 
-It waits for the ISR that it goes by. One that has been deposed and does not know it goes by an
-older one: who had left that, and was elected since as it was eligible, need not have heard of it.
+A leader waits for the ISR that it counts by. A deposed leader that has not learned of it counts by
+an older ISR. A replica that had left that ISR, and was elected since because it was eligible, need
+not have deleted the records.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ class DeletionOracle:
         partition = self._nodes[name].process.replicas.partitions.get(key)
         leader = None if partition is None else partition.leader
         if leader is None or key not in self._control.partitions:
-            return  # it was deposed, or the topic deleted, since it has decided so
+            return  # the leader was deposed, or the topic deleted, since it has decided so
         isr = self._isr_of(key, leader)
         witnesses = frozenset(self._members[member].name for member in isr)
         self._replicas.ghost(key).on_deleted(low_watermark, witnesses)
 
     def _isr_of(self, key: Key, leader: Leader) -> set[BrokerId]:
-        """Who is in the ISR, and is in it as that leader must know. While it is not deposed that is
-        the same: nobody joins but by a proposal of its own.
+        """The members of the ISR that are also in the leader's ISR. While the leader is not deposed
+        these are the same: a replica joins only by a proposal of the leader.
         """
         newest = self._control.partitions[key]
         isr = {*newest.isr}
@@ -64,7 +65,7 @@ class DeletionOracle:
         then = self._control.decided.at(key, leader.partition_epoch)
         if then is None:
             return set()
-        # Who has registered since is another process, and perhaps another machine.
+        # A broker that has registered since is another process, and perhaps another machine.
         brokers = self._control.brokers
         return {m for m in isr & {*then.isr} if brokers[m].epoch <= then.offset}
 
@@ -75,7 +76,7 @@ class _Heard:
         self._node = node
 
     def on_read(self, message: Any) -> None:
-        """The answer alone says what is deleted."""
+        """Reads nothing: the answer alone names the deletion."""
 
     def on_said(self, message: Any) -> None:
         self._oracle.on_answer(self._node, message)

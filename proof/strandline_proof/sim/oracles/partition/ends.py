@@ -1,8 +1,8 @@
-"""End offsets over clients: no end that falls from one to the next (I-11).
+"""End offsets over all clients: no end offset falls from one client to the next (I-11).
 
-Who asks for the end of a partition when an acknowledgement has been heard, by anybody, is told no
-end below it. Only a deposed leader that does not know it yet may tell less (I-35), for as long as
-it is cut off: while there is one, or one begins to lead too late, nothing is promised.
+A client that looks up a partition's end after any acknowledgement was received gets no lower end.
+Only a deposed leader that has not learned of it may return less (I-35), while it is cut off. While
+there is one, or one begins to lead too late, nothing is promised.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ class EndOracle:
         self._control = control
         self._replicas = replicas
         self._acknowledged: dict[int, int] = {}
-        """By number of a partition: the end after the last record acknowledged to anybody."""
+        """The end after the last record that was acknowledged to any client, by partition."""
         self._asked: dict[int, dict[int, tuple[int, int]]] = {}
-        """By operation and number: (the least end to be told, how many had led late by then)."""
+        """(least end to be returned, number of late leaders until then), by operation and
+        partition.
+        """
 
     def on_acknowledged(self, index: int, offset: int) -> None:
         self._acknowledged[index] = max(offset + 1, self._acknowledged.get(index, 0))

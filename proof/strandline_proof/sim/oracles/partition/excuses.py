@@ -1,8 +1,8 @@
-"""When a permitted loss is over, and what has survived it (I-54).
+"""The end of a permitted loss, and the records that have survived it (I-54).
 
-Once the newest leader has committed all that it began with, its whole ISR is there with the minimum
-in it, and each of them holds what it calls committed, nothing that was lost before explains what is
-missing from then on: a new ghost starts from that log.
+The loss is over once the newest leader has committed everything that it began with, its whole ISR
+with the minimum is there, and each member holds the committed records. Earlier losses explain no
+missing record from then on: a new ghost starts from that log.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class ExcuseOracle:
         led: Replica,
         known: dict[str, Replica],
     ) -> None:
-        """A leader calls committed what lies below `mark`, where committed records may be missing.
+        """A leader commits the records below `mark`, while committed records may be missing.
 
-        Where logs are compacted nobody can say what has survived, nor where a partition was given
-        up.
+        Compacted logs do not show which records have survived, and nothing does where a partition
+        was given up.
         """
         decided = self._control.partitions.get(key)
         if (

@@ -1,7 +1,8 @@
-"""I-60: a producer is forgotten only when it has sent nothing for `producer.id.expiration.ms`, by
-when its last batch was first seen in the log of that replica: a start does not make that later, so
-a server may go by when its files were written, as its wall clock says. Where the log is cut or
-loaded anew, who was known may be so no more.
+"""I-60: a producer is forgotten only after `producer.id.expiration.ms` without a batch.
+
+The time counts from the moment at which the producer's last batch was first seen in that replica's
+log. A start does not restart it, so a server may use the times at which its files were written, by
+its wall clock. If the log is truncated or loaded again, a known producer may be forgotten.
 """
 
 from __future__ import annotations
@@ -20,33 +21,35 @@ if TYPE_CHECKING:
     from strandline_proof.sim.cluster.node import Node
 
 CLOCK: Final = 1.25
-"""So much faster than time a server's clock may run."""
+"""The greatest rate of a server's clock."""
 LAST_OFFSET: Final = 3
 
 
 @dataclass(slots=True)
 class _Known:
-    """Of one replica, over all lives of its process."""
+    """Known producers of one replica, over all lives of its process."""
 
     life: int = -1
     end: int = -1
     states: object = None
-    """What the process keeps of producers; another one if it has read the log again."""
+    """The process's producer states; another object if it has read the log again."""
     is_cut: bool = False
-    """The log was, and until the gate is free again what is known is of before."""
+    """True if the log was truncated: until the gate is free again, the states are the old ones."""
     last: dict[int, int] = field(default_factory=dict)
-    """The last offset of each producer that is known."""
+    """The last offset of each known producer."""
     since: dict[tuple[int, int], float] = field(default_factory=dict)
-    """When the batch of that producer that ends there was first seen."""
+    """The time at which the batch of that producer that ends there was first seen."""
     least_s: float = math.inf
-    """How far its wall clock was set ahead, at least."""
+    """The least lead of its wall clock."""
 
     def look(self, node: Node, partition: Partition, now: float) -> dict[int, int]:
-        """Who is forgotten since the last look, with the last offset, if nothing else can have
-        taken them away.
+        """Producers forgotten since the last look, with the last offset, if nothing else can have
+        removed them.
         """
         end = partition.log.log_end_offset
-        if end < self.end or 0 <= self.end < partition.log.log_start_offset:  # or begun anew behind
+        if (
+            end < self.end or 0 <= self.end < partition.log.log_start_offset
+        ):  # or the log restarted behind
             self.is_cut = True
             self.since = {batch: at for batch, at in self.since.items() if batch[1] < end}
         if self.life == node.incarnation and self.states is not partition.producers:
@@ -72,8 +75,8 @@ class _Known:
         return {p: at for p, at in before.items() if p not in self.last and (p, at) in self.since}
 
     def _load(self, ahead_s: float) -> None:
-        """What is known was read from the disk: by a clock that may have been that far ahead, so
-        that files may seem older than they are.
+        """The states were read from the disk, by a clock with that lead: files may seem older than
+        they are.
         """
         older_s = max(0.0, ahead_s - self.least_s)
         for batch in self.last.items():
@@ -87,10 +90,10 @@ class ExpiryOracle:
         self._now = now
         self._sometimes = sometimes
         self._known: dict[tuple[str, object], _Known] = {}
-        """By node and partition."""
+        """States by node and partition."""
 
     def on_copied(self, of: str, to: str) -> None:
-        """The directory of one machine, with the times of its files, is another's too."""
+        """The directory of one machine, with the times of its files, is copied to another."""
         for (name, key), known in list(self._known.items()):
             if name == of:
                 last, since = dict(known.last), dict(known.since)

@@ -1,13 +1,15 @@
-"""What is lost is said to be lost: I-53 at the end of a run, when all replicas are level.
+"""I-53 at the end of a run, when all replicas are level: every lost record is in a loss report.
 
-What the controller promises is what somebody could tell it. Each replica that gives up records for
-another leader's history knows which, and how far it believed them to be committed; so does a leader
-whose checkpoint goes further than its log. That must be in the report: every offset within a range,
-and at least as many as committed. Nobody is held to what nobody knows: how many records went that
-no replica has any more and that were not below any checkpoint, and what a process died with before
-it was heard (it keeps that in memory), or what a restored copy of the controller's store has
-forgotten. But whatever any leader has called committed and is gone lies where a report says that
-records are lost, or may be. More than REPORTS_MAX reports do not come about here.
+The controller can only promise what a server could report. A replica that gives up records for
+another leader's history knows them, and its high watermark. So does a leader whose checkpoint goes
+further than its log. The report must have every such offset within a range, and count at least the
+committed ones.
+
+No server is held to what it cannot know: the number of lost records that no replica has any more
+and that were below no checkpoint. A process that died before its heartbeat was answered held its
+report in memory, and a restored copy of the controller's store has forgotten reports. But every
+lost record that any leader has ever committed lies where a report says that records are lost, or
+may be. More than REPORTS_MAX reports do not occur here.
 """
 
 from __future__ import annotations
@@ -34,12 +36,13 @@ def check_reported(
     start: int,
     lives: Callable[[str, int], bool],
 ) -> str:
-    """`view`: a log of the partition, which begins at `start`. Committed records that it lacks were
-    lost with the election of a leader that was not known to be in sync, and the controller has a
-    report of it. Before its start it may hold another history (I-4): there its leader could not be
-    asked any more where they part.
+    """Checks the reports. `view` is a log of the partition, which begins at `start`. Committed
+    records that it lacks were lost with the election of a leader that was not known to be in sync,
+    and the controller has a report of it. The log may have another history before its start (I-4):
+    its leader could no longer be asked there where the two diverge.
 
-    `lives(node, life)`: whether that process of that node still runs. What was seen, in words.
+    `lives(node, life)`: whether that process of that node still runs. Returns the findings, in
+    words.
     """
     committed = {entry.identity: entry for entry in (*ghost.entries, *ghost.lost.values())}
     start = max(start, ghost.begins)
@@ -76,7 +79,7 @@ def check_reported(
 def _check_covered(
     ghost: Committed, promised: list[Entry], view: LogView, start: int, reports: list[LossReport]
 ) -> None:
-    """Whatever is gone lies where a report says so, or that nobody can tell."""
+    """Every lost record lies where a report says so, or says that its extent is unknown."""
     for entry in promised:
         if entry.base < start or view.holds(entry):
             continue
@@ -98,8 +101,10 @@ def _check_ranges(
     reports: list[LossReport],
     lives: Callable[[str, int], bool],
 ) -> int:
-    """How many of the lost offsets somebody knew to be committed, who could tell."""
-    known: set[int] = set()  # a report counts offsets, whatever has stood there one after another
+    """Returns how many lost offsets a server that could report them knew to be committed."""
+    known: set[int] = (
+        set()
+    )  # a report counts offsets, however many records have stood there one after another
     for given_up in ghost.given_up_by:
         if not lives(given_up.by, given_up.life):
             continue

@@ -1,9 +1,10 @@
-"""Who may hold committed records that nobody else holds, computed from what leaders have applied:
-I-53.
+"""I-53: replicas that may be the only ones with committed records, computed from what leaders have
+applied.
 
-A leader counts whom it believes to be in sync. From the change by which somebody leaves until the
-leader of the day has applied it, with the minimum in its ISR, all that is committed was held by
-whoever left; so a balanced recovery waits for it, and takes nothing that lacks what it still holds.
+A leader counts the replicas that it believes to be in sync. When a replica leaves the ISR, it holds
+every committed record until the present leader has applied that change, with the minimum in its
+ISR. So a balanced recovery waits for it, and elects no replica that lacks records which it still
+holds.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ class RememberedOracle:
     def __init__(self, sometimes: Counter[str]) -> None:
         self._sometimes = sometimes
         self._left: dict[Key, set[int]] = {}
-        """Not in the ISR any more, and perhaps counted still."""
+        """Former members of the ISR that may still be counted."""
 
     def on_changed(
         self, key: Key, old: PartitionRegistration, new: PartitionRegistration, *, given_up: bool
     ) -> None:
-        """`given_up`: a leader was elected whatever the others may hold."""
+        """The ISR has changed. `given_up`: a leader was elected whatever the others may hold."""
         left = set() if given_up else {*self._left.get(key, ()), *old.isr, *old.elr}
         self._left[key] = (left & {*new.replicas}) - {*new.isr}
 
@@ -45,7 +46,7 @@ class RememberedOracle:
             self._left.pop(key, None)
 
     def check_awaited(self, key: Key, where: str, brokers: Mapping[int, Broker]) -> None:
-        """A leader was elected as all who were in sync last are said to be back."""
+        """A leader was elected because all last members of the ISR are said to be back."""
         left = self._left.get(key, set())
         away = sorted(b for b in left if b not in brokers or brokers[b].fenced)
         if away:
@@ -62,9 +63,9 @@ class RememberedOracle:
         elected: LogView,
         find: Callable[[Key, tuple[int, ...]], Iterable[tuple[str, LogView]]],
     ) -> None:
-        """Of those who were in sync last nobody holds a committed record that the leader lacks.
+        """No last member of the ISR holds a committed record that the leader lacks.
 
-        `find`: the logs of those brokers that run.
+        `find`: the logs of running brokers.
         """
         self._sometimes["balanced recovery"] += 1
         for name, view in find(key, tuple(sorted(self._left.get(key, ())))):
@@ -72,7 +73,7 @@ class RememberedOracle:
                 continue
             for entry in ghost.entries:
                 if entry.base < view.start or entry.end <= elected.start:
-                    continue  # removed by command or retention, so it is nobody's to hold
+                    continue  # removed by command or retention, so no replica must hold it
                 if view.holds(entry) and not elected.holds(entry):
                     raise Violation(
                         "I-53",

@@ -1,8 +1,8 @@
-"""Unclean elections, as the controller commits them and as leaders come of them (I-48, I-53).
+"""Unclean elections, in the controller's decisions and at the elected leaders (I-48, I-53).
 
-One that the topic allows may cost records: what the new leader does not hold is committed no more,
-and must be in the loss report. Any other one, balanced recovery and the operator's word, costs what
-a loss of power has cost already, and nothing else.
+An election that the topic allows may cost records: records that the new leader lacks are no longer
+committed, and must be in the loss report. Any other one, by balanced recovery or the operator's
+command, costs only what a loss of power has already cost.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class UncleanOracle:
         """The leader epoch of the last unclean election of any kind."""
 
     def is_allowed(self, key: Key, decided: PartitionRegistration) -> bool:
-        """Whether `decided` is what an unclean election has made that the topic allows, and that
-        was not looked at yet.
+        """True if `decided` is the result of an unclean election that the topic allows, and was not
+        looked at yet.
         """
         seen, epoch = self._seen.get(key, -1), decided.unclean_epoch
         self._seen[key] = epoch
@@ -39,27 +39,27 @@ class UncleanOracle:
         return is_new and self._control.elects_uncleanly(key)
 
     def on_decided(self, decided: PartitionRegistration, ghost: Committed) -> None:
-        """The controller has committed something about the partition."""
+        """The controller has committed a change of the partition."""
         if decided.leader_recovery_state == RECOVERED:
             ghost.on_in_sync(len(decided.isr))
 
     def on_elected(
         self, decided: PartitionRegistration, ghost: Committed, view: LogView | None
     ) -> None:
-        """`view` is the new leader's log, as it is now."""
+        """A leader was elected; `view` is its present log."""
         self._sometimes["elected uncleanly, as the topic allows"] += 1
         if ghost.on_unclean(decided.leader_epoch, view):
             self._sometimes["committed records lost by an unclean election"] += 1
 
 
 def note_own_loss(node: Node, partition: Partition, ghost: Committed, end: int) -> None:
-    """A leader that was elected uncleanly knew of more committed records than its log, which ends
-    at `end`, was left with (I-53).
+    """An uncleanly elected leader knew of more committed records than its log, which ends at `end`,
+    has left (I-53).
     """
     believed = partition.checkpointed_high_watermark
     if partition.state is None or not partition.state.recovering or believed <= end:
         return
-    # A checkpoint is where a batch of its history ends: what goes beyond is of an earlier one.
+    # A checkpoint is the end of a batch of its history: a higher one is of an earlier history.
     known = (*ghost.entries, *ghost.lost.values())
     gone = [e for e in known if end <= e.base and e.end <= believed]
     ghost.on_given_up(node.name, node.incarnation, gone, believed)

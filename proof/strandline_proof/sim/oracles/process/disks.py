@@ -1,5 +1,7 @@
-"""What a crash leaves on a broker's disk, read by the offline verifier: nothing that was durable is
-wrong or gone: batches (I-7), epochs (I-5), checkpoints (I-8). And what a start must leave there.
+"""The state of a broker's disk after a crash, read by the offline verifier.
+
+Nothing that was durable is wrong or gone: batches (I-7), epochs (I-5), checkpoints (I-8). A start
+must leave it there.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class Reader(SimFs):
-    """Reads without being noticed: no operation is counted, no fault strikes, and what a disk has
-    changed by itself is read as it was written.
+    """An unnoticed reader: no operation is counted, no fault strikes, and a disk's own changes are
+    read as they were written.
     """
 
     def _begin(self, operation: str, path: str) -> None:
@@ -36,17 +38,17 @@ class Reader(SimFs):
 
 
 class AsFound(Reader):
-    """As a start reads it, with what the disk has changed."""
+    """The disk as a start reads it, with the disk's own changes."""
 
     def pread(self, fd: int, length: int, offset: int) -> bytes:
         return bytes(self._inode(fd).data[offset : offset + length])
 
 
 def check_disk(node: Node, sometimes: Counter[str]) -> None:
-    """Right after a crash of `node`, whatever kind it was."""
+    """Checks the disk right after a crash of `node`, whatever kind it was."""
     if getattr(node.process, "is_loaded", node.process is not None):
         node.disk.mended = node.failed_before
-    # What it called durable may be gone there, until a recovery has written it again (P-24).
+    # A recovery has not written lost pages again yet, so durable bytes may be gone there (P-24).
     unsure = node.disk.touched("fsync error", since=node.disk.mended)
     fs = Reader(node.disk)
     if not fs.isdir(DATA):
@@ -69,7 +71,7 @@ def check_start(
     disk: SimDisk, view: LogView, damage: Entry | None, told: int, opened: int, where: str
 ) -> None:
     """I-7: a process has opened the log `view`, which ended there and at `told` for the one before
-    it. What was durable is no torn tail, although the disk has changed `damage`.
+    it. Durable batches are no torn tail, although the disk has changed `damage`.
     """
     if opened >= min(told, view.end):
         return
@@ -79,8 +81,8 @@ def check_start(
 
 
 def kept_to(disk: SimDisk, view: LogView, damage: Entry | None) -> int:
-    """Up to where a start leaves a log as it is: its recovery point. Without recovery points nobody
-    can tell damage that nothing sound stands behind from a torn tail.
+    """The recovery point, up to which a start leaves a log as it is. Without recovery points,
+    damage before no sound batch looks like a torn tail.
     """
     point = expected_of(Reader(disk), view.path).recovery_point or 0
     is_lost = expected_of(AsFound(disk), view.path).recovery_point is None
@@ -90,14 +92,14 @@ def kept_to(disk: SimDisk, view: LogView, damage: Entry | None) -> int:
 
 
 def has_torn_tail(disk: SimDisk) -> bool:
-    """Whether a start that believes the recovery points would cut a log there."""
+    """True if a start that trusts the recovery points would cut a log there."""
     reports = verify(Reader(disk), DATA)
     return any(each.severity is Severity.CUT for report in reports for each in report.findings)
 
 
 def is_about(path: str, touched: set[str]) -> bool:
-    """Whether something was touched of the replica in whose directory the path lies. What lies in
-    the data directory itself is of no replica.
+    """True if a touched file is of the replica whose directory the path lies in. Files of the data
+    directory itself are of no replica.
     """
     directory = path.rpartition("/")[0]
     return path in touched or (
@@ -106,15 +108,15 @@ def is_about(path: str, touched: set[str]) -> bool:
 
 
 def unread_from(disk: SimDisk, path: str) -> int | None:
-    """The base of the first segment of the log at `path` of which the disk has not given what was
-    written; None: it has given all.
+    """The base of the first segment of the log at `path` that the disk has misread; None if there
+    is none.
     """
     unread = (file.rpartition("/") for file in disk.touched(*UNREAD) if file.endswith(MISREAD))
     return min((int(name[:20]) for of, _, name in unread if of == path), default=None)
 
 
 def _is_half_made(finding: Finding, report: RootReport | PartitionReport) -> bool:
-    """A directory whose creation was cut short has no identity yet, and no batch either."""
+    """True for a directory whose creation was cut short: it has no identity yet, and no batch."""
     return (
         finding.invariant == "I-36" and isinstance(report, PartitionReport) and report.batches == 0
     )

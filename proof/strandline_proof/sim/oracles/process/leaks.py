@@ -1,11 +1,11 @@
-"""What a process has and needs no more: I-182.
+"""I-182: tasks, timers and streams that a process keeps without need.
 
-Who ends in order has ended each of its tasks first but for calls that are cancelled, and a client
-its timers too, as its program may go on without it. And when everything is well and the clients
-have gone, a server has nothing left of them: no stream of a member, no producer that waits, no
-consumer that listens. What it has for the other processes that run does not grow with what has
-happened: a task of each kind for itself or for each of them, a few calls and connections, a
-listener for each follower, and no more timers than tasks that wait for them.
+A process that ends in order has ended each of its tasks first, except calls that are cancelled. A
+client has ended its timers too, as its program may go on without it. When everything is well and
+the clients have gone, a server has nothing left of them: no member's stream, no waiting producer,
+no listening consumer. Its state for the other running processes does not grow with past events. It
+has a task of each kind for itself or for each of them, a few calls and connections, a listener for
+each follower, and no more timers than tasks that wait for them.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ if TYPE_CHECKING:
     from strandline_proof.sim.cluster.world import World
 
 NOT_ITS_OWN: Final = ("Node._live", "ClientCall._handle_status")
-"""The task that is the process, and what gRPC has for each call until it has told its end."""
+"""The task that is the process, and gRPC's tasks for each call until its end is reported."""
 HANDLER: Final = "ServerCall._run"
-"""The task of a call at its server, whichever call it is. A gRPC server that stops cancels those
-that its grace leaves, and does not wait for their ends.
+"""The task of a call at its server, whichever call it is. A gRPC server that stops cancels the
+handlers that outlast its grace, and does not wait for their ends.
 """
 LOOPS: Final = 4
 """Tasks of one kind that a server has for itself: a disk is flushed by four."""
 CALLS: Final = 3
 """Calls of one process at a server: heartbeats, pushes or fetches, and one that comes and goes."""
 FILES_EVERY: Final = 4
-"""Of so many seeds one closes what lies in cycles of garbage, which takes its time."""
+"""Seeds per check of files: the check first collects garbage in cycles, which takes its time."""
 CONNECTIONS: Final = 4
 """Connections between two servers, as each opens one for each purpose."""
 
 
 def left_by(node: Node, *, is_server: bool) -> str:
-    """What a process that ends in order, in this step, leaves unfinished; empty if nothing."""
+    """Unfinished tasks of a process that ends in order, in this step; empty if none."""
     tasks = [kind for kind in _tasks(node).elements() if kind not in (*NOT_ITS_OWN, HANDLER)]
     timers = () if is_server else _timers(node).elements()
     return ", ".join([*(f"task {kind}" for kind in tasks), *(f"timer {kind}" for kind in timers)])
 
 
 def left_behind(world: World, seed: int) -> str:
-    """What servers have and need no more when the clients have gone; empty if nothing. Some seeds
-    look at open files too.
+    """Leftovers at servers when the clients have gone; empty if none. Some seeds check open files
+    too.
     """
     return left_at_servers(world) or (left_open(world) if seed % FILES_EVERY == 0 else "")
 
 
 def left_at_servers(world: World) -> str:
-    """What the servers still have of those that have gone; empty if nothing."""
+    """Leftovers at servers of the clients that have gone; empty if none."""
     running = [node for node in world.nodes.values() if node.running]
     servers = [node for node in (world.controller, *world.brokers) if node.running]
     others, clients = len(running) - 1, len(running) - len(servers)
@@ -66,7 +66,7 @@ def left_at_servers(world: World) -> str:
 
 
 def _grown(node: Node, others: int) -> Iterator[str]:
-    """What is more than one for each other process."""
+    """Kinds of tasks with more than one for each other process."""
     tasks, timers = _tasks(node), _timers(node)
     for kind, count in tasks.items():
         most = CALLS * others if kind == HANDLER else max(LOOPS, others)
@@ -80,7 +80,7 @@ def _grown(node: Node, others: int) -> Iterator[str]:
 
 
 def _kept(node: Node, others: int, clients: int) -> Iterator[str]:
-    """What waits or listens beyond those that still run."""
+    """Waiters and listeners beyond those of the processes that still run."""
     process: Any = node.process
     for replica in _replicas(process):
         role = replica.role
@@ -111,7 +111,7 @@ def _tasks(node: Node) -> Counter[str]:
 
 
 def _timers(node: Node) -> Counter[str]:
-    """Those of the process, and none by which the simulation carries its messages."""
+    """Timers of the process, without those by which the simulation carries its messages."""
     found = [handle.callback for handle in node.loop.timers_of(node.owner)]
     return Counter(
         getattr(callback, "__qualname__", "?")

@@ -1,4 +1,4 @@
-"""How brokers stop: the clean-shutdown marker (I-52), and the controller's leave (I-84)."""
+"""Stops of brokers: the clean-shutdown marker (I-52), and the controller's leave (I-84)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MarkerOracle:
         """The life of each node whose marker was looked at when it was written."""
 
     def on_step(self, node: Node) -> None:
-        """It is written after everything has been flushed."""
+        """Checks that the marker is written after everything has been flushed."""
         if self._checked.get(node.name) == node.incarnation:
             return
         if not _has_marker(node) or not _has_served(node):
@@ -50,10 +50,11 @@ class MarkerOracle:
 
 
 class LeaveOracle:
-    """I-84: who is let go leads nothing, and everybody alive knows that.
+    """I-84: a broker that gets its leave leads nothing, and every live broker has learned of that.
 
-    Its leave may be under way for a while. Who was fenced when it was given may be back, and learns
-    of it with what else it has missed; and who was fenced itself by then had to wait for nobody.
+    The leave may be under way for a while. A broker that was fenced when it was given may be back,
+    and learns of it together with its other missed metadata. A stopping broker that was fenced
+    itself did not have to wait for the others.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class LeaveOracle:
             if control.decided.unfenced_at(int(other)) > since:
                 continue  # perhaps since the leave was given
             if not metadata.view.brokers:
-                continue  # it knows nobody yet
+                continue  # it has no metadata yet
             assert there is not None
             led_then = self._led(number, metadata.view, since)
             lacks = led_then or self._applied.lacks(there, since)
@@ -100,8 +101,8 @@ class LeaveOracle:
                 )
 
     def _led(self, number: int, view: MetadataView, since: int) -> str:
-        """What another broker tells clients that the broker leads, which it did not lead any more
-        by the record at `since`.
+        """A partition that another broker's metadata still shows as led by the broker, though it
+        did not lead it any more by the record at `since`.
         """
         led = []
         for topic in view.topics_by_id.values():

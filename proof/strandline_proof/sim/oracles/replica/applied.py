@@ -1,9 +1,9 @@
-"""How far each broker has carried out what the controller decided, from what it was pushed, what it
-answered, and the roles that it really has: never from what it says of itself elsewhere.
+"""The decisions that each broker has applied, from its pushes, its answers, and its real roles:
+never from its own reports elsewhere.
 
-An answer that says "applied" is held against the roles (I-81): each replica that the log assigns to
-the broker by then, and that the answer does not call failed, is there, in that epoch or a newer
-one, and leads if it was to lead, or has led until its disk refused to read its log.
+An answer that says "applied" is compared with the roles (I-81). Each replica that the log assigns
+to the broker by then, and that the answer does not call failed, is there in that epoch or a newer
+one. It leads if it was to lead, or has led until its disk refused to read its log.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ METHOD: Final = "LeaderAndIsr"
 
 @dataclass(slots=True)
 class _Told:
-    """What one life of a broker has answered."""
+    """The answers of one life of a broker."""
 
     life: int
     offset: int = -1
     failed: set[Key] = field(default_factory=set)
-    """What it could not carry out, and has not carried out since."""
+    """Replicas that it could not bring to their roles, and has not since."""
 
 
 class AppliedOracle:
@@ -47,24 +47,24 @@ class AppliedOracle:
         self._told: dict[str, _Told] = {}
         self._said: dict[str, list[Callable[[], None]]] = {}
         self.is_obeyed: Callable[[], bool] = lambda: True
-        """Whether the controller's log is the one that brokers go by."""
+        """True if brokers go by the controller's present log."""
 
     def overhear(self, node: str) -> _Heard:
         """A stream of pushes to that node begins."""
         return _Heard(self, node)
 
     def offset(self, node: Node) -> int:
-        """The last one that it has answered to have applied."""
+        """The last offset that it has reported as applied."""
         told = self._told.get(node.name)
         return -1 if told is None or told.life != node.incarnation else told.offset
 
     def on_step(self, node: Node) -> None:
-        """What it has said in the step that is over is judged."""
+        """Judges the answers of the step that is over."""
         for judge in self._said.pop(node.name, ()):
             judge()
 
     def on_answer(self, name: str, push: Any, answer: Any) -> None:
-        """I-81, when the step that says so is over."""
+        """I-81, judged when the step of the answer is over."""
         node = self._nodes.get(name)
         if node is None or not self.is_obeyed():
             return
@@ -90,8 +90,8 @@ class AppliedOracle:
             )
 
     def lacks(self, node: Node, offset: int, *, since: int = -1) -> str:
-        """A role that was decided after `since`, up to `offset`, and that it has not taken. What a
-        disk has kept it from, its answer says, which may still be under way.
+        """A role that was decided after `since`, up to `offset`, and that the broker has not taken.
+        A failure because of the disk is in its answer, which may still be under way.
         """
         process, me = node.process, broker_id(node.name)
         replicas = getattr(process, "replicas", None)
@@ -103,7 +103,7 @@ class AppliedOracle:
         for key in list(self._decided.keys()):
             now = self._decided.newest(key)
             if now is None or now.offset <= since or me not in now.replicas or key in failed:
-                continue  # it may know more by now, and have let a replica go
+                continue  # it may have later metadata by now, and have dropped a replica
             then = self._decided.as_of(key, offset)
             if then is None or then.offset <= since or me not in then.replicas:
                 continue
@@ -116,9 +116,9 @@ class AppliedOracle:
         return ""
 
     def _has_gone_out(self, node: Node, key: Key, partition: Any, then: Decided) -> bool:
-        """Whether it came to lead, and serves nothing since its disk refused to read the log. Its
-        heartbeats say so, not its answers, and the push that lets another lead may have to wait
-        for an earlier one.
+        """True if it led, and serves nothing since its disk refused to read the log. Its heartbeats
+        report that, not its answers, and the push that elects another leader may have to wait for
+        an earlier one.
         """
         if partition is None or partition.role is not None:
             return False
@@ -147,8 +147,8 @@ class _Heard:
 
 
 def _is_kept_from(node: Node, partition: Any) -> bool:
-    """Whether the disk has refused this life of the node anything of the replica, or of any if it
-    is not here.
+    """True if the disk has refused an operation on the replica to this life of the node, or on any
+    replica if it is not here.
     """
     refused = node.disk.touched("misread", *REFUSALS, since=node.failed_before)
     refused |= node.disk.no_room

@@ -1,5 +1,7 @@
-"""The last look at every replica, by what it would serve: all of it reads, every batch is whole and
-stands where it must, its records are those that it counts, and no producer's batch is there twice.
+"""The last look at every replica, by the records that it would serve.
+
+All of it is readable. Every batch is whole and at its place, and has the records that it counts. No
+producer's batch is there twice.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ def audit(
     compacted: bool = False,
     epochs: dict[int, set[int]] | None = None,
 ) -> list[tuple[object, ...]]:
-    """(base offset, CRC) of each batch from the log start to the high watermark, as it is read, if
-    it ends behind `begins`. Replicas of a `compacted` log are cleaned each at its own time: there
-    batches may be missing, and it is (offset, key, value) of the last record of each key that has
-    a value (I-77). `epochs` is told of the epochs of each producer.
+    """Returns (base offset, CRC) of each batch from the log start to the high watermark, as it is
+    read, if it ends behind `begins`. Replicas of a `compacted` log are cleaned each at its own
+    time, so batches may be missing. For those it is (offset, key, value) of the last record of each
+    key with a value (I-77). `epochs` collects the epochs of each producer.
     """
     log, end = partition.log, partition.high_watermark
     offset, found = log.log_start_offset, list[tuple[object, ...]]()
@@ -81,7 +83,7 @@ def _check_records(
 def _check_sequence(
     sequences: dict[tuple[int, int], int], header: BatchHeader, where: str, *, compacted: bool
 ) -> None:
-    """I-59: a producer's sequences rise, each is there once."""
+    """I-59: a producer's sequences rise, and each is there once."""
     if header.producer_id < 0:
         return
     key = (header.producer_id, header.producer_epoch)
@@ -98,5 +100,5 @@ def _check_sequence(
 
 
 def sequence_before(a: int, b: int) -> bool:
-    """Whether `a` comes before `b`: after 2^31 - 1 they begin again at 0."""
+    """True if `a` comes before `b`: sequences restart at 0 after 2^31 - 1."""
     return 0 < (b - a) & SEQUENCE_MAX < SEQUENCE_MAX // 2

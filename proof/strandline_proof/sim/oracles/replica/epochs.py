@@ -1,7 +1,7 @@
-"""Leader epochs of every log in memory, held against its batches, and the followers of an epoch.
+"""Leader epochs of every log in memory, compared with its batches, and the followers of an epoch.
 
-The checkpoint says what the batches say (I-5), whatever is cut (I-47), retained or compacted
-(I-76); and a follower uses an answer in the epoch that it asked in (I-42).
+The checkpoint agrees with the batches (I-5), however the log is truncated (I-47), retained or
+compacted (I-76). A follower uses an answer only in the epoch of its request (I-42).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class _Seen:
         self.start = log.log_start_offset
         self.entries: Epochs = ()
         self.gone: Epochs = ()
-        """What a truncation has to take along."""
+        """Epochs that a truncation must remove."""
         self.is_due = False
         self.follower: Any = None
-        """One that has ended its epoch, and was looked at."""
+        """A follower that has ended its epoch, and was looked at."""
 
 
 class EpochOracle:
@@ -53,7 +53,8 @@ class EpochOracle:
             if end < seen.end:
                 seen.gone += tuple(e for e in seen.entries if e[1] >= end)
             seen.end, seen.is_due = end, True
-        # A cut that failed half-way leaves what it had not come to; nobody uses such a log.
+        # A truncation that failed half-way leaves epochs that it had not reached; such a log is not
+        # used.
         if seen.is_due and not partition.gate.locked() and log.damaged is None:
             self._check(node, key, partition, seen)
         follower = partition.follower
@@ -81,8 +82,8 @@ class EpochOracle:
                 check_answers(entries, view, start, where)
 
     def _check_over(self, key: Key, partition: Partition, where: str) -> None:
-        """I-42: a leader says that an epoch is over only when a newer one has begun, so nobody can
-        have heard it of the newest.
+        """I-42: a leader reports an epoch as over only when a newer one has begun, so the newest
+        epoch cannot have been reported.
         """
         follower, decided = partition.follower, self._control.partitions.get(key)
         assert follower is not None
@@ -100,7 +101,9 @@ class EpochOracle:
 
 
 def check_answers(entries: Epochs, view: LogView, start: int, where: str) -> None:
-    """I-76: a log that has lost its beginning says of all the rest what it said before."""
+    """I-76: a log that has lost its beginning gives the same answers about all the rest
+    as before.
+    """
     for entry in view.entries:
         offset = max(entry.base, start)
         if entry.end <= start:
@@ -115,7 +118,7 @@ def check_answers(entries: Epochs, view: LogView, start: int, where: str) -> Non
 
 
 def _check_entries(entries: Epochs, view: LogView, start: int, end: int, where: str) -> None:
-    """I-5, for what is new in the log: its last batch, and the order of the entries."""
+    """I-5, for new parts of the log: its last batch, and the order of the entries."""
     for before, after in pairwise(entries):
         if not (before[0] < after[0] and before[1] < after[1]):
             raise Violation("I-5", f"{where}: leader epochs {entries} do not rise")

@@ -1,11 +1,12 @@
-"""When each follower was caught up, from the fetches that its leader has read and answered: I-25.
+"""I-25: the times at which each follower was caught up, from the fetches that its leader has read
+and answered.
 
 A request is answered after it was looked at, and answers come in order. So a follower was caught up
-when a request came if, once that was answered, its position was still the end of the leader's log;
-or if the position that it named next was where the log had ended by then. Requests that name no
-position go on with the last one. Nothing is said of a position that was refused (I-39), nor before
-it was surely looked at: an answer may have no room for it, or be older than the leadership. Then a
-later one says what became of it.
+at a request in two cases: its position was still the end of the leader's log when the request was
+answered, or its next position was the end of the log at the request. Requests without a position
+continue with the last one. A refused position counts for nothing (I-39), and so does one that was
+not surely looked at: an answer may have no room for it, or be older than the leadership. A later
+answer shows then what became of it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 METHOD: Final = "Fetch"
 Ends = list[tuple[float, int]]
-"""Where a leader's log ended, and since when, by its own clock."""
+"""Ends of a leader's log, and the time of each, by its own clock."""
 NEVER: Final = float("-inf")
 
 
@@ -51,7 +52,7 @@ class Heard:
 
     @property
     def follower(self) -> tuple[int, int]:
-        """(id, epoch); -1 of a consumer, or before the first request."""
+        """(id, epoch); -1 for a consumer, or before the first request."""
         state = self.exchanges[0].request.replica_state if self.exchanges else None
         return (-1, -1) if state is None else (state.replica_id, state.replica_epoch)
 
@@ -69,11 +70,11 @@ class Heard:
 
 class Caught(NamedTuple):
     at_s: float = NEVER
-    """When it was caught up last, by the leader's clock."""
+    """The time at which it was caught up last, by the leader's clock."""
     position: int = -1
-    """Where it has last said that its log ends."""
+    """The log end that it reported last."""
     heard_s: float = NEVER
-    """When that was."""
+    """The time of that report."""
 
 
 _HEARD: Final = attrgetter("heard_s")
@@ -95,8 +96,8 @@ class FetchOracle:
     def caught_up(
         self, node: Node, key: Key, leader_epoch: int, follower: tuple[int, int], ends: Ends
     ) -> Caught:
-        """As `node`, which leads, can know of the follower, by its id and epoch. `ends`: of the
-        leader, from the beginning of its epoch on.
+        """The follower's last caught-up time, as far as the leading `node` can know it, by id and
+        epoch. `ends`: the leader's log ends, from the beginning of its epoch on.
         """
         best = Caught()
         for heard in self._heard.get((node.name, node.incarnation), ()):
@@ -108,14 +109,16 @@ class FetchOracle:
 
 
 def clock_s(node: Node) -> float:
-    """What the node's monotonic clock shows."""
+    """The node's monotonic clock."""
     assert node.owner is not None
     return node.owner.local(node.loop.now)
 
 
 def _in_stream(key: Key, leader_epoch: int, exchanges: Sequence[Exchange], ends: Ends) -> Caught:
     at_s, position, heard_s = NEVER, -1, NEVER
-    before: tuple[float, float] | None = None  # when the last position's was read, and answered
+    before: tuple[float, float] | None = (
+        None  # when the last position's request was read, and answered
+    )
     for exchange, is_first, offset in _looked_at(key, leader_epoch, exchanges, ends[0][0]):
         assert exchange.answered_s is not None
         if exchange.read_s < ends[0][0]:
@@ -137,8 +140,8 @@ def _end(ends: Ends, at_s: float) -> int:
 def _looked_at(
     key: Key, leader_epoch: int, exchanges: Sequence[Exchange], began_s: float
 ) -> Iterator[tuple[Exchange, bool, int]]:
-    """Each answered request whose position was taken up: whether it is the first one with that
-    position, and which one that is.
+    """Each answered request whose position was taken up, with whether it is the first one with that
+    position, and with that position.
     """
     offset: int | None = None
     is_taken = False
@@ -162,7 +165,7 @@ def _looked_at(
 
 
 def _took(key: Key, exchange: Exchange, began_s: float) -> bool | None:
-    """Whether an answer shows that the position was taken up; None: it shows neither."""
+    """Returns whether an answer shows that the position was taken up; None: it shows neither."""
     response = hot_decode.fetch_response(bytes(exchange.answer))
     if response.error_code != 0:
         return False

@@ -1,9 +1,9 @@
-"""How far a partition is committed, computed from what disks hold: I-9.
+"""I-9: the committed part of a partition, computed from the content of disks.
 
-A leader may call committed what the whole ISR holds, with the minimum of replicas in it. Who was in
-the ISR, and what the minimum was, the controller's log says, at the partition epoch that the leader
-goes by; what each of them holds its disk says. A member that has died since counts with what it
-held as it died: that is what it can have fetched for.
+A leader may commit records that the whole ISR holds, with the minimum of replicas in it. The
+controller's log has the ISR and the minimum at the leader's partition epoch, and the disks have the
+records. A member that has died since counts with what it held at its death: it can have fetched for
+that.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class HeldOracle:
         self._lives: dict[tuple[str, int], int] = {}
         """The broker epoch of each life of each node."""
         self._kept: dict[tuple[str, Key, int], LogView] = {}
-        """What was held by each that is no more, by its broker epoch."""
+        """The log of each ended life, by its broker epoch."""
 
     def on_lives(self, node: Node) -> None:
-        """Its process does something; it has registered by then, if it has a role."""
+        """The node's process has made a step; it has registered by then, if it has a role."""
         lifecycle = getattr(node.process, "lifecycle", None)
         if lifecycle is not None and lifecycle.broker_epoch >= 0:
             self._lives[node.name, node.incarnation] = lifecycle.broker_epoch
 
     def on_over(self, name: str, key: Key, life: int, view: LogView) -> None:
-        """That life of it held this, and is over, or its disk has lost some of it."""
+        """The life of the node that held this log is over, or its disk has lost some of it."""
         epoch = self._lives.get((name, life))
         if epoch is not None:
             self._kept.setdefault((name, key, epoch), view)
@@ -49,17 +49,18 @@ class HeldOracle:
     def check(
         self, key: Key, partition_epoch: int, mark: int, led: Replica, known: dict[str, Replica]
     ) -> int | None:
-        """Who leads with the log `led`, by what was decided at `partition_epoch`, calls committed
-        what lies below `mark`. `known`: the replicas of the partition, by node.
+        """The leader with the log `led`, by the decision of `partition_epoch`, commits the records
+        below `mark`. `known`: the replicas of the partition, by node.
 
-        The minimum, if that many are seen to hold all of it, and it is the one that holds now.
+        Returns the minimum, if that many replicas are seen to hold all of it, and it is the present
+        one.
         """
         at, newest = (
             self._control.decided.at(key, partition_epoch),
             self._control.decided.newest(key),
         )
         if at is None or newest is None:
-            return None  # of another store, or deleted
+            return None  # a partition of another store, or a deleted one
         where = f"{led.partition.name}, by partition epoch {partition_epoch}"
         if len(at.isr) < at.minimum:
             raise Violation(
@@ -78,8 +79,8 @@ class HeldOracle:
     def is_whole(
         self, key: Key, partition_epoch: int, mark: int, led: Replica, known: dict[str, Replica]
     ) -> bool:
-        """Whether the whole ISR is there, with the minimum in it, and holds all below `mark`, by
-        what was decided last, which the leader goes by.
+        """True if the whole ISR is there, with the minimum in it, and holds all below `mark`, by
+        the last decision, which the leader counts by.
         """
         newest = self._control.decided.newest(key)
         if newest is None or newest.partition_epoch != partition_epoch:
@@ -94,8 +95,9 @@ class HeldOracle:
     def _views(
         self, key: Key, members: Iterable[int], offset: int, known: dict[str, Replica]
     ) -> Iterator[tuple[str, LogView, bool]]:
-        """What the members hold or held, and whether they are there, but for those who have
-        registered since `offset`: their disks may lack what they have fetched before.
+        """Logs of the members, of present or ended lives, and whether they are there. Members that
+        have registered since `offset` are left out: their disks may lack what they have fetched
+        before.
         """
         for member in members:
             node, registered = self._nodes[member], self._control.brokers.get(member)

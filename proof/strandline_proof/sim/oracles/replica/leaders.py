@@ -1,12 +1,13 @@
-"""What every leader counts, asks for and tells, after each step of its broker.
+"""Counts, proposals and answers of every leader, after each step of its broker.
 
-It counts fetches of incarnations that the ISR names, of logs that have not parted from its own, as
-far as they are durable where that is promised (I-90, I-39, I-93); it asks for who has caught up,
-one proposal at a time (I-24, I-28); and it tells no end below its epoch's start, nor "not written"
-of what is (I-11, I-21).
+- A leader counts fetches of incarnations that the ISR names, of logs that have not diverged from
+its own, as far as they are durable where that is promised (I-90, I-39, I-93).
+- It proposes replicas that have caught up, one proposal at a time (I-24, I-28).
+- It returns no end below its epoch's start, and reports no written record as "not written" (I-11,
+I-21).
 
-The rules are held against what the other machines really hold, so that a leader that is wrong is
-seen at once, and not only when records are gone because of it.
+The rules are compared with the real content of the other machines, so that a wrong leader is found
+at once, and not only when records are gone because of it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class _Seen:
-    """One leader as it was after the last step of its broker."""
+    """One leader after the last step of its broker."""
 
     __slots__ = (
         "ends",
@@ -60,7 +61,7 @@ class _Seen:
         self.first_isr: tuple[IsrMember, ...] = ()
         self.proposed: tuple[IsrMember, ...] | None = None
         self.epoch = -1
-        """The partition epoch at which it asked for `proposed`."""
+        """The partition epoch of the request for `proposed`."""
 
 
 class LeaderOracle:
@@ -83,21 +84,21 @@ class LeaderOracle:
         self._joining: dict[Key, int] = {}
 
     def asked(self, partition: Partition) -> tuple[tuple[IsrMember, ...], int] | None:
-        """The ISR that its leader has asked for, and the partition epoch it is for."""
+        """The ISR that its leader has requested, and the partition epoch of the request."""
         seen = self._seen.get(partition)
         if seen is None or seen.leader is None or seen.proposed is None:
             return None
         return seen.proposed, seen.epoch
 
     def committed_to(self, key: Key, leader: Leader) -> int:
-        """What whoever joins the ISR of `leader` must hold. Where committed records may be missing
-        that is what the leader has called committed itself.
+        """The end of the records that a replica must hold to join the ISR of `leader`. Where
+        committed records may be missing, it is the leader's own high watermark.
         """
         ghost = self._replicas.committed.get(key)
         return leader.high_watermark if ghost is None or ghost.excused is not None else ghost.end
 
     def joining(self, key: Key) -> int | None:
-        """Whom a leader of the partition has asked to add last."""
+        """The broker that a leader of the partition has asked to add last."""
         return self._joining.get(key)
 
     def on_step(self, node: Node, key: Key, partition: Partition) -> None:
@@ -158,7 +159,7 @@ class LeaderOracle:
             self._check_end_offset(key, leader, seen.ends[0][1], f"{node.name} {partition.name}")
 
     def _check_isr(self, key: Key, leader: Leader, where: str) -> None:
-        """I-16: the ISR that it goes by is the one of its partition epoch."""
+        """I-16: the leader counts by the ISR of its partition epoch."""
         decided = self._control.decided.at(key, leader.partition_epoch)
         members = sorted(int(m.broker_id) for m in leader.isr)
         if decided is not None and sorted(decided.isr) != members:
@@ -205,8 +206,8 @@ class LeaderOracle:
                 )
 
     def _check_removed(self, node: Node, key: Key, leader: Leader, seen: _Seen, where: str) -> None:
-        """I-25: whom it asks to remove was not caught up for long enough, by its fetches. Who was
-        in the ISR when it began to lead counts as caught up then.
+        """I-25: a member that the leader asks to remove was not caught up for long enough, by its
+        fetches. A member of the ISR at the beginning of the leadership counts as caught up then.
         """
         proposed, now_s = leader.proposed, clock_s(node)
         for leaves in set(leader.isr) - set(leader.isr if proposed is None else proposed):
@@ -236,7 +237,9 @@ class LeaderOracle:
         follower: RemoteReplica,
         where: str,
     ) -> None:
-        """I-39: what a leader counts for a follower is there, durable under `always` (I-93)."""
+        """I-39: records that a leader counts for a follower are there, durable under `always`
+        (I-93).
+        """
         end, other = follower.log_end_offset, self._nodes[number]
         if end is None or not other.running:
             return
@@ -249,9 +252,9 @@ class LeaderOracle:
             or theirs is None
             or process.lifecycle.broker_epoch != follower.broker_epoch
         ):
-            return  # another life of it
+            return  # another life of the follower
         if partition.leader_epoch > leader.leader_epoch:
-            return  # it has moved on since, and its log may begin and end elsewhere
+            return  # the follower has moved on since, and its log may begin and end elsewhere
         start = follower.log_start_offset or 0
         self._replicas.log_starts.on_told(other.name, key, partition, start, where)
         if partition.leader_epoch < leader.leader_epoch:
@@ -261,13 +264,13 @@ class LeaderOracle:
                 f" {leader.leader_epoch}, and that broker is still in {partition.leader_epoch}",
             )
         if partition.gate.locked() or partition.healing:
-            return  # it has been cut since
+            return  # the follower has truncated its log since
         ours = self._replicas.known(node, key)
         entry = None if ours is None else _last_below(ours, end)
         if entry is None or entry.base < theirs.start or entry.end <= leader.log_start_offset:
-            return  # what the leader has deleted nobody is held to
+            return  # deleted records are not required of a follower
         if end <= start and self._replicas.ghost(key).has_deleted(end):
-            return  # it holds nothing, and what it has deleted nobody is asked for
+            return  # its log is empty, and deleted records are not required
         if not theirs.holds(entry):
             raise Violation(
                 "I-39",
@@ -282,8 +285,8 @@ class LeaderOracle:
             )
 
     def _check_end_offset(self, key: Key, leader: Leader, began: int, where: str) -> None:
-        """I-11: the newest leader tells no end offset below one that was told before. It tells
-        none before its high watermark has reached `began`, where its log ended at first.
+        """I-11: the newest leader returns no end offset below an earlier one. It returns none
+        before its high watermark has reached `began`, the end of its log at its election.
         """
         ghost = self._replicas.committed.get(key)
         decided = self._control.partitions.get(key)
@@ -302,7 +305,7 @@ class LeaderOracle:
 
 
 def _check_incarnations(leader: Leader, me: int, where: str) -> None:
-    """I-90: what is counted for a member of the ISR was said by that incarnation of it."""
+    """I-90: the position counted for a member of the ISR was reported by that incarnation of it."""
     for member in leader.maximal_isr:
         follower = leader.followers.get(member.broker_id)
         if (
@@ -319,7 +322,7 @@ def _check_incarnations(leader: Leader, me: int, where: str) -> None:
 
 
 def _check_waiters(ended: Leading, where: str) -> None:
-    """I-21 (P-25): with a leadership ends the wait of whoever appended in it."""
+    """I-21 (P-25): the waits for appends of a leadership end with it."""
     for waiter in ended.appends.waiting():
         if not waiter.is_done:
             raise Violation(
@@ -330,7 +333,7 @@ def _check_waiters(ended: Leading, where: str) -> None:
 
 
 def _check_released(partition: Partition, where: str) -> None:
-    """I-29 (P-66): who waits for what is committed now is told in the same step."""
+    """I-29 (P-66): a waiter whose records are committed is answered in the same step."""
     leading = partition.role
     assert isinstance(leading, Leading), where
     for waiter in leading.appends.waiting_for_commit():

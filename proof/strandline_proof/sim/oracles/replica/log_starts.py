@@ -1,7 +1,7 @@
-"""Where logs begin, after each step of a broker that has moved that.
+"""Log starts, after each step of a broker that has moved one.
 
-A start rises over committed records alone, and durably (I-74); what was deleted stays deleted
-(I-75); a follower that its leader's log has left behind begins where that begins (I-45).
+A log start rises over committed records alone, and durably (I-74). Deleted records stay deleted
+(I-75). A follower that its leader's log has left behind restarts at the leader's log start (I-45).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class LogStartOracle:
     def __init__(self, sometimes: Counter[str]) -> None:
         self._sometimes = sometimes
         self.on_removed: Callable[[Key, int], object] = lambda key, offset: None
-        """Told how far the records of a partition are deleted now."""
+        """Called with the offset below which the records of a partition are deleted now."""
         self._retention_bytes: int | None = None
         self._told: dict[tuple[str, Key], int] = {}
-        """The log start that each follower has told a leader."""
+        """The log start that each follower has reported to a leader."""
 
     def on_retention(self, retention_bytes: int) -> None:
-        """It is about to be altered to so much, for the topic that everything is checked in."""
+        """The main topic's retention is about to be altered to so many bytes."""
         least = self._retention_bytes
         self._retention_bytes = retention_bytes if least is None else min(least, retention_bytes)
 
@@ -44,8 +44,8 @@ class LogStartOracle:
         opened: bool,
         retained: bool,
     ) -> bool:
-        """True if the log has begun anew; `opened`: it was just opened and not read yet;
-        `retained`: of the topic whose retention may be altered.
+        """True if the log has restarted; `opened`: it was just opened and not read yet; `retained`:
+        it is of the topic whose retention may be altered.
         """
         start = partition.log.log_start_offset
         how = ghost.on_log_start(
@@ -60,14 +60,14 @@ class LogStartOracle:
             self.on_removed(key, start)
         if opened or start <= view.end:
             return False
-        # All that it held lies before its leader's log (I-45).
+        # All its records lie before its leader's log (I-45).
         self._sometimes["log begun anew at its leader's start"] += 1
         view.begin_at(start)
         return True
 
     def on_opened(self, name: str, key: Key, partition: Partition, ghost: Committed) -> None:
-        """By another process than the one before, on the same disk. A log that ended while it was
-        begun anew is empty, and begins anywhere.
+        """Another process has opened the log, on the same disk. A log whose restart was cut short
+        is empty, and begins anywhere.
         """
         start, told = partition.log.log_start_offset, self._told.get((name, key), 0)
         empty = partition.log.log_end_offset == start

@@ -1,7 +1,8 @@
-"""What a replica's log holds, read from the bytes on its simulated disk without the storage layer.
+"""The content of a replica's log, read from the bytes on its simulated disk without the storage
+layer.
 
-An entry is known by its base offset and leader epoch and by the one before it. By induction, two
-logs that hold the same entry are equal up to it (log matching, I-4).
+An entry is identified by its base offset and leader epoch and by the entry before it. By induction,
+two logs that hold the same entry are equal up to it (log matching, I-4).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Entry(NamedTuple):
     epoch: int
     crc: int
     previous: Identity | None
-    """None for the first that is known of the log."""
+    """None for the first known entry of the log."""
 
     @property
     def identity(self) -> Identity:
@@ -43,14 +44,14 @@ class Entry(NamedTuple):
 
 BASE: Final = itemgetter(0)
 END: Final = itemgetter(1)
-"""Of an entry; for searches, which ask often."""
+"""The end of an entry; for searches, which are frequent."""
 
 
 class LogView:
-    """The entries from the first segment, as it was, up to where the log was read.
+    """The entries from the first segment, as it was, up to the end of the last reading.
 
-    What lies before `start` was removed, which only a log start that was raised may do (I-74). The
-    first batch of a log that was begun anew may reach back over it.
+    Entries before `start` were removed, which only a raised log start may do (I-74). The first
+    batch of a restarted log may reach back over it.
     """
 
     def __init__(self, disk: SimDisk, path: str) -> None:
@@ -58,7 +59,7 @@ class LogView:
         self.path = path
         self.entries: list[Entry] = []
         self._places: list[tuple[int, int]] = []
-        """Where each entry ends: (base offset of the segment, position)."""
+        """The end of each entry: (base offset of the segment, position)."""
         segments = self._segments()
         self._segment = min(segments) if segments else 0
         self._position = 0
@@ -69,11 +70,11 @@ class LogView:
         return self.entries[-1].end if self.entries else self.start
 
     def begins_at(self, epoch: int) -> int:
-        """Where the log ended when somebody began to lead in that epoch."""
+        """The end of the log when a leader began that epoch."""
         return next((entry.base for entry in self.entries if entry.epoch >= epoch), self.end)
 
     def directory(self) -> Directory | None:
-        """What the log lies in now; None: it is not there."""
+        """The log's present directory; None: there is none."""
         try:
             node = self._disk.find(self.path)
         except OSError:
@@ -93,7 +94,7 @@ class LogView:
         return node.as_written() if isinstance(node, Inode) else None
 
     def read_to(self, end: int, where: str) -> list[Entry]:
-        """What has been appended up to offset `end`."""
+        """The entries that have been appended up to offset `end`."""
         known = len(self.entries)
         while self.end < end:
             if not self._read_one():
@@ -103,15 +104,15 @@ class LogView:
         return self.entries[known:]
 
     def read_valid(self) -> None:
-        """Everything up to the first batch that is not whole: what a recovery may keep."""
+        """Reads everything up to the first batch that is not whole: what a recovery may keep."""
         while self._read_one(check=True):
             pass
 
     def _read_one(self, *, check: bool = False) -> bool:
         expected = self.end
         if expected != self._segment and self._bytes(expected) is not None:
-            # What still stands behind the end of the one before is no part of the log: a start that
-            # finds damage there cuts nothing, and goes on here (I-7).
+            # The log has no part behind the end of the segment before: a start that finds damage
+            # there cuts nothing, and goes on here (I-7).
             self._segment, self._position = expected, 0
         data, at = self._bytes(self._segment), self._position
         if data is None or at + HEADER.size > len(data):
@@ -132,8 +133,8 @@ class LogView:
         return True
 
     def cut(self, end: int) -> list[Entry]:
-        """The log now ends at `end`; returns what went. It ends within a batch only where it was
-        begun anew at its start, which lay there.
+        """The log now ends at `end`; returns the removed entries. The end lies within a batch only
+        at the start of a restarted log.
         """
         keep = bisect_left(self.entries, end, key=BASE)
         splits = keep > 0 and self.entries[keep - 1].end > end
@@ -149,14 +150,14 @@ class LogView:
         return gone
 
     def begin_at(self, offset: int) -> None:
-        """The log was begun anew there."""
+        """The log has restarted there."""
         self.entries.clear()
         self._places.clear()
         self.start = self._segment = offset
         self._position = 0
 
     def forget_removed(self) -> None:
-        """Forget what is not on the disk any more, as it lay before the log's start."""
+        """Forgets entries that are no longer on the disk, as they lay before the log's start."""
         segments = self._segments()
         first = segments[0] if segments else self.start
         if first >= self.end:
@@ -175,7 +176,7 @@ class LogView:
         return sum(len(self._bytes(base) or b"") for base in segments if base >= offset)
 
     def holds(self, entry: Entry) -> bool:
-        """Whether this very entry is here, and by induction all before it, or was removed."""
+        """True if this very entry is here, and by induction all before it, or was removed."""
         if entry.end <= self.start:
             return True
         at = bisect_left(self.entries, entry.base, key=BASE)
@@ -194,7 +195,7 @@ class LogView:
         return b"" if data is None else bytes(data[start:stop])
 
     def is_durable(self, entry: Entry) -> bool:
-        """Whether a loss of power would leave an entry that is held, and the segment before it: to
+        """True if a loss of power would leave an entry that is held, and the segment before it: to
         their last bytes, which are written last.
         """
         if entry.end <= self.start:
@@ -209,8 +210,8 @@ class LogView:
         return self._reaches(segment, stop) and self._reaches(*self._places[before])
 
     def _reaches(self, segment: int, stop: int) -> bool:
-        """Whether the platter has the bytes of a segment before `stop`, or all that a cleaning has
-        left of it since.
+        """True if the platter has the bytes of a segment before `stop`, or everything that a
+        cleaning has left of it since.
         """
         left = self._bytes(segment)
         stop = stop if left is None else min(stop, len(left))

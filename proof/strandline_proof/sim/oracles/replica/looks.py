@@ -1,7 +1,7 @@
-"""Which replicas have changed since they were last looked at.
+"""Replicas that have changed since they were last looked at.
 
-A step of a broker changes one of its replicas at most, and mostly none. Whatever an oracle reads of
-a replica must be compared here, or it is looked at too late.
+A step of a broker changes one of its replicas at most, and mostly none. Every value of a replica
+that an oracle reads must be compared here, or the oracle looks too late.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _OF_REPLICA: Final = attrgetter(
     "log.state.start",
     "high_watermark",
     "state",
-    "role",  # whose machine stays
+    "role",  # directories whose machine stays
 )
 _OF_LEADER: Final = attrgetter("partition_epoch", "high_watermark", "proposed", "isr", "followers")
 
 
 class Look:
-    """A replica as it was after the last step that changed it. This is asked after every step, so
-    it compares tuples of attributes, and asks no property that another would do for.
+    """A replica after the last step that changed it. The comparison runs after every step, so it
+    compares tuples of attributes, and uses no property where an attribute will do.
     """
 
     __slots__ = ("_follower", "_leader", "_may_fetch", "_of_leader", "_of_replica")
@@ -38,7 +38,7 @@ class Look:
         self._of_leader = None if self._leader is None else _kept(self._leader)
 
     def is_true_of(self, partition: Partition) -> bool:
-        """Whether nothing that an oracle reads has changed."""
+        """True if no value that an oracle reads has changed."""
         if _OF_REPLICA(partition) != self._of_replica:
             return False
         if self._follower is not None:

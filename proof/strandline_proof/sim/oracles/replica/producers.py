@@ -1,7 +1,7 @@
-"""What a replica knows of producers, held against the bytes of its log: I-58.
+"""I-58: a replica's state of producers, compared with the bytes of its log.
 
-It is a function of the log, so it is read anew from the log here whenever the replica may have
-come by it in another way than by appending: when a process begins (a snapshot and what follows
+The state is a function of the log. It is computed from the log again whenever the replica may have
+got it in another way than by appending: when a process begins (a snapshot and the batches after
 it), after a truncation, and at each new role. In between each append adds one batch to both.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PRODUCER: Final = struct.Struct(">qhi")
 _AT: Final = 43
-"""Where a batch names its producer, the producer's epoch, and its first sequence."""
+"""Position of the producer, its epoch and its first sequence in a batch."""
 
 
 class _Batch(NamedTuple):
@@ -31,8 +31,9 @@ class _Batch(NamedTuple):
 def check_producers(
     partition: Partition, view: LogView, where: str, *, may_forget: bool = False
 ) -> None:
-    """`view`: the log of the replica up to its end. Where a truncation was cut short the log says
-    that nobody knows, until the next role; what the disk has changed is not held against it.
+    """Compares the two states. `view`: the log of the replica up to its end. Where a truncation was
+    cut short, the log marks the state as unknown, until the next role; changes by the disk are
+    ignored.
     `may_forget`: producers expire (I-60).
     """
     log = partition.log

@@ -1,4 +1,4 @@
-"""What is remembered of one replica from one step to the next."""
+"""The state of one replica that is kept from one step to the next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Replica:
-    """One replica as it was after the last step of its broker."""
+    """One replica after the last step of its broker."""
 
     __slots__ = (
         "end",
@@ -44,13 +44,15 @@ class Replica:
         self.proposed: Any = None
         self.follower: Any = None
         self.removed_in: Directory | None = None
-        """Where it lay when it was removed: it may go from there, even if it is added again."""
+        """The directory of the replica when it was removed: the directory may go, even if the
+        replica is added again.
+        """
         self.is_due = True
-        """What it knows of producers is to be looked at (I-58)."""
+        """True if its state of producers is to be checked (I-58)."""
 
     def is_opened_again(self, incarnation: int, view: LogView) -> bool:
-        """Whether another process has it now, and not another log in the place of one that it has
-        let go, as it was told.
+        """True if another process has the log now; False if a new log replaces one that was removed
+        by command.
         """
         is_there = self.removed_in is None or self.removed_in is view.directory()
         return self.incarnation != incarnation and is_there

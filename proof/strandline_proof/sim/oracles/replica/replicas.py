@@ -1,7 +1,11 @@
-"""What every broker holds and believes, after each of its steps: offsets and epochs of a log rise
-(I-1, I-2), as one process appends them (I-3), logs are alike below a batch that they share (I-4),
-the high watermark rises in order over what all who count hold (I-6, I-9, I-10, I-13), and whoever
-may lead holds what is committed and cuts none of it (I-7, I-14 to I-17, I-41).
+"""Every broker's logs and beliefs, after each of its steps.
+
+- Offsets and epochs of a log rise (I-1, I-2), as one process appends them (I-3).
+- Logs are equal below a batch that they share (I-4).
+- The high watermark rises in order over records that all counted replicas hold (I-6, I-9, I-10,
+I-13).
+- A replica that may lead holds the committed records and truncates none of them (I-7, I-14 to I-17,
+I-41).
 """
 
 from __future__ import annotations
@@ -53,10 +57,10 @@ class ReplicaOracle:
         self._sometimes = sometimes
         self._replicas: dict[tuple[str, Key], Replica] = {}
         self.looks: dict[Partition, Look] = {}
-        """What every replica was like when it was last looked at; without one it will be."""
+        """Every replica at its last look; a replica without one will be looked at."""
         self.log_starts = LogStartOracle(sometimes)
         self.led_late: Counter[Key] = Counter()
-        """How often somebody has begun to lead in an epoch that was over by then."""
+        """The number of leaderships that began in an epoch that was already over."""
         self.compacted: Key | None = None
         """The partition in whose logs offsets may be missing."""
         self._removed: set[tuple[str, Key]] = set()
@@ -107,7 +111,8 @@ class ReplicaOracle:
             gone = self._on_cut(node, key, known, where, end)
             ghost.on_given_up(node.name, node.incarnation, gone, known.high_watermark)
         if known.end == start < end and partition.leader is None:
-            # What it takes from its leader need not go on with what it had, which is all deleted.
+            # The records that it takes from its leader need not continue its own, which are all
+            # deleted.
             known.view.forget_removed()
         appended = known.view.read_to(end, where)
         for entry in appended:
@@ -128,11 +133,11 @@ class ReplicaOracle:
         ghost.on_holds_again(node.name, known.view)
 
     def _on_cut(self, node: Node, key: Key, known: Replica, where: str, end: int) -> list[Entry]:
-        """What went, unless that was to heal what a disk has changed."""
+        """Returns the entries that went, unless that was to heal damage."""
         partition, start = known.partition, known.log.log_start_offset
         self._sometimes["log truncated"] += 1
         known.is_due = True
-        # What could not be read is taken for damaged too, and healed by a copy.
+        # Unreadable batches count as damaged too, and are healed by a copy.
         unread = unread_from(node.disk, known.log.path) if partition.healing else None
         gone, what = known.view.cut(end), f"{where}: cut to {end}"
         if not self.ghost(key).on_cut(gone, node.name, what, start=start, unread=unread):
@@ -143,10 +148,12 @@ class ReplicaOracle:
         return []
 
     def _check_heals(self, node: Node, key: Key, what: str) -> None:
-        """I-15: whoever cuts what is committed, to heal, may not be elected by what is decided."""
+        """I-15: by the present decisions, a replica that truncates committed records to heal may
+        not be elected.
+        """
         decided = self._control.partitions.get(key)
         if decided is None or decided.unclean_epoch == decided.leader_epoch:
-            return  # it may be the leader that has not heard of its election yet
+            return  # it may be the leader that has not learned of its election yet
         if node.name in dict(self._views(key, (*decided.isr, *decided.elr))):
             raise Violation(
                 "I-15",
@@ -158,7 +165,7 @@ class ReplicaOracle:
         view = self.ghost(key).view(node.disk, log.path)
         known = self._replicas[node.name, key] = Replica(node.incarnation, partition, view)
         if (node.name, key) in self._removed:
-            # It has not heard of that yet: what it holds and believes is from many leaders.
+            # It has not learned of that yet: its records and beliefs come from many leaders.
             self._removed.discard((node.name, key))
             known.removed_in = view.directory()
             known.high_watermark = partition.high_watermark
@@ -180,7 +187,7 @@ class ReplicaOracle:
     def _check_recovery(
         self, before: Replica, known: Replica, ghost: Committed, end: int, where: str
     ) -> None:
-        """I-7: what was on the disk when the process began is what it opens."""
+        """I-7: the process opens what was on the disk when it began."""
         known.view.read_to(end, where)
         last = ghost.last
         if last is None or ghost.excused is not None:
@@ -192,7 +199,7 @@ class ReplicaOracle:
 
     def _check_order(self, partition: Partition, known: Replica, where: str) -> None:
         low, end = known.start, known.end
-        # Under the gate a truncation is half done: nothing is served or decided meanwhile.
+        # A truncation under the gate is half done: nothing is served or decided meanwhile.
         if not 0 <= low <= partition.high_watermark <= end and not partition.gate.locked():
             raise Violation(
                 "I-6",
@@ -250,7 +257,8 @@ class ReplicaOracle:
             if leader.leader_epoch < ghost.unclean_epoch:
                 ghost.on_late_high_watermark(mark, known.view)
                 return
-            # Alone in its ISR it commits in its first step; what it was told before is not its own.
+            # A leader alone in its ISR commits in its first step; its earlier high watermark is not
+            # its own.
             new = mark > max(ghost.end, known.high_watermark)
             at = self._control.decided.at(key, leader.partition_epoch)
             ghost.on_high_watermark(mark, known.view, where, None if at is None else at.isr)
@@ -290,7 +298,7 @@ class ReplicaOracle:
                 self.ghost(key).check_complete(view, "I-15", who)
 
     def on_decided(self) -> None:
-        """The controller has committed something."""
+        """The controller has committed a decision."""
         for key, decided in self._control.partitions.items():
             if key in self.committed:
                 removed = self._forget_removed(key, decided)
@@ -309,13 +317,13 @@ class ReplicaOracle:
                 self._check_quorum(key, decided)
 
     def _check_recovered(self, key: Key, decided: PartitionRegistration) -> None:
-        """I-53: balanced recovery loses nothing that somebody who was in sync still holds."""
+        """I-53: balanced recovery loses no record that a last member of the ISR still holds."""
         recovered = key in self._control.recovered
         for _, view in self._views(key, (decided.leader,)) if recovered else ():
             self._control.remembered.check_elected(key, self.ghost(key), view, self._views)
 
     def _forget_removed(self, key: Key, decided: PartitionRegistration) -> bool:
-        """What a broker held that is no replica any more need not be there when it is one again."""
+        """Records of a removed replica need not be there when it is a replica again."""
         here = [name for name, known in self._replicas if known == key]
         gone = [name for name in here if broker_id(name) not in decided.replicas]
         for name in gone:
@@ -336,7 +344,7 @@ class ReplicaOracle:
             self._check_maximal_isr(key, partition, f"{node.name} {partition.name}")
 
     def _check_maximal_isr(self, key: Key, partition: Partition, where: str) -> None:
-        """I-16: a leader counts everybody whom the controller may elect."""
+        """I-16: a leader counts every replica that the controller may elect."""
         decided, leader = self._control.partitions.get(key), partition.leader
         assert leader is not None
         if decided is None or decided.leader_epoch != leader.leader_epoch:
@@ -349,7 +357,9 @@ class ReplicaOracle:
             )
 
     def on_power_lost(self, node: Node, *, wiped: bool) -> None:
-        """What `node`, if it is the broker (P-71), loses with its disk; all, if it was `wiped`."""
+        """The broker loses records with the disk of `node` (P-71); all of them, if it was
+        `wiped`.
+        """
         member = node in self._nodes.values()
         for (name, key), known in list(self._replicas.items()):
             if name != node.name:
@@ -368,7 +378,9 @@ class ReplicaOracle:
             known.view = after
 
     def on_replaced(self, old: Node, new: Node) -> None:
-        """Another machine is the broker now: what its disk lacks, the broker has lost (P-71)."""
+        """Another machine is the broker now: the broker has lost the records that the machine's
+        disk lacks (P-71).
+        """
         for key, ghost in self.committed.items():
             known = self._replicas.get((old.name, key)) or self._replicas.get((new.name, key))
             if known is not None:
@@ -377,7 +389,9 @@ class ReplicaOracle:
                 ghost.on_replaced(old.name, new.name, view)
 
     def on_restored(self) -> None:
-        """What the controller was told since the copy was made, nobody tells it again."""
+        """The controller has forgotten what it learned since the copy was made, and no broker
+        repeats it.
+        """
         for ghost in self.committed.values():
             ghost.on_reports_forgotten()
 
@@ -391,7 +405,7 @@ class ReplicaOracle:
                 raise Violation("I-17", f"{ghost.name}: nobody holds committed offset {last.base}")
 
     def known(self, node: Node, key: Key) -> LogView | None:
-        """What the process that runs on `node` holds of a partition."""
+        """The log of a partition in the process that runs on `node`."""
         found = self._replicas.get((node.name, key))
         return found.view if found is not None and found.incarnation == node.incarnation else None
 

@@ -1,10 +1,12 @@
-"""What one replica may do in one step, whoever it is.
+"""Rules for one replica in one step, whatever its role.
 
-With too few in sync nothing is appended for who waits for all of it (I-20). A leader never proposes
-to remove itself (I-26); it looks at its high watermark after whatever bears on it (I-29), by the
-controller's minimum (I-91). Pushes are applied in order and by topic id (I-34, I-36), a replica is
-noted as hosted before it serves or fetches (P-20), an epoch is durable before it is served (I-46),
-and retention takes committed segments (I-74).
+- Too few replicas in sync: no append with acks=all (I-20).
+- A leader never proposes to remove itself (I-26). It recomputes its high watermark after every
+relevant change (I-29), by the controller's minimum (I-91).
+- Pushes are applied in order and by topic id (I-34, I-36).
+- A replica is noted as hosted before it serves or fetches (P-20).
+- An epoch is durable before it is served (I-46).
+- Retention takes committed segments (I-74).
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class _Seen:
 
 
 class RuleOracle:
-    """Asked about a replica of which something has changed; `Partition` is of one process."""
+    """The rules. They are checked for a replica with a change; `Partition` is of one process."""
 
     def __init__(self, control: ControlOracle) -> None:
         self._control = control
@@ -58,7 +60,7 @@ class RuleOracle:
         *,
         excused: bool = False,
     ) -> None:
-        """`excused`: committed records of the partition may be missing."""
+        """Checks the rules. `excused`: committed records of the partition may be missing."""
         seen = self._seen.get(partition)
         if seen is None:
             seen = self._seen[partition] = _Seen()
@@ -81,7 +83,7 @@ class RuleOracle:
             seen.leader = leader
         elif (
             appended
-            and partition.log.topic != LOOSE  # acks of 0 and 1 do not ask for the minimum
+            and partition.log.topic != LOOSE  # appends with acks of 0 and 1 do not need the minimum
             and (self._control.spare(key, leader.partition_epoch) or 0) < 0
         ):
             raise Violation(
@@ -133,7 +135,7 @@ class RuleOracle:
 
 
 def _is_noted(node: Node, path: str, epoch: int) -> bool:
-    """Whether the platter's checkpoint names the epoch."""
+    """True if the platter's checkpoint names the epoch."""
     try:
         directory, name = node.disk.parent(path)
     except OSError:
@@ -146,7 +148,7 @@ def _is_noted(node: Node, path: str, epoch: int) -> bool:
 
 
 def _is_hosted(node: Node, key: Key) -> bool:
-    """Whether the platter says that the replica is, as far as a start would read it."""
+    """True if the platter has the replica, as far as a start would read it."""
     try:
         directory, name = node.disk.parent(STATE)
     except OSError:
@@ -170,10 +172,11 @@ def _is_hosted(node: Node, key: Key) -> bool:
 def check_advanced(
     leader: Leader, *, always: bool, barred: Collection[BrokerId], where: str
 ) -> None:
-    """I-29: what everybody who counts holds is committed in the very step that brings the news.
+    """I-29: records that all counted replicas hold are committed in the very step of the last
+    report.
 
-    Asked of one with the minimum in its ISR. `barred`: who may not join, as the leader's broker
-    knows, and so is not waited for (I-9, P-58).
+    Applies to a leader with the minimum in its ISR. `barred`: replicas that may not join, as the
+    leader's broker knows, and so are not waited for (I-9, P-58).
     """
     committed = leader.durable_offset if always else leader.log_end_offset
     counted = {member.broker_id for member in leader.maximal_isr}
@@ -194,7 +197,7 @@ def check_advanced(
 
 
 def check_asked(node: Node, leader: Leader, where: str) -> None:
-    """I-26: a leader does not ask to remove itself."""
+    """I-26: a leader does not propose to remove itself."""
     proposed = leader.proposed
     if proposed is None:
         return
