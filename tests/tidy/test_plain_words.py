@@ -33,9 +33,6 @@ SUBJECTLESS = {
     "broker/strandline_broker/hosts/coordination",
     "chaos",
     "client/strandline",
-    "spark_jobs/strandline_spark/gold",
-    "spark_jobs/strandline_spark/parsing",
-    "spark_jobs/strandline_spark/report",
 }
 
 OPENERS = re.compile(

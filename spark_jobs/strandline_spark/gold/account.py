@@ -1,4 +1,4 @@
-"""What a gold commit says of itself: the rows that its windows consist of, and the result."""
+"""The account in a gold commit: the rows that its windows consist of, and the result."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ METADATA_FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Where a step stands after a commit: all that the next commit has to know of those before."""
+    """The state of a step after a commit: all that the next one needs of earlier commits."""
 
     commit: GoldCommit
     open_from: int | None = None
-    """The earliest event time, below the watermark, of a row whose session was open; None if there
-    was none, or windows are of a fixed length.
+    """The earliest event time, below the watermark, of a row whose session was open; None without
+    such a row, or with windows of a fixed length.
     """
     late_after: tuple[GoldCommit, ...] = ()
-    """Of sessions: the earlier commits after which, and before the next, late rows came that may be
-    read again. They say which rows these were.
+    """The earlier commits, of sessions, after which late rows came that may be read again. They
+    tell which rows these were.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class GoldAccount:
-    """Of one commit. Times are microseconds."""
+    """The account of one commit. Times are microseconds."""
 
     number: int
-    """Of the table's commits with rows, the first is 1."""
+    """Number among the table's commits with rows; the first is 1."""
     closed: Closed
     previous: int | None
     """The watermark of the commit before; None for the first."""
     silver_id: str
     silver_version: int
     rows: int
-    """Of the result."""
+    """Number of rows of the result."""
     late: int
-    """Rows of silver that came since the commit before, and too late for a window."""
+    """Number of rows of silver that came since the commit before, and too late for a window."""
     definition: str
-    """A hash of what the step computes."""
+    """A hash of the step's computation."""
     version: int = -1
-    """Of the gold table."""
+    """Version of the gold table."""
 
     @property
     def watermark(self) -> int:
@@ -72,8 +72,8 @@ def to_metadata(account: GoldAccount) -> dict[str, Any]:
 
 
 def from_metadata(data: Any, file: str, version: int) -> GoldAccount:
-    """The inverse, of what delta-rs has read from a commit's `file`. TableError unless a job of
-    ours wrote it.
+    """Returns the account of a commit's `file`, from what delta-rs read; the inverse. Raises
+    TableError unless one of our jobs wrote it.
     """
     try:
         if isinstance(data, str):

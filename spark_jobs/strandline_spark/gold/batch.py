@@ -1,6 +1,6 @@
-"""One commit of a gold step, computed: the rows of the windows that it closes, and how many rows of
-silver came too late. From silver, the commit and where the step stood before it alone, so that
-whoever knows these computes the same.
+"""The computation of one commit of a gold step: the rows of the windows that it closes, and the
+number of late rows. The result depends only on silver, the commit and the step's state before it.
+So `verify` computes the same.
 """
 
 from __future__ import annotations
@@ -31,19 +31,21 @@ if TYPE_CHECKING:
 _ADVICE: Final = re.compile(
     r" ?If necessary,? set \"?spark\.sql\.ansi\.enabled\"? to \"?false\"?[^.]*\."
 )
-"""Of Spark's errors: the session sets it, so that nobody's rows wrap around."""
+"""Advice in Spark's errors that does not apply: the session sets ANSI mode, so that sums never wrap
+around.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a commit adds."""
+    """The rows that a commit adds."""
 
     rows: Any
-    """An Arrow table, the statement's result."""
+    """The statement's result as an Arrow table."""
     late: int
     closed: Closed
     files: int
-    """Of silver, that were read for the result."""
+    """Number of silver's files that were read for the result."""
 
 
 def framing_of(step: GoldStep) -> Framing:
@@ -62,10 +64,12 @@ def compute(
     *,
     nudge: float = 0.0,
 ) -> Batch | None:
-    """None if the commit closes no window that has a row, as far as files or sessions show it, and
-    no row came late. A commit with the watermark of the one before says late rows alone. With a
-    `nudge` the terms of sums are changed by such a share (`rounding.py`).
-    OptionError if the statement fails at a row.
+    """Returns the batch; None if no row came late and the commit closes no window with a row, as
+    far as files or sessions show it.
+
+    A commit with the watermark of the previous one only reports late rows. With a `nudge` the terms
+    of sums are changed by such a share (`rounding.py`). Raises OptionError if the statement fails
+    at a row.
     """
     framing = framing_of(step)
     if before is not None and commit.watermark == before.commit.watermark:
@@ -107,7 +111,9 @@ def _closed(
 def count_late(
     spark: SparkSession, framing: Framing, silver: Silver, before: GoldCommit, commit: GoldCommit
 ) -> int:
-    """Rows that came between the two and were late; no Spark job where files show none."""
+    """Returns the number of late rows that came between the two; no Spark job runs if files show
+    none.
+    """
     from pyspark.sql import functions as F
 
     files = [
@@ -128,7 +134,7 @@ def count_late(
 
 
 def _late_after(before: Closed, now: Closed, late: int) -> tuple[GoldCommit, ...]:
-    """A commit after which no late row came says nothing that the next does not say."""
+    """Returns the commits to keep. One after which no late row came adds nothing to the next."""
     commits = (*before.late_after, before.commit) if late else before.late_after
     first = read_from(now)
     return tuple(one for one in commits if one.watermark > first)
@@ -144,7 +150,7 @@ def _result(step: GoldStep, windows: DataFrame, nudge: float) -> Any:
         SparkRuntimeException,
     )
 
-    # PySpark prints what it raises, with the JVM's stack.
+    # PySpark prints its errors, with the JVM's stack.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     frame = run_statement(windows, step.sql, step=step.name, line=step.line)
     if nudge != 0:
@@ -166,8 +172,8 @@ def _result(step: GoldStep, windows: DataFrame, nudge: float) -> Any:
 
 
 def _check_windows(step: GoldStep, rows: Any, previous: int | None, watermark: int) -> None:
-    """Raises OptionError for a row that would not be found as one of this commit, which a checked
-    statement does not give.
+    """Raises OptionError for a row that would not be found as one of this commit. A checked
+    statement gives no such row.
     """
     ends = rows.column("window_end")
     least, most = (one.as_py() for one in pc.min_max(ends.cast(pa.int64())).values())

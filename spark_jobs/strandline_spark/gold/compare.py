@@ -1,6 +1,6 @@
-"""Two results of one statement compared as multisets of rows, whose columns have no order.
-Floats are compared by a tolerance: a sum depends on the order in which Spark has added. It is a
-share of the value, or a margin that follows from the size of what was added (`rounding.py`).
+"""The comparison of two results of one statement as multisets of rows, whose columns have no order.
+Floats are compared with a tolerance, because a sum depends on the order in which Spark adds. The
+tolerance is a share of the value, or a margin from the size of the terms (`rounding.py`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 TOLERANCE: Final = 1e-9
 _MARGIN: Final = 4.0
-"""Times what a change of the terms does to a value."""
+"""Factor on the change that changed terms cause in a value."""
 Row = dict[str, Any]
 
 
 def difference(
     expected: Iterable[Row], held: Iterable[Row], margins: Mapping[Any, list[float]] | None = None
 ) -> tuple[list[Row], list[Row]]:
-    """The rows that only the first has, and those that only the second has. `margins`: of
-    `margins_of` the first.
+    """Returns the rows that only the first has, and those that only the second has. `margins` are
+    those of the first, from `margins_of`.
     """
     candidates: dict[Any, list[tuple[list[float], Row]]] = defaultdict(list)
     for row in held:
@@ -43,9 +43,10 @@ def difference(
 
 
 def margins_of(rows: Iterable[Row], changed: Iterable[Iterable[Row]]) -> dict[Any, list[float]]:
-    """How far each float of a row may be off, by what the row has beside its floats: `changed` are
-    results of the same statement whose sums had slightly other terms. Rows that have the same
-    beside their floats are left out, as none can say which is which.
+    """Returns the tolerance of each float of a row, by the row's other values.
+
+    `changed` are results of the same statement whose sums had slightly other terms. Rows with equal
+    other values are left out, because they cannot be told apart.
     """
     base = _by_exact(rows)
     out = {key: [0.0] * len(floats) for key, floats in base.items()}
@@ -71,7 +72,7 @@ def _by_exact(rows: Iterable[Row]) -> dict[Any, list[float]]:
 
 
 def _exact(value: Any) -> Any:
-    """What two equal values have in common whatever their floats are."""
+    """Returns what two equal values have in common whatever their floats are."""
     if isinstance(value, float):
         return float
     if isinstance(value, dict):
@@ -94,7 +95,9 @@ def _floats(value: Any) -> Iterator[float]:
 
 
 def _in_order(value: list[Any] | tuple[Any, ...]) -> Iterable[Any]:
-    """A map comes as a list of pairs, which have no order; a list of anything else has one."""
+    """Returns the elements in a fixed order if they have none. A map is a list of pairs, which have
+    no order; a list of anything else has one.
+    """
     if isinstance(value, list) and all(isinstance(one, tuple) for one in value):
         return sorted(value, key=lambda pair: repr(_exact(pair[0])))
     return value

@@ -20,12 +20,14 @@ _PLAIN: Final = frozenset(
         *("long", "integer", "short", "byte", "float", "double"),
     )
 )
-"""By their names in a Delta schema; `decimal(p,s)` comes beside them."""
+"""Types by their names in a Delta schema; `decimal(p,s)` is added to them."""
 
 
 def check_step(spark: SparkSession, step: GoldStep, silver: StructType) -> StructType:
-    """The columns of the step's result over rows of silver's. OptionError, with the step and the
-    line, for a statement that does not compile or whose result no table can hold.
+    """Returns the columns of the step's result over rows of silver.
+
+    Raises OptionError, with the step and the line, for a statement that does not compile or whose
+    result no table can hold.
     """
     taken = [name for name in silver.names if name.lower() in WINDOW_COLUMNS]
     if taken:
@@ -67,8 +69,8 @@ def check_step(spark: SparkSession, step: GoldStep, silver: StructType) -> Struc
 
 
 def delta_columns(columns: StructType, where: str = "") -> dict[str, Any]:
-    """The columns as a Delta schema has them, all of them nullable. OptionError for a type that
-    Delta does not have.
+    """Returns the columns in the form of a Delta schema, all of them nullable. Raises OptionError
+    for a type that Delta does not have.
     """
     fields = []
     for one in columns.jsonValue()["fields"]:

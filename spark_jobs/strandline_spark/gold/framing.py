@@ -1,4 +1,6 @@
-"""What the watermark closes: windows of a fixed length, or sessions (`sessions.py`)."""
+"""The kinds of windows that the watermark closes: windows of a fixed length, or sessions
+(`session_windows.py`).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """What a commit closes."""
+    """The windows that a commit closes."""
 
     windows: DataFrame
     """The rows, with window_start and window_end."""
@@ -30,37 +32,42 @@ class Framed:
 
 
 class Framing(Protocol):
-    """How rows come into windows. Times are microseconds; `before` is None for a first commit."""
+    """The assignment of rows to windows. Times are microseconds; `before` is None for a first
+    commit.
+    """
 
     def final(self, latest: int) -> int:
-        """The watermark that closes all windows of rows up to `latest`."""
+        """Returns the watermark that closes all windows of rows up to `latest`."""
 
     def closing(self, before: Closed | None, watermark: int) -> tuple[int | None, int] | None:
-        """[first, end) of the event times of rows whose windows may close now, None being from the
-        beginning. None as a whole if no window can.
+        """Returns [first, end) of the event times of rows whose windows may close now.
+
+        `first` is None if that is the beginning. The result is None if no window can close.
         """
 
     def to_read(self, closing: tuple[int | None, int], watermark: int) -> tuple[int | None, int]:
-        """[first, end) of the event times of rows that say what of `closing` closes."""
+        """Returns [first, end) of the event times of rows that decide which of `closing` closes."""
 
     def is_late(self, event_time: int, watermark: int) -> bool:
-        """Whether a row of that time which comes after a commit of this watermark is late. So are
-        all that are earlier.
+        """True if a row of that time is late when it comes after a commit of this watermark. All
+        earlier rows are late too.
         """
 
     def late(self, event_time: Column, watermark: int) -> Column:
-        """The same, of event times in microseconds."""
+        """Returns `is_late` for a column of event times in microseconds."""
 
     def missed(self, before: Closed | None) -> Sequence[GoldCommit]:
-        """The commits whose late rows are to be left out before anything else: of fixed windows
-        none, for a late row's other windows may be open.
+        """Returns the commits whose late rows are left out first.
+
+        Fixed windows have none, because other windows of a late row may still be open.
         """
 
     def frame(
         self, rows: DataFrame, before: Closed | None, watermark: int
     ) -> AbstractContextManager[Framed | None]:
-        """What the watermark closes of these rows, for the length of the block; None if that is
-        nothing, as far as it is known without running the statement.
+        """Yields what the watermark closes of these rows, for the length of the block.
+
+        Yields None if that is nothing, as far as it is known without running the statement.
         """
 
 

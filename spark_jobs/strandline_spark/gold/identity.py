@@ -1,8 +1,8 @@
-"""Whether two steps compute the same: by the plan that Spark makes of their statements, or by their
-words without comments, white space and capitals.
+"""The test that two steps compute the same: by the plan that Spark makes of their statements, or by
+their words without comments, white space and capitals.
 
-The plan finds two spellings of one statement the same. The words are the same where a column of
-silver has become wider and the plan has another type. Either is enough.
+The plan detects two spellings of one statement as the same. The words stay the same if a column of
+silver becomes wider and the plan gets another type. One match is enough.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WORDS: Final = re.compile(
 )
 _LEAVES: Final = ("LocalRelation", "LogicalRDD")
 _WRAPPERS: Final = ("SubqueryAlias", "View")
-"""Nodes of a plan that only give a name to what is below."""
+"""Nodes of a plan that only give a name to the node below."""
 _COSMETIC: Final = frozenset(
     (
         *("name", "qualifier", "metadata", "explicitMetadata", "nonInheritableMetadataKeys"),
@@ -43,7 +43,7 @@ _NUMBERED: Final = re.compile(r"\w*#\d+L?|(?<=CTERelationDef )\d+|(?<=CTERelatio
 
 
 def identity_of(spark: SparkSession, step: GoldStep, silver: StructType) -> str:
-    """What a commit keeps of the step's definition; `is_same` compares two."""
+    """Returns the identity of the step's definition that a commit keeps; `is_same` compares two."""
     frame = compiled(spark, silver, step.sql, step=step.name, line=step.line)
     plan = frame._jdf.queryExecution().analyzed()
     named = [one.lower() for one in frame.columns]
@@ -51,8 +51,8 @@ def identity_of(spark: SparkSession, step: GoldStep, silver: StructType) -> str:
 
 
 def is_same(known: str, step: GoldStep, identity: str) -> bool:
-    """Whether a commit with the definition `known` is of a step that computes what this one does.
-    Earlier versions kept a hash of the very text.
+    """True if a commit with the definition `known` is of a step with the same computation. Earlier
+    versions kept a hash of the exact text.
     """
     if ":" not in known:
         return known == _hash_of_text(step)
@@ -60,7 +60,7 @@ def is_same(known: str, step: GoldStep, identity: str) -> bool:
 
 
 def words(statement: str) -> list[str]:
-    """Without comments and white space; in small letters but for texts."""
+    """Returns the words without comments and white space; in small letters except in texts."""
     return [
         one[0] if one["text"] is not None else one[0].lower()
         for one in _WORDS.finditer(statement)
@@ -82,8 +82,8 @@ def _digest(parts: Any) -> str:
 
 
 def _of_plan(plan: Any) -> list[Any]:
-    """Of an analyzed plan, without what names and numbers of a session have to do with it. Its JSON
-    leaves out what it has no form for, so the text stands beside it.
+    """Returns an analyzed plan without the names and numbers of its session. The JSON leaves out
+    values without a form, so the text is added to it.
     """
     nodes = [node for node in _Plan().nodes(json.loads(plan.toJSON())) if node is not None]
     hidden = (*_LEAVES, *_WRAPPERS)
@@ -96,7 +96,7 @@ def _of_plan(plan: Any) -> list[Any]:
 
 
 class _Plan:
-    """One plan's JSON with the numbers of its columns replaced, in the order of their places."""
+    """One plan's JSON, with the numbers of its columns replaced in the order of their places."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, str] = {}

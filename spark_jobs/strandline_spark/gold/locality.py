@@ -1,12 +1,13 @@
-"""Whether a gold statement gives of each window the same rows, whatever windows it runs over.
+"""The check that a gold statement gives the same rows for each window, whatever windows it runs
+over.
 
-Which windows close together depends on how micro-batches were cut. So each operator of the analyzed
-plan must treat the rows of one window apart from those of all others: an aggregate groups by the
+How micro-batches were cut decides which windows close together. So each operator of the analyzed
+plan must treat the rows of one window apart from those of all others. An aggregate groups by the
 window, a window function is partitioned by it, a join compares it. Then the statement over many
-windows gives what it gives over each of them alone. An operator that is not known to do so is
-refused, and so is whatever reads something else than silver.
+windows gives the same as over each of them alone. An operator without this known property is
+refused, and so is every source other than silver.
 
-Columns are followed by the ids that Spark gives to them, under whatever names they go.
+Columns are followed by the ids that Spark gives to them, whatever their names are.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
 VIEW: Final = "silver"
-"""What a statement reads: the rows of the windows that close."""
+"""The view that a statement reads: the rows of the windows that close."""
 
 _PASSING: Final = frozenset(
     (
@@ -30,40 +31,42 @@ _PASSING: Final = frozenset(
         "LateralJoin",
     )
 )
-"""They give rows of their child, or for each row some of its own."""
+"""Operators that give rows of their child, or for each row some of its own."""
 _CONSTANT: Final = frozenset(("OneRowRelation", "LocalRelation", "Range", "UnionLoopRef"))
 _CHOOSING: Final = frozenset(("Max", "Min", "First", "Last", "AnyValue"))
 _LIMITS: Final = frozenset(("GlobalLimit", "LocalLimit", "Offset", "Tail"))
 _DISTINCT: Final = frozenset(("Distinct", "Deduplicate"))
 _ALONE: Final = _LIMITS | _DISTINCT | {"Window"}
-"""They give rows of their child, and need to see each window alone."""
+"""Operators that give rows of their child, and need to see each window alone."""
 _KEEPS_LEFT: Final = frozenset(("LeftOuter", "LeftSemi", "LeftAnti", "LeftSingle"))
 _SHOWN: Final = 80
-"""Characters of a node that a message shows."""
+"""Number of characters of a node that a message shows."""
 _ID: Final = re.compile(r"#\d+L?")
 
 
 class CrossesWindowsError(Exception):
-    """What of the statement does, and what to write in its place."""
+    """A part of the statement crosses windows; the message names it and the replacement."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What is known of an operator's rows."""
+    """The known facts about an operator's rows."""
 
     of_silver: bool = False
-    """Or the same each time."""
+    """True if the rows are of silver; False if they are the same each time."""
     one_window: bool = False
-    """All are of the window that the row of the outer query is of."""
+    """True if all rows are of the window of the outer query's row."""
     keys: Mapping[int, str] = field(default_factory=dict)
-    """By a column's id: that it is the row's `window_start` or `window_end`."""
+    """`window_start` or `window_end` by the id of the column that holds it."""
     halves: Mapping[frozenset[int], str] = field(default_factory=dict)
-    """Two columns, of which at least one holds what `keys` would say, the other may be null."""
+    """Pairs of columns, of which at least one holds what `keys` would say; one may be null."""
 
 
 class _Plan:
-    """Of one statement. `enough`: the columns of which one alone tells the rows apart that may
-    close in different commits. Sessions that begin together need not end together.
+    """The plan of one statement.
+
+    `enough` has the columns of which each alone distinguishes rows that may close in different
+    commits. Sessions that begin together need not end together.
     """
 
     def __init__(self, enough: Sequence[str]) -> None:
@@ -71,7 +74,7 @@ class _Plan:
         self._ctes: dict[int, tuple[list[int], _Rows]] = {}
 
     def rows(self, node: Any, outer: _Rows) -> _Rows:
-        """Raises CrossesWindowsError."""
+        """Returns the facts about the node's rows. Raises CrossesWindowsError."""
         name = _name(node)
         if name == "View" and node.desc().identifier().table() == VIEW:
             columns = ((one.exprId().id(), one.name()) for one in _each(node.output()))
@@ -99,7 +102,7 @@ class _Plan:
         return self._of_one(name, node, below[0], outer)
 
     def _of_one(self, name: str, node: Any, rows: _Rows, outer: _Rows) -> _Rows:
-        """Of operators with one child."""
+        """Returns the facts about the rows of an operator with one child."""
         if name == "Filter" and self._is_pinned(node.condition(), rows, outer):
             rows = replace(rows, one_window=True)
         if rows.of_silver and not rows.one_window:
@@ -208,7 +211,9 @@ class _Plan:
         return _Rows(True, alone, {ids[place]: kind for place, kind in shared.items()})
 
     def _check_subqueries(self, node: Any, below: list[_Rows]) -> None:
-        """A subquery is the same each time, or its rows are of the outer row's window."""
+        """Checks that a subquery is the same each time, or that its rows are of the outer row's
+        window.
+        """
         around = _Rows(True, False, {i: kind for one in below for i, kind in one.keys.items()})
         for expression in _each(node.expressions()):
             for one, values in _subqueries(expression, ()):
@@ -228,7 +233,7 @@ class _Plan:
                     )
 
     def _is_pinned(self, condition: Any, rows: _Rows, outer: _Rows) -> bool:
-        """Whether it says that rows are of the outer row's window."""
+        """True if the condition says that rows are of the outer row's window."""
         return self._enough_of(
             kind
             for a, b in _equalities(condition)
@@ -258,8 +263,8 @@ class _Plan:
 
 
 def check_locality(plan: Any, *, sessions: bool) -> None:
-    """`plan` is the analyzed plan of a statement over the view silver, as Spark's JVM has it.
-    Raises CrossesWindowsError.
+    """Checks the analyzed plan of a statement over the view silver, as Spark's JVM has it. Raises
+    CrossesWindowsError.
     """
     found = _Plan(("window_end",) if sessions else WINDOW_COLUMNS).rows(plan, _Rows())
     if not found.of_silver:
@@ -277,7 +282,9 @@ def _projected(columns: Iterator[Any], rows: _Rows) -> _Rows:
 
 
 def _expanded(node: Any, rows: _Rows) -> _Rows:
-    """GROUPING SETS and UNPIVOT: several rows for each, in which a column may be null."""
+    """Returns the facts about GROUPING SETS and UNPIVOT: several rows for each, in which a column
+    may be null.
+    """
     columns = [[_kind(one, rows) for one in _each(row)] for row in _each(node.projections())]
     keys = {
         i: kinds[0]
@@ -294,12 +301,14 @@ def _renamed(rows: _Rows, ids: list[int], others: list[int]) -> _Rows:
 
 
 def _kind(expression: Any, rows: _Rows) -> str | None:
-    """Of a column that is the row's window_start or window_end, under whatever name."""
+    """Returns `window_start` or `window_end` if a column is that of the row, under any name; None
+    if not.
+    """
     name = _name(expression)
     if name == "Alias":
         return _kind(expression.child(), rows)
     if name == "AggregateExpression" and not expression.filter().isDefined():
-        # The rows are grouped by the window, so there is one to choose from.
+        # The rows are grouped by the window, so there is only one value to choose.
         chosen = expression.aggregateFunction()
         return _kind(chosen.child(), rows) if _name(chosen) in _CHOOSING else None
     if name == "Coalesce":
@@ -308,7 +317,7 @@ def _kind(expression: Any, rows: _Rows) -> str | None:
 
 
 def _subqueries(expression: Any, values: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """With the values that are looked for in it, of IN."""
+    """Yields each subquery with the values that IN looks for in it."""
     name = _name(expression)
     if name == "InSubquery":
         yield from _subqueries(expression.query(), tuple(_each(expression.values())))
@@ -322,7 +331,7 @@ def _subqueries(expression: Any, values: tuple[Any, ...]) -> Iterator[tuple[Any,
 
 
 def _equalities(condition: Any) -> Iterator[tuple[Any, Any]]:
-    """Those that hold in every row that the condition lets through."""
+    """Yields the equalities that hold in every row that the condition lets through."""
     name = _name(condition)
     if name == "And":
         yield from _equalities(condition.left())
@@ -332,7 +341,7 @@ def _equalities(condition: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _id(expression: Any) -> int:
-    """Of a column; -1 for what is none."""
+    """Returns the id of a column; -1 for any other expression."""
     if _name(expression) not in ("AttributeReference", "Alias"):
         return -1
     found: int = expression.exprId().id()
@@ -344,13 +353,13 @@ def _ids(plan: Any) -> list[int]:
 
 
 def _each(seq: Any) -> Iterator[Any]:
-    """The elements of a Scala sequence."""
+    """Yields the elements of a Scala sequence."""
     for n in range(seq.size()):
         yield seq.apply(n)
 
 
 def _name(node: Any) -> str:
-    """The class, which Spark's own `toString` begins with for some nodes alone."""
+    """Returns the node's class. Spark's own `toString` begins with it only for some nodes."""
     found: str = node.getClass().getSimpleName()
     return found.rstrip("$")
 

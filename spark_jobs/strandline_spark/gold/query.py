@@ -1,8 +1,8 @@
 """A gold statement in Spark SQL: checked before anything is read, and run over closed windows.
 
 The statement reads a view named `silver`: the rows of silver that belong to the windows which close
-now, with `window_start` and `window_end`, a row once for each of its windows. Columns that are ours
-for a moment have a name that no column of silver has.
+now, with `window_start` and `window_end`. A row appears once for each of its windows. Temporary
+columns have names that no column of silver has.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOVING_LITERAL: Final = re.compile(
     r"\b(?:date|timestamp(?:_[ln]tz)?)\s*(['\"])\s*(?:now|today|tomorrow|yesterday)\b[^'\"]*\1",
     re.IGNORECASE,
 )
-"""Spark has made a time of it when it has read the statement."""
+"""Literals of a changing time, which Spark replaces by a time when it reads the statement."""
 _HELD_END: Final = "strandline_held_end"
 _MISSED: Final = "strandline_missed"
 _WHERE: Final = "[[gold]] {step}, key sql, line {line}"
@@ -46,11 +46,12 @@ def check_statement(
     line: int,
     sessions: bool = False,
 ) -> StructType:
-    """The columns that the statement gives over rows of silver's; nothing is read for it.
+    """Returns the columns that the statement gives over rows of silver; nothing is read for it.
 
-    `line` is where it begins in pipeline.toml. OptionError, with the step and the line, for one
-    that does not compile, that leaves out the window's columns, or whose result is another each
-    time or with other windows beside: gold is proven by computing it again.
+    `line` is the statement's first line in pipeline.toml. Raises OptionError, with the step and the
+    line, for a statement that does not compile, or that leaves out the window's columns. Also
+    refused is a result that differs from run to run or with the other windows: `verify` computes
+    gold again.
     """
     frame = compiled(spark, silver, statement, step=step, line=line)
     where = _WHERE.format(step=step, line=line)
@@ -80,7 +81,7 @@ def check_statement(
 def compiled(
     spark: SparkSession, silver: StructType, statement: str, *, step: str, line: int
 ) -> DataFrame:
-    """The statement over no rows of silver's. OptionError if it does not compile."""
+    """Returns the statement over no rows of silver. Raises OptionError if it does not compile."""
     from pyspark.sql.types import StructField, StructType, TimestampType
 
     # `add` would change the caller's schema.
@@ -94,7 +95,9 @@ def _analyzed(frame: DataFrame) -> Any:
 
 
 def _varying(frame: DataFrame) -> Iterator[str]:
-    """What of the analyzed plan does not follow from its rows: chance, the clock, the session."""
+    """Yields the parts of the analyzed plan that do not follow from its rows: chance, the clock,
+    the session.
+    """
     from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
 
     context: Any = frame.sparkSession.sparkContext
@@ -109,7 +112,7 @@ def _varying(frame: DataFrame) -> Iterator[str]:
         node = left.pop()
         below = _below(node, is_plan=is_a(node, "plans.QueryPlan"))
         if is_a(node, "expressions.RuntimeReplaceable"):
-            # It says nothing of itself: what stands for it does.
+            # The node itself is neutral; its replacement decides.
             below.append(node.replacement())
         of_now = node.containsPattern(current) and not any(
             one.containsPattern(current) for one in below
@@ -135,7 +138,7 @@ def _varying(frame: DataFrame) -> Iterator[str]:
 
 
 def _moving_ranges(spark: SparkSession, statement: str) -> Iterator[str]:
-    """The analyzed plan has the bounds of range() as numbers, of whatever they were."""
+    """Yields the calls of range() with changing bounds; the analyzed plan has only numbers."""
     from py4j.java_gateway import is_instance_of
 
     session: Any = spark._jsparkSession
@@ -161,7 +164,7 @@ def _is_range(function: Any) -> bool:
 
 
 def _calls(arguments: list[Any]) -> bool:
-    """Whether they have more than numbers and what is computed of them."""
+    """True if the arguments have more than numbers and what is computed from them."""
     left = list(arguments)
     while left:
         node = left.pop()
@@ -172,7 +175,7 @@ def _calls(arguments: list[Any]) -> bool:
 
 
 def _is_salted(encryption: Any) -> bool:
-    """Whether Spark draws the vector: none is given, and the mode has one."""
+    """True if Spark draws the vector: none is given, and the mode has one."""
     vector = encryption.iv()
     is_drawn = vector.foldable() and not vector.eval(None)
     return is_drawn and encryption.mode().toString().upper() != "ECB"
@@ -181,8 +184,9 @@ def _is_salted(encryption: Any) -> bool:
 def held_rows(
     rows: DataFrame, ends: Mapping[TopicPartition, int], missed: Sequence[GoldCommit] = ()
 ) -> DataFrame:
-    """The rows below `ends`, without those that came too late for a commit of `missed`: it did not
-    hold them and had passed their time.
+    """Returns the rows below `ends`, without those that were late for a commit of `missed`.
+
+    Such a commit did not hold them, and its watermark had passed their time.
     """
     from pyspark.sql import functions as F
 
@@ -195,7 +199,7 @@ def held_rows(
 
 
 def came_rows(rows: DataFrame, before: GoldCommit, commit: GoldCommit) -> DataFrame:
-    """The rows that `commit` held and the one before did not."""
+    """Returns the rows that `commit` held and the one before did not."""
     from pyspark.sql import functions as F
 
     offset = F.col("offset")
@@ -206,7 +210,9 @@ def came_rows(rows: DataFrame, before: GoldCommit, commit: GoldCommit) -> DataFr
 def _with_ends(
     rows: DataFrame, ends: Mapping[TopicPartition, int], others: Sequence[GoldCommit]
 ) -> DataFrame:
-    """With how far `ends` reach in the row's partition, and the watermarks and ends of others."""
+    """Returns the rows with the `ends` of the row's partition, and the watermarks and ends of
+    others.
+    """
     from pyspark.sql import functions as F
 
     held = rows.sparkSession.createDataFrame(
@@ -223,7 +229,7 @@ def _with_ends(
 def closed_windows(
     rows: DataFrame, kind: WindowKind, previous: int | None, watermark: int
 ) -> DataFrame:
-    """The rows whose windows the watermark closes, once for each of those windows."""
+    """Returns the rows whose windows the watermark closes, once for each of those windows."""
     from pyspark.sql import functions as F
 
     time = F.unix_micros("event_time")
@@ -243,7 +249,7 @@ def closed_windows(
 
 
 def first_start(event_time: Column, kind: WindowKind) -> Column:
-    """`WindowKind.first_start` of a column of bigints."""
+    """Returns `WindowKind.first_start` of a column of bigints."""
     from pyspark.sql import functions as F
 
     before = event_time - micros(kind.size)
@@ -251,24 +257,24 @@ def first_start(event_time: Column, kind: WindowKind) -> Column:
 
 
 def micros(value: int) -> Column:
-    """A bigint: Spark takes a small number for an int, whose products end at 36 minutes."""
+    """Returns a bigint. Spark takes a small number for an int, whose products end at 36 minutes."""
     from pyspark.sql import functions as F
 
     return F.lit(value).cast("bigint")
 
 
 def run_statement(windows: DataFrame, statement: str, *, step: str, line: int) -> DataFrame:
-    """The statement over `closed_windows`."""
+    """Runs the statement over `closed_windows`."""
     return _run(windows, statement, step=step, line=line)
 
 
 def _run(view: DataFrame, statement: str, *, step: str, line: int) -> DataFrame:
-    """Spark resolves the view at once, so that the next step's may take its name."""
+    """Runs the statement. Spark resolves the view at once, so the next step's may take its name."""
     from pyspark.errors import AnalysisException
 
     view.createOrReplaceTempView(VIEW)
     try:
-        # In brackets only a query compiles: a command would be carried out here.
+        # In brackets only a query compiles; without them a command would be executed here.
         frame = view.sparkSession.sql(f"SELECT * FROM (\n{statement}\n)")
     except AnalysisException as why:
         text = _PLACE.sub(

@@ -1,9 +1,9 @@
-"""How far two results of a statement may lie apart because sums of floats are rounded.
+"""The tolerance between two results of a statement, because sums of floats are rounded.
 
-A sum depends on the order in which Spark has added, by a share of what was added: where large terms
-cancel, by much more than a share of the sum. So the size of the terms is measured: the statement
-runs again with each term of each sum changed by a tiny share, up or down. What that does to a
-value is as far as the value may be off.
+A sum depends on the order in which Spark adds, by a share of the terms. If large terms cancel, that
+is much more than a share of the sum. So the size of the terms is measured. The statement runs again
+with each term of each sum changed by a tiny share, up or down. The resulting change of a value is
+its tolerance.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SHARE: Final = 1e-12
-"""Many times what a sum of a hundred million terms is off, as a share of their size."""
+"""Share of a change. The error of a sum of a hundred million terms is many times smaller, as a
+share of their size.
+"""
 _SUMS: Final = frozenset(
     (
         *("Sum", "Average", "StddevSamp", "StddevPop", "VarianceSamp", "VariancePop", "Skewness"),
@@ -24,14 +26,15 @@ _SUMS: Final = frozenset(
         *("RegrR2", "RegrSXX", "RegrSXY", "RegrSYY", "RegrAvgX", "RegrAvgY"),
     )
 )
-"""Of Spark's aggregate functions, those that add floats."""
+"""Spark's aggregate functions that add floats."""
 _NUMBERS: Final = frozenset(("double", "float", "bigint", "int", "smallint", "tinyint"))
-"""An average adds whole numbers as doubles too."""
+"""Types of numbers: an average adds whole numbers as doubles too."""
 
 
 def nudged(frame: DataFrame, share: float) -> DataFrame:
-    """The frame of a statement, with each term x of its sums of floats multiplied by a number
-    between 1 - `share` and 1 + `share` that follows from x.
+    """Returns the frame of a statement with changed sums of floats.
+
+    Each term x is multiplied by a number between 1 - `share` and 1 + `share` that follows from x.
     """
     from pyspark.sql import DataFrame as Frame
 
@@ -42,7 +45,7 @@ def nudged(frame: DataFrame, share: float) -> DataFrame:
 
 
 class _Nudge:
-    """Plans and expressions of Spark's JVM, made again."""
+    """Plans and expressions of Spark's JVM, rebuilt with changed terms."""
 
     def __init__(self, session: Any, share: float) -> None:
         self._session = session._jsparkSession

@@ -1,10 +1,10 @@
 """Sessions: rows of the same key that follow each other by less than a gap.
 
-A session reaches from its first row to its last row plus the gap, and is closed by the first commit
-whose watermark has come as far. Rows that were late when they came (before the watermark of the
-commit before) are in no session. So a closed session never grows: a row that comes later and is not
-late lies at or after its end. Rows of open sessions are read again with the next commit, from the
-earliest of them on, and whether one of them was late is known from the commits then (`Closed`).
+A session extends from its first row to its last row plus the gap. The first commit whose watermark
+has come that far closes it. Rows that were late when they came (before the watermark of the
+previous commit) are in no session. So a closed session never grows: a later row that is not late is
+at or after its end. The next commit reads rows of open sessions again, from the earliest of them
+on. The commits kept in `Closed` show which of these rows were late.
 """
 
 from __future__ import annotations
@@ -31,14 +31,18 @@ _NUMBER: Final = "strandline_session_number"
 
 
 def read_from(closed: Closed) -> int:
-    """The earliest event time that a row of a session which closes after this commit can have."""
+    """Returns the earliest event time that a row of a session which closes after this commit can
+    have.
+    """
     watermark = closed.commit.watermark
     return watermark if closed.open_from is None else min(closed.open_from, watermark)
 
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """Of rows with the same values in the columns `key`, nulls too; `gap` is in microseconds."""
+    """Sessions of rows with the same values in the columns `key`, nulls too; `gap` is in
+    microseconds.
+    """
 
     gap: int
     key: tuple[str, ...]
@@ -53,7 +57,7 @@ class Sessions:
         return (None if before is None else read_from(before)), watermark - self.gap + 1
 
     def to_read(self, closing: tuple[int | None, int], watermark: int) -> tuple[int | None, int]:
-        # A row at or after the watermark is of no session that ends before it.
+        # A row at or after the watermark is in no session that ends before it.
         return closing[0], watermark
 
     def is_late(self, event_time: int, watermark: int) -> bool:
@@ -69,7 +73,7 @@ class Sessions:
     def frame(
         self, rows: DataFrame, before: Closed | None, watermark: int
     ) -> Iterator[Framed | None]:
-        """None if no session closes."""
+        """Yields the closed sessions; None if no session closes."""
         from pyspark.sql import functions as F
 
         cut = self._cut(rows, before, watermark).persist()
@@ -84,7 +88,9 @@ class Sessions:
             cut.unpersist()
 
     def _cut(self, rows: DataFrame, before: Closed | None, watermark: int) -> DataFrame:
-        """Rows with the start and end of their session, as far as they lie before the watermark."""
+        """Returns rows with the start and end of their session, as far as they lie before the
+        watermark.
+        """
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 

@@ -1,7 +1,7 @@
-"""A silver table at one version, as gold reads it: which of its files hold rows of which event
-times and offsets, how far it reaches in each partition, and its rows in Spark.
+"""A silver table at one version, as gold reads it: the event times and offsets of each file, its
+end in each partition, and its rows in Spark.
 
-Delta keeps the times in a file's statistics as milliseconds or microseconds, so a bound that is a
+Delta keeps the times in a file's statistics as milliseconds or microseconds. So a bound that is a
 whole millisecond may stand for any microsecond of it.
 """
 
@@ -41,7 +41,7 @@ _COLUMNS: Final = frozenset(
 _FENCE: Final = "strandline/{topic}/{partition}"
 _METADATA_KEY: Final = "strandline"
 REBUILT: Final = "strandline.rebuild"
-"""In the configuration of a table that a rebuild made: the rebuild's number."""
+"""Key in the configuration of a table that a rebuild made: the rebuild's number."""
 _NEWEST: Final = 50
 _MILLISECOND: Final = 1000
 
@@ -54,10 +54,10 @@ class Span:
     offset_min: int
     offset_max: int
     time_min: int | None
-    """Of event times, in microseconds; None, as the next, if all are null."""
+    """Earliest event time, in microseconds; None, like the next, if all are null."""
     time_max: int | None
     time_seen: int | None
-    """At least one row is as late as this; less than a millisecond before `time_max`."""
+    """At least one row is this late; less than a millisecond before `time_max`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Silver:
 
     @classmethod
     def open(cls, path: str) -> Silver:
-        """Raises TableError if there is no such table, or it is not a silver table."""
+        """Opens the table. Raises TableError if it does not exist, or is not a silver table."""
         check_path(path)
         try:
             handle = DeltaTable(path)
@@ -98,14 +98,14 @@ class Silver:
         return cls(handle, path)
 
     def schema(self) -> StructType:
-        """As Spark has it."""
+        """The schema in Spark's form."""
         from pyspark.sql.types import StructType
 
         return StructType.fromJson(json.loads(self.delta.schema().to_json()))
 
     @cached_property
     def files(self) -> list[SilverFile]:
-        """From the log alone, but for a file whose statistics do not say enough."""
+        """Returns the files by the log alone, except for a file whose statistics are incomplete."""
         actions: Any = pa.table(self.delta.get_add_actions(flatten=True))
         columns = {name: actions.column(name) for name in actions.column_names}
         for name in ("min.event_time", "max.event_time"):
@@ -166,7 +166,7 @@ class Silver:
 
     @cached_property
     def ends(self) -> dict[TopicPartition, int]:
-        """How far the table reaches in each partition that it has rows of."""
+        """Returns the table's end in each partition that it has rows of."""
         out: dict[TopicPartition, int] = {}
         for tp in sorted({span.tp for file in self.files for span in file.spans}):
             end = self.delta.transaction_version(
@@ -181,7 +181,7 @@ class Silver:
         return out
 
     def progress(self, backlog: Mapping[TopicPartition, bool]) -> list[PartitionProgress]:
-        """Of each partition that has rows or a backlog."""
+        """Returns the progress of each partition that has rows or a backlog."""
         latest: dict[TopicPartition, int | None] = dict.fromkeys(backlog)
         for file in self.files:
             for span in file.spans:
@@ -191,7 +191,7 @@ class Silver:
         return [PartitionProgress(latest[tp], backlog.get(tp, False)) for tp in sorted(latest)]
 
     def latest_event_time(self) -> int | None:
-        """To the microsecond; None without a row that has one."""
+        """Returns the latest event time to the microsecond; None without a row that has one."""
         spans = [(file, span) for file in self.files for span in file.spans]
         times = [span.time_max for _, span in spans if span.time_max is not None]
         if not times:
@@ -207,7 +207,9 @@ class Silver:
         return max(time for time in latest if time is not None)
 
     def backlog(self) -> dict[TopicPartition, bool]:
-        """Whether a partition's newest range in the log ended before its high watermark then."""
+        """Returns, for each partition, True if its newest range in the log ended before its high
+        watermark then.
+        """
         out: dict[TopicPartition, bool] = {}
         for limit in (_NEWEST, None):
             for entry in self.delta.history(limit):
@@ -224,7 +226,7 @@ class Silver:
     def overlapping(
         self, first: int | None, end: int, ends: Mapping[TopicPartition, int]
     ) -> list[SilverFile]:
-        """Files that may hold a row below `ends` whose event time is in [first, end)."""
+        """Returns files that may hold a row below `ends` whose event time is in [first, end)."""
 
         def may(span: Span) -> bool:
             return (
@@ -244,8 +246,8 @@ class Silver:
         ends: Mapping[TopicPartition, int],
         missed: Sequence[GoldCommit],
     ) -> DataFrame:
-        """`query.held_rows` of the files, without a look at each row where the files show that
-        there is nothing to leave out.
+        """Returns `query.held_rows` of the files. It checks no single row if the files show that
+        none is left out.
         """
         spans = [span for file in files for span in file.spans if span.time_min is not None]
         some = [
@@ -263,12 +265,14 @@ class Silver:
         return held_rows(rows, ends, some)
 
     def rows(self, spark: SparkSession, files: Sequence[SilverFile]) -> DataFrame:
-        """Rows with an event time in these files. TableError if one is not there."""
+        """Returns the rows with an event time in these files. Raises TableError if a file is
+        missing.
+        """
         frame = self.all_rows(spark, files)
         return frame.where("event_time IS NOT NULL AND NOT coalesce(tombstone, false)")
 
     def all_rows(self, spark: SparkSession, files: Sequence[SilverFile]) -> DataFrame:
-        """Tombstones too. TableError if a file is not there."""
+        """Returns all rows, tombstones too. Raises TableError if a file is missing."""
         if not files:
             return spark.createDataFrame([], self.schema())
         paths = [os.path.join(os.path.abspath(self.path), file.path) for file in files]
@@ -278,8 +282,8 @@ class Silver:
                 f"{len(gone)} files of silver that gold needs are not there: {gone[0]}; put them"
                 " back from a copy, or ingest into a new table"
             )
-        # The schema is given, so a column that a file does not have is null and a topic named 7
-        # is text; a folder may have signs in its name that stand for others in a pattern.
+        # The schema is given, so a column that a file lacks is null, and a topic named 7 is text. A
+        # folder's name may have characters that are wildcards in a pattern.
         reader = spark.read.schema(self.schema()).option("basePath", os.path.abspath(self.path))
         # Spark puts the columns of the paths last.
         return (
@@ -288,5 +292,5 @@ class Silver:
 
 
 def _names(schema: StructType) -> list[str]:
-    """Each quoted: a dot in a name is no path into it."""
+    """Returns the quoted names: a dot in a name is no path into it."""
     return [f"`{name.replace('`', '``')}`" for name in schema.names]

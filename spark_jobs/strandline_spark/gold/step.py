@@ -1,5 +1,5 @@
-"""A gold step run: what silver shows moves the watermark, the windows that it closes are computed,
-and one commit adds their rows.
+"""The run of a gold step: silver moves the watermark, the windows that it closes are computed, and
+one commit adds their rows.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What a run of a step has done. Times are microseconds."""
+    """The result of a step's run. Times are microseconds."""
 
     step: str
     version: int | None
-    """Of the gold table that was committed; None if no window closed and no row came late."""
+    """Version of the committed gold table; None if no window closed and no row came late."""
     watermark: int | None
-    """Of the newest commit; None before the first."""
+    """Watermark of the newest commit; None before the first."""
     rows: int = 0
     late: int = 0
     files: int = 0
-    """Of silver, that were read for the windows that closed; 0 if none did."""
+    """Number of silver's files that were read for the windows that closed; 0 if none did."""
 
 
 def run_step(
@@ -54,15 +54,16 @@ def run_step(
     backlog: Mapping[TopicPartition, bool] | None = None,
     note: Callable[[str], None] = lambda line: None,
 ) -> StepReport:
-    """Closes what can be closed, with `close` all windows that have a row. `backlog` says for each
-    partition whether records of it are still to come; None for what silver's own log says at the
-    version that is read. Raises OptionError and TableError; what was committed before stays.
+    """Closes the windows that can close, with `close` all that have a row.
+
+    `backlog` is True for each partition with more records to come; None takes it from silver's own
+    log at the version that is read. Raises OptionError and TableError; earlier commits stay.
     """
     schema = Silver.open(silver_path).schema()
     columns = check_step(spark, step, schema)
     identity = identity_of(spark, step, schema)
     begin_again(step, Silver.open(silver_path), pipeline, note)
-    # Gold comes first: whatever is committed to it from here on makes this commit a conflict.
+    # Gold is opened first: any later commit to it makes this commit a conflict.
     gold = GoldTable.open_or_create(step, pipeline, columns, identity)
     silver = Silver.open(silver_path)
     last = gold.last()
@@ -76,12 +77,12 @@ def run_step(
     commit = GoldCommit(watermark, silver.ends)
     batch = compute(spark, step, silver, before, commit)
     if batch is None and before is not None:
-        # Nothing closes, and nothing may ever close: late rows are said all the same.
+        # No window closes now, and perhaps never will. Late rows are reported all the same.
         commit = replace(commit, watermark=before.commit.watermark)
         batch = compute(spark, step, silver, before, commit)
     if batch is None:
         return StepReport(step.name, None, previous)
-    # What gold says of silver must not outlive silver's own word.
+    # Silver must be synced first: gold's commit on it must not survive silver's own.
     with committing(silver.path):
         sync_log(silver.path, silver.version)
     account = GoldAccount(
@@ -99,7 +100,7 @@ def run_step(
 
 
 def begin_again(step: GoldStep, silver: Silver, pipeline: str, note: Callable[[str], None]) -> None:
-    """Moves the step's table aside if silver was rebuilt since: it has other rows now."""
+    """Moves the step's table aside if silver was rebuilt since: silver has other rows now."""
     if not silver.is_rebuilt or not DeltaTable.is_deltatable(step.table):
         return
     gold = GoldTable.open(step, pipeline)
@@ -131,8 +132,8 @@ def _watermark(
 
 
 def _check_silver(step: str, gold: GoldTable, silver: Silver, last: GoldAccount) -> None:
-    """Raises TableError unless this is the table that gold was computed from, and no earlier
-    version.
+    """Raises TableError unless this is the silver table from which gold was computed, and no
+    earlier version.
     """
     ends = last.closed.commit.ends
     back = [tp for tp, end in ends.items() if silver.ends.get(tp, 0) < end]

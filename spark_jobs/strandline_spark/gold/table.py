@@ -1,10 +1,10 @@
 """A gold table: the rows of a step's closed windows in a Delta table, committed through delta-rs.
 
 A table belongs to one step of one pipeline, which its configuration names. A commit adds the rows
-of all windows that close together, and says with them, in its metadata, which rows of silver they
-consist of (`account.py`). It carries `txn(strandline-gold:<pipeline>/<step>, <watermark>)` and is
-made on the handle that was opened before anything was read: of two drivers that close the same
-windows, the later is refused.
+of all windows that close together. Its metadata names the rows of silver that they consist of
+(`account.py`). It carries `txn(strandline-gold:<pipeline>/<step>, <watermark>)`, and is made on the
+handle that was opened before anything was read. So if two drivers close the same windows, the later
+one is refused.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _JOB: Final = "strandline-gold:{pipeline}/{step}"
 _NEWEST: Final = 20
 _YEAR_1: Final = -62_135_596_800_000_000
 _YEAR_10000: Final = 253_402_300_800_000_000
-"""Times between the two have a text in Delta's statistics."""
+"""Times between these two have a text in Delta's statistics."""
 _AGAIN: Final = (
     "`strandline-spark gold reset {step}` with the pipeline's file begins it again over all of"
     " silver, or give the step another name"
@@ -61,7 +61,7 @@ class GoldTable:
 
     @classmethod
     def open(cls, step: GoldStep, pipeline: str) -> GoldTable:
-        """Raises TableError if there is no such table, or it is another's."""
+        """Opens the table. Raises TableError if it does not exist, or belongs to another step."""
         check_path(step.table)
         try:
             handle = DeltaTable(step.table)
@@ -88,8 +88,10 @@ class GoldTable:
     def open_or_create(
         cls, step: GoldStep, pipeline: str, columns: StructType, identity: str
     ) -> GoldTable:
-        """Raises TableError for a table that is another's, or of other columns than the step's
-        result, or of a step that computed something else. One without a commit is made again.
+        """Opens the table, or makes it; one without a commit is made again.
+
+        Raises TableError for a table of another step, with other columns than the step's result, or
+        of a step with another computation.
         """
         check_path(step.table)
         schema = Schema.from_json(json.dumps(delta_columns(columns)))
@@ -113,8 +115,8 @@ class GoldTable:
         return table
 
     def check_definition(self, identity: str) -> None:
-        """Raises TableError if the newest commit is of a step that computed something else than one
-        of this `identity`.
+        """Raises TableError if the newest commit is of a step with another computation than this
+        `identity`.
         """
         last = self.last()
         if last is not None and not is_same(last.definition, self._step, identity):
@@ -129,7 +131,9 @@ class GoldTable:
         return _AGAIN.format(step=self._step.name)
 
     def last(self) -> GoldAccount | None:
-        """The newest commit's; None before the first. TableError if the log has lost it."""
+        """Returns the account of the newest commit; None before the first. Raises TableError if the
+        log has lost it.
+        """
         found = self._accounts(_NEWEST) or self._accounts(None)
         committed = self.delta.transaction_version(self._job)
         if committed is None:
@@ -142,7 +146,7 @@ class GoldTable:
         return found[-1]
 
     def accounts(self) -> list[GoldAccount]:
-        """Of the commits that the log still has, oldest first."""
+        """Returns the accounts of the commits that the log still has, oldest first."""
         return self._accounts(None)
 
     def _accounts(self, limit: int | None) -> list[GoldAccount]:
@@ -165,8 +169,8 @@ class GoldTable:
         return sorted(out, key=lambda one: one.version)
 
     def commit(self, rows: Any, account: GoldAccount) -> int:
-        """Adds an Arrow table of rows, which may be none, and returns the version once it is on
-        disk. TableError if another driver has committed since the handle was opened.
+        """Adds an Arrow table of rows, possibly empty, and returns the version once it is synced.
+        Raises TableError if another driver has committed since the handle was opened.
         """
         before = self.delta.version()
         adds: list[AddAction | RemoveAction] = []
@@ -193,7 +197,7 @@ class GoldTable:
         return self.delta.version()
 
     def set_aside(self) -> str:
-        """Moves the table out of the way; where it lies now."""
+        """Moves the table out of the way, and returns its new folder."""
         return set_aside(self.path)
 
     def _write(self, rows: Any) -> AddAction:
@@ -211,7 +215,7 @@ class GoldTable:
         return AddAction(name, size, {}, now_ms, True, json.dumps(stats))
 
     def rows(self) -> Any:
-        """All of them, as an Arrow table. TableError for a file that does not read."""
+        """Returns all rows as an Arrow table. Raises TableError for an unreadable file."""
         try:
             return self.delta.to_pyarrow_table(filesystem=files_under(self.path))
         except (OSError, pa.ArrowInvalid, DeltaError) as why:
@@ -222,7 +226,7 @@ class GoldTable:
 
 
 def named_as(rows: Any, names: list[str]) -> Any:
-    """The rows with a table's names, where a statement writes them with other capitals."""
+    """Returns the rows with a table's names, if a statement writes them with other capitals."""
     own = {name.lower(): name for name in names}
     return rows.rename_columns([own.get(name.lower(), name) for name in rows.column_names])
 
@@ -233,7 +237,7 @@ def _in_small(columns: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 def _create(step: GoldStep, pipeline: str, schema: Schema) -> None:
     path = step.table
-    # A log without a first entry is what a crash in the middle of the creation leaves.
+    # A crash during the creation leaves a log without a first entry.
     if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {_LOG}):
         raise TableError(f"{path} exists and is no Delta table; give an empty path")
     configuration = {
@@ -256,7 +260,7 @@ def _micros(rows: Any, column: str) -> Any:
 
 
 def _text(micros: int) -> str:
-    """A time as Delta's statistics have it, of the microsecond."""
+    """Returns a time in the form of Delta's statistics, to the microsecond."""
     time_of: str = pa.scalar(micros, TIMESTAMP_TYPE).as_py().isoformat(timespec="microseconds")
     return time_of.replace("+00:00", "Z")
 

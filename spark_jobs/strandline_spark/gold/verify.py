@@ -1,9 +1,10 @@
-"""Does a gold table hold what silver gives? Each commit that the log still has is computed again,
-from silver's rows, its watermark and its ends, and compared with the table's rows of its windows.
+"""The check that a gold table holds what silver gives. Each commit that the log still has is
+computed again, from silver's rows, its watermark and its ends. The result is compared with the
+table's rows of its windows.
 
-What a commit needs to know of those before is computed again too, from the first on. If that one
-has left the log, the oldest that is there is taken at its word, and what it and those before it
-wrote is not compared.
+The facts that a commit needs about earlier ones are computed again too, from the first commit on.
+If that one has left the log, the account of the oldest present one is trusted. Its rows and those
+of earlier commits are not compared.
 """
 
 from __future__ import annotations
@@ -38,27 +39,27 @@ if TYPE_CHECKING:
     from strandline_spark.pipeline.steps import GoldStep
 
 _WINDOWS_MAX: Final = 3
-"""Of a commit, that are shown."""
+"""Number of a commit's windows that are shown."""
 _NEVER: Final = (1 << 63) - 1
 
 
 @dataclass(slots=True)
 class GoldFindings:
-    """What is right and wrong about one gold table."""
+    """The findings about one gold table."""
 
     step: str
     commits: int = 0
-    """That were computed again."""
+    """Number of commits that were computed again."""
     unchecked: int = 0
-    """That were not: they have left the log, or stand on one that has."""
+    """Number of the others: they have left the log, or depend on one that has."""
     rows: int = 0
-    """Of the table."""
+    """Number of the table's rows."""
     rows_unchecked: int = 0
-    """Of those commits."""
+    """Number of rows of the unchecked commits."""
     watermark: str = "-"
-    """Up to where windows are closed."""
+    """Time up to which windows are closed."""
     late: int = 0
-    """Rows of silver that came too late, as the commits in the log counted them."""
+    """Number of late rows of silver, as the commits in the log counted them."""
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -69,7 +70,7 @@ class GoldFindings:
 def verify_step(
     spark: SparkSession, step: GoldStep, silver_path: str, *, pipeline: str
 ) -> GoldFindings:
-    """Raises TableError if a table does not read or is not the step's."""
+    """Checks the table. Raises TableError if a table is unreadable or is not the step's."""
     gold = GoldTable.open(step, pipeline)
     silver = Silver.open(silver_path)
     accounts = gold.accounts()
@@ -80,7 +81,7 @@ def verify_step(
     try:
         check_step(spark, step, silver.schema())
     except OptionError as why:
-        # An earlier version let more statements through than can be computed again.
+        # An earlier version accepted some statements that cannot be computed again.
         found.problems.append(f"the statement is refused: {why}")
         return found
     gold.check_definition(identity_of(spark, step, silver.schema()))
@@ -113,8 +114,8 @@ def as_json(found: GoldFindings) -> dict[str, Any]:
 
 
 def _by_commit(rows: Any, watermarks: Sequence[int]) -> list[Any]:
-    """An Arrow table for each commit, of the rows whose window it closed, by the watermarks; in the
-    end one of the rows of none.
+    """Returns an Arrow table for each commit, with the rows whose window it closed by its
+    watermark, and at the end one with the rows of none.
     """
     ends = pc.fill_null(rows.column("window_end").cast(pa.int64()), _NEVER).to_numpy()
     which = np.searchsorted(np.array(watermarks, dtype=np.int64), ends)
@@ -133,7 +134,7 @@ def _check(
     held: Any,
     found: GoldFindings,
 ) -> Closed:
-    """Where the step stood after the commit, as it is computed."""
+    """Returns the computed state of the step after the commit."""
     batch = compute(spark, step, silver, before, account.closed.commit)
     names = held.column_names
     expected = [] if batch is None else _plain(named_as(batch.rows, names))
@@ -179,7 +180,9 @@ def _by_window(*sides: list[Row]) -> dict[tuple[str, str], tuple[list[Row], list
 def _nudged(
     spark: SparkSession, step: GoldStep, silver: Silver, before: Closed | None, commit: GoldCommit
 ) -> list[Batch]:
-    """None for a statement that Spark cannot run with other terms: it has no margins then."""
+    """Returns results with changed terms; none for a statement that Spark cannot run so: it has no
+    margins then.
+    """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -198,7 +201,7 @@ def _follows(account: GoldAccount, previous: GoldAccount | None) -> bool:
 
 
 def _plain(rows: Any) -> list[Row]:
-    """Times and dates as text, for Python has none beyond the year 9999."""
+    """Returns times and dates as text, because Python has none beyond the year 9999."""
     for n, column in enumerate(rows.schema):
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
             rows = rows.set_column(n, column.name, rows.column(n).cast(pa.string()))

@@ -1,10 +1,11 @@
-"""When a window is closed, of which rows it then consists, and which rows came too late for it.
+"""The rules of the watermark: when a window closes, which rows it consists of, and which rows came
+too late for it.
 
-The watermark is a time of which we say that no row before it will come any more. A gold commit
-records it together with how far silver reached in each partition, and the two decide everything: a
-window consists of the rows that silver held at the first commit whose watermark had passed the
-window's end. Rows carry their offsets, so any later reader of silver, compacted or not, finds the
-same rows again, and no state is kept between commits.
+The watermark is a time before which no further row counts. A gold commit records it together with
+silver's end in each partition, and the two decide everything. A window consists of the rows that
+silver held at the first commit whose watermark had passed the window's end. Rows carry their
+offsets. So any later reader of silver, compacted or not, finds the same rows again, and no state is
+kept between commits.
 
 Times are microseconds since the epoch. Ends are exclusive, of windows and of offsets.
 """
@@ -26,30 +27,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """What silver has of one partition."""
+    """The state of one partition in silver."""
 
     event_time_max: int | None
     """The latest event time among its rows; None without a row."""
     backlog: bool
-    """Whether its newest range ended before the high watermark of that moment."""
+    """True if its newest range ended before the high watermark of that moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class GoldCommit:
-    """The part of a gold commit that says which rows its windows consist of."""
+    """The part of a gold commit that decides which rows its windows consist of."""
 
     watermark: int
     ends: Mapping[TopicPartition, int]
-    """How far silver reached in each partition."""
+    """Silver's end in each partition."""
 
     def has(self, tp: TopicPartition, offset: int) -> bool:
-        """Whether silver held the row when the commit was made."""
+        """True if silver held the row when the commit was made."""
         return offset < self.ends.get(tp, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """[start, end) in event time."""
+    """The window [start, end) in event time."""
 
     start: int
     end: int
@@ -57,8 +58,8 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class WindowKind:
-    """Windows of `size`, one beginning every `slide`: tumbling where the two are equal, hopping
-    where `slide` is less. One begins at the epoch. OptionError unless 0 < slide <= size.
+    """Windows of `size`, one beginning every `slide`: tumbling if the two are equal, hopping if
+    `slide` is less. One begins at the epoch. Raises OptionError unless 0 < slide <= size.
     """
 
     size: int
@@ -72,32 +73,32 @@ class WindowKind:
             )
 
     def windows_of(self, event_time: int) -> list[Window]:
-        """Those that hold the moment, earliest first."""
+        """Returns the windows that hold the moment, earliest first."""
         last = event_time // self.slide * self.slide
         starts = range(last, event_time - self.size, -self.slide)
         return [Window(start, start + self.size) for start in reversed(starts)]
 
     def final_end(self, event_time: int) -> int:
-        """The end of the latest window that holds the moment."""
+        """Returns the end of the latest window that holds the moment."""
         return event_time // self.slide * self.slide + self.size
 
     def first_start(self, event_time: int) -> int:
-        """The start of the earliest window that holds the moment."""
+        """Returns the start of the earliest window that holds the moment."""
         return (event_time - self.size) // self.slide * self.slide + self.slide
 
     def last_end(self, watermark: int) -> int:
-        """The end of the last window that this watermark has passed."""
+        """Returns the end of the last window that this watermark has passed."""
         return (watermark - self.size) // self.slide * self.slide + self.size
 
 
 def next_watermark(
     previous: int | None, partitions: Sequence[PartitionProgress], delay: int
 ) -> int | None:
-    """How far time has come for the whole table; None while nothing is known of it.
+    """Returns the watermark of the whole table; None while nothing is known of it.
 
-    While a partition has a backlog, records of the past are still to come from it, however far the
-    others are: the slowest of those that have one then holds the watermark. Without any, the
-    latest row counts, so an idle partition holds nothing up. It never goes back.
+    While a partition has a backlog, its older records are still to come, however far the others
+    are. So the slowest of the partitions with a backlog holds the watermark. Without any backlog
+    the latest row counts, so an idle partition delays nothing. The watermark never goes back.
     """
     waited_for = [one for one in partitions if one.backlog]
     seen = [one.event_time_max for one in waited_for or partitions]
@@ -111,7 +112,7 @@ def next_watermark(
 def final_watermark(
     previous: int | None, partitions: Sequence[PartitionProgress], kind: WindowKind
 ) -> int | None:
-    """The end of the last window that has a row, which closes all of them."""
+    """Returns the end of the last window that has a row, which closes all of them."""
     times = [one.event_time_max for one in partitions if one.event_time_max is not None]
     if not times:
         return previous
@@ -120,16 +121,17 @@ def final_watermark(
 
 
 def closes(window: Window, previous: int | None, watermark: int) -> bool:
-    """Whether the window is closed by the step from one watermark to the next."""
+    """True if the step from one watermark to the next closes the window."""
     return window.end <= watermark and (previous is None or window.end > previous)
 
 
 def event_times_to_read(
     kind: WindowKind, previous: int | None, watermark: int
 ) -> tuple[int | None, int] | None:
-    """[first, end) of the event times that the windows which now close can hold: files of silver
-    outside of it are not opened. None in place of `first` is from the beginning, None as a whole if
-    no window closes.
+    """Returns [first, end) of the event times in the windows that close now; other files of silver
+    are not opened.
+
+    `first` is None if that is the beginning. The result is None if no window closes.
     """
     end = kind.last_end(watermark)
     if previous is None:
@@ -139,14 +141,14 @@ def event_times_to_read(
 
 
 def closed_by(history: Sequence[GoldCommit], window: Window) -> GoldCommit | None:
-    """The commit, of all in their order, that closed the window; None while it is open."""
+    """Returns the commit of the ordered `history` that closed the window; None while it is open."""
     return next((one for one in history if window.end <= one.watermark), None)
 
 
 def in_window(
     history: Sequence[GoldCommit], window: Window, tp: TopicPartition, offset: int
 ) -> bool:
-    """Whether gold counts this row, whose event time lies in the window, as part of it."""
+    """True if gold counts this row, whose event time lies in the window, as part of it."""
     commit = closed_by(history, window)
     return commit is not None and commit.has(tp, offset)
 
@@ -158,11 +160,11 @@ def is_late(
     offset: int,
     event_time: int,
 ) -> bool:
-    """Whether at least one of the row's windows was closed before silver held the row."""
+    """True if at least one of the row's windows was closed before silver held the row."""
     commits = (closed_by(history, window) for window in kind.windows_of(event_time))
     return any(commit is not None and not commit.has(tp, offset) for commit in commits)
 
 
 def time_text(us: int | None) -> str:
-    """UTC, to the second; event times may lie where Python's have no name."""
+    """Returns a time in UTC, to the second; Python has no value for some event times."""
     return "-" if us is None else f"{np.datetime64(us // 1_000_000, 's')}Z"

@@ -1,4 +1,4 @@
-"""From the bytes of a record's value to typed columns, in Arrow: no Spark, no table."""
+"""The parsers of record values, from bytes to typed columns in Arrow: no Spark, no table."""
 
 from strandline_spark.parsing.checks import check_settings, column_type
 from strandline_spark.parsing.inference import merge_fields

@@ -34,7 +34,7 @@ _BRANCHES: Final = {
     "timestamp": {*_MILLIS, *_MICROS},
     "decimal": {"decimal"},
 }
-"""By column type: the Avro types, or logical types, that become it."""
+"""Avro types, or logical types, by the column type that they become."""
 _BROKEN: Final = (
     EOFError,
     ValueError,
@@ -46,16 +46,16 @@ _BROKEN: Final = (
     RecursionError,
     struct.error,
 )
-"""What fastavro raises for bytes that are no datum."""
+"""Errors that fastavro raises for bytes that are no datum."""
 
 
 _BITS_SHOWN: Final = 1024
 _WIDE: Final = Context(prec=400, Emax=10**9, Emin=-(10**9))
-"""As many digits as a number of so many bits has."""
+"""Enough digits for a number of `_BITS_SHOWN` bits."""
 
 
 class SchemaProblem(ValueError):
-    """`column` is None where the schema as a whole is wrong."""
+    """An unusable schema; `column` is None if the schema as a whole is wrong."""
 
     def __init__(self, column: str | None, what: str) -> None:
         super().__init__(what)
@@ -63,9 +63,11 @@ class SchemaProblem(ValueError):
 
 
 def reader_plan(settings: ParseSettings) -> tuple[Any, dict[str, int]]:
-    """The schema for fastavro, in which times are plain numbers and decimals plain bytes; and of
-    each timestamp how many microseconds one unit is, of each decimal its scale. fastavro would
-    round a decimal that has more digits than the schema says. Raises SchemaProblem.
+    """Returns the schema for fastavro, and for each timestamp the microseconds of its unit, for
+    each decimal its scale.
+
+    In that schema times are plain numbers and decimals plain bytes: fastavro would round a decimal
+    that has more digits than the schema says. Raises SchemaProblem.
     """
     try:
         schema = json.loads(settings.avro_schema or "")
@@ -130,7 +132,7 @@ def _plain(branch: Any) -> Any:
 
 
 class AvroDecoder:
-    """By the settings of one table."""
+    """The decoder for the settings of one table."""
 
     def __init__(self, settings: ParseSettings) -> None:
         self._schema, self._units = reader_plan(settings)
@@ -166,7 +168,7 @@ class AvroDecoder:
         return Decoded(arrays, faults)
 
     def _value(self, name: str, kind: ColumnType, value: Any) -> Any:
-        """Raises ValueError for what the column cannot hold."""
+        """Returns the column's value. Raises ValueError for a value that the column cannot hold."""
         if value is None:
             return None
         if isinstance(value, bytes):
@@ -189,8 +191,8 @@ class AvroDecoder:
 
 
 def _what_of(error: Exception) -> str:
-    """In words of ours: a batch that is run again must give the same, and fastavro's have addresses
-    in them.
+    """Describes the error in our own words. A batch that runs again must give the same text, and
+    fastavro's texts have addresses in them.
     """
     if isinstance(error, EOFError):
         return "the value ends before the datum does"
@@ -200,7 +202,9 @@ def _what_of(error: Exception) -> str:
 
 
 def _decimal(name: str, kind: ColumnType, unscaled: int, scale: int) -> Decimal:
-    """The number for a column. Raises ValueError where a digit other than 0 has no place in it."""
+    """Returns the number for a column. Raises ValueError if a digit other than 0 has no place in
+    it.
+    """
     more = kind.arrow.scale - scale
     whole, left = (unscaled * 10**more, 0) if more >= 0 else divmod(unscaled, 10**-more)
     if left != 0 or abs(whole) >= 10**kind.arrow.precision:

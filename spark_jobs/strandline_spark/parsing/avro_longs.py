@@ -1,9 +1,9 @@
-"""Finds whole numbers of more than 64 bits in Avro datums: fastavro drops the bits beyond, and so
-takes a damaged datum for one with other numbers.
+"""The search for whole numbers of more than 64 bits in Avro datums. fastavro drops the bits beyond,
+and so takes a damaged datum for one with other numbers.
 
 A number is written in groups of seven bits, of which all but the last have the highest bit of their
 byte set. One that is too large has nine bytes of that kind and then more than a 1. Few datums have
-such bytes at all; those are walked by their schema, number by number.
+such bytes at all. Those are walked by their schema, number by number.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAMED: Final = ("record", "error", "enum", "fixed")
 
 
 class Longs:
-    """Of one schema, as fastavro has parsed it."""
+    """The walk for one schema, as fastavro has parsed it."""
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema
@@ -37,14 +37,12 @@ class Longs:
                 self._find_names(each)
 
     def check(self, datum: bytes) -> None:
-        """Raises ValueError for a number that is too large. The datum is otherwise one of the
-        schema.
-        """
+        """Raises ValueError for a number that is too large. The datum otherwise fits the schema."""
         if _SUSPECT.search(datum) is not None:
             self._skip(self._schema, datum, 0)
 
     def _skip(self, schema: Any, datum: bytes, at: int) -> int:
-        """Where the value ends that begins at `at`."""
+        """Returns the end of the value that begins at `at`."""
         if isinstance(schema, list):
             branch, at = _long(datum, at)
             return self._skip(schema[branch], datum, at)
@@ -80,7 +78,7 @@ class Longs:
 
 
 def _long(datum: bytes, at: int) -> tuple[int, int]:
-    """A number, and where it ends."""
+    """Returns a number and its end."""
     found = 0
     for place in range(_BYTES_MAX):
         byte = datum[at + place]

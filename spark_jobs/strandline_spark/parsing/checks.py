@@ -1,4 +1,4 @@
-"""Types of columns by their names, and whether settings make sense: before a record is read."""
+"""The types of columns by their names, and the checks of settings before a record is read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EVENT_TIME: Final = "event_time"
 
 
 def column_type(text: str, format: str | None = None) -> ColumnType:
-    """The type of a name such as `bigint` or `decimal(10,2)`. Raises OptionError."""
+    """Returns the type of a name such as `bigint` or `decimal(10,2)`. Raises OptionError."""
     name = text.strip().lower()
     found = _DECIMAL.fullmatch(name)
     if found is not None:
@@ -41,7 +41,7 @@ def column_type(text: str, format: str | None = None) -> ColumnType:
 
 
 def check_settings(settings: ParseSettings) -> None:
-    """Raises OptionError, naming key, value and remedy."""
+    """Raises OptionError, which names key, value and remedy."""
     if settings.format not in FORMATS:
         raise OptionError(f"[silver] format: {settings.format!r} is none of {', '.join(FORMATS)}")
     if not settings.columns:

@@ -1,9 +1,9 @@
 """Values that are lines of CSV, each of them one row.
 
 A block of values without line ends is a text of as many lines. Arrow's reader takes at least one
-line for a row, so as many rows as lines, those with a wrong number of fields included, are one for
-each value. A block of which this does not hold is read in halves, until the wrong value stands
-alone, between two lines of ours that must come out again.
+line for a row. So if there are as many rows as lines, including those with a wrong number of
+fields, each value is one row. Otherwise the block is read in halves until the wrong value is alone.
+It then stands between two lines of ours, which must come out again.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 _LINE_END: Final = r"(\r\n|\r|\n)\z"
 _BYTES_MAX: Final = 1 << 29
 _EDGE: Final = "0"
-"""The fields of our lines: before a block, where a byte order mark would be dropped, and after it,
-where a quote that is open would end without an error.
+"""The fields of our lines. The line before a block protects it, because a byte order mark there
+would be dropped. The line after it shows an open quote, which would end without an error.
 """
 
 
 class CsvDecoder:
-    """By the settings of one table."""
+    """The decoder for the settings of one table."""
 
     def __init__(self, settings: ParseSettings) -> None:
         self._names = list(settings.columns)
@@ -73,8 +73,8 @@ class CsvDecoder:
         blocks.append(block)
 
     def _rows(self, values: Any, first: int, faults: dict[int, Fault]) -> list[Any] | None:
-        """A column of texts for each of the settings', null where there is a fault; None if values
-        and rows are not one for one.
+        """Returns a column of texts for each of the settings', null where there is a fault; None if
+        values and rows are not one for one.
         """
         size = len(values)
         data = bytes(data_of(values))

@@ -1,7 +1,7 @@
-"""Numbers as texts, in decimal columns: a column holds the very number, or the text does not fit.
+"""Numbers as texts, in decimal columns: a column holds the exact number, or the text does not fit.
 
-Arrow's own cast multiplies within 128 bits and raises no error where they do not suffice, and it
-ends the process for an exponent that is far below zero. So Arrow casts only what cannot pass 38
+Arrow's own cast multiplies within 128 bits and raises no error if they do not suffice. It ends the
+process for an exponent that is far below zero. So Arrow casts only texts that cannot exceed 38
 digits on the way. Other texts are read here, by the places of their digits: the size of an exponent
 costs neither time nor memory.
 """
@@ -17,7 +17,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 EXPONENT_MAX: Final = 999_999
-"""Of a number as it is written, as in Python's `decimal` unless told otherwise. Beyond it a number
+"""Limit of a written number's exponent, as in Python's `decimal` by default. Beyond it a number
 does not fit, even a zero.
 """
 _EXPONENT_DIGITS: Final = len(str(EXPONENT_MAX))
@@ -25,18 +25,22 @@ _NUMBER: Final = re.compile(
     r"(?P<sign>[+-]?)(?:(?P<whole>[0-9]+)(?:\.(?P<part>[0-9]*))?|\.(?P<bare>[0-9]+))"
     r"(?:[eE](?P<exponent>[+-]?[0-9]+))?"
 )
-"""No text takes longer than its length: no two parts can take the same digit."""
+"""The pattern of a number. No text takes longer than its length: no two parts can take the same
+digit.
+"""
 _EXACT: Final = Context(prec=100, Emax=10**9, Emin=-(10**9))
 
 
 def is_number(text: str) -> bool:
-    """Whether it is one, of any size."""
+    """True if the text is a number, of any size."""
     return _NUMBER.fullmatch(text) is not None
 
 
 def exact(text: str, precision: int, scale: int) -> Decimal:
-    """The number, with `scale` digits after the point. Raises ValueError for what is no number, or
-    has a digit other than 0 where `decimal(precision,scale)` has no place.
+    """Returns the number, with `scale` digits after the point.
+
+    Raises ValueError for a text that is no number, or has a digit other than 0 where
+    `decimal(precision,scale)` has no place.
     """
     found = _NUMBER.fullmatch(text)
     if found is None:
@@ -65,10 +69,10 @@ def _exponent(text: str) -> int:
 
 
 class Decimals:
-    """Of columns of one type."""
+    """The reader for columns of one type."""
 
     def __init__(self, kind: Any) -> None:
-        """`kind` is the type in Arrow."""
+        """Prepares the reader; `kind` is the type in Arrow."""
         self._kind = kind
         self._precision, self._scale = kind.precision, kind.scale
         whole, part = kind.precision - kind.scale, kind.scale
@@ -78,7 +82,7 @@ class Decimals:
         self._plain = rf"\A-?(?:{before}(?:{after})?{bare})\z"
 
     def read(self, texts: Any) -> Any:
-        """All or nothing: raises ValueError unless each of the texts fits."""
+        """Reads all texts or none: raises ValueError unless each of them fits."""
         plain = pc.match_substring_regex(texts, self._plain)
         if pc.all(plain, min_count=0).as_py():
             return pc.cast(texts, self._kind)

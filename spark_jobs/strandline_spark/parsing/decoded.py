@@ -1,4 +1,4 @@
-"""What a format makes of values, before event times are looked at."""
+"""The result of a format's decoder, before event times are checked."""
 
 from __future__ import annotations
 
@@ -15,35 +15,39 @@ if TYPE_CHECKING:
 
 
 def no_fields(bad: Collection[int]) -> dict[str, str]:
-    """The new fields of a format that has none."""
+    """Returns no new fields, for a format that has none."""
     del bad
     return {}
 
 
 @dataclass(slots=True)
 class Decoded:
-    """Of one array of values."""
+    """The result for one array of values."""
 
     columns: list[Any]
-    """An array for each column of the settings, as long as the values; what it holds in a row with
-    a fault means nothing.
+    """An array for each column of the settings, as long as the values. Its value in a row with a
+    fault means nothing.
     """
     faults: dict[int, Fault]
-    """By row."""
+    """Faults by row."""
     new_fields: Callable[[Collection[int]], dict[str, str]] = no_fields
-    """Names and types of the fields that are no columns, of all rows but those given."""
+    """A function that returns names and types of the fields without a column, in all rows except
+    those given.
+    """
 
 
 class Decoder(Protocol):
-    """One format."""
+    """The decoder of one format."""
 
     def decode(self, values: Any) -> Decoded:
-        """`values` has no null: an array of strings, or of binary for avro."""
+        """Decodes `values`, which have no null: an array of strings, or of binary for avro."""
 
 
 def bounds(array: Any) -> Any:
-    """Where each value of a string or binary array begins in its data, and the last one ends: one
-    offset more than values, as a numpy array.
+    """Returns the offset of each value of a string or binary array in its data, and the end of the
+    last.
+
+    That is one offset more than values, as a numpy array.
     """
     if len(array) == 0:
         return np.zeros(1, dtype=np.int32)
@@ -52,12 +56,12 @@ def bounds(array: Any) -> Any:
 
 
 def data_of(array: Any) -> memoryview:
-    """All values of a string or binary array, one after the other."""
+    """Returns all values of a string or binary array, one after the other."""
     ends = bounds(array)
     data = array.buffers()[2] if len(array) > 0 else None
     return memoryview(b"" if data is None else data)[int(ends[0]) : int(ends[-1])]
 
 
 def rows_array(rows: Any) -> Any:
-    """Row numbers as Arrow has them."""
+    """Returns row numbers in Arrow's form."""
     return pa.array(np.asarray(rows, dtype=np.int64), type=pa.int64())

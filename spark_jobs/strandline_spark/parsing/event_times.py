@@ -1,8 +1,9 @@
-"""Event times that would close every window: each is bounded by its record's own timestamp.
+"""The check of event times that would close every window: each is bounded by its record's own
+timestamp.
 
 Gold's watermark follows the latest event time. A single one that lies years ahead would make all
-rows after it late. A broker bounds records' timestamps (`message.timestamp.after.max.ms`), and so
-this bounds event times too.
+later rows late. A broker bounds records' timestamps (`message.timestamp.after.max.ms`), so this
+check bounds event times too.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FAR: Final = 1 << 62
-"""Microseconds, 146,000 years: sums of event times and windows stay below 64 bits."""
+"""Limit in microseconds, 146,000 years: sums of event times and windows stay below 64 bits."""
 
 
 def far_times(
     name: str, times: Any, stamps: Any, max_ahead: int | None
 ) -> Iterator[tuple[int, Fault]]:
-    """Rows with an event time of column `name` that lies too far, and why. `stamps` are the
-    records' timestamps; a negative one stands for none.
+    """Yields rows with an event time of column `name` that is too far, and the fault. `stamps` are
+    the records' timestamps; a negative one stands for none.
     """
     event, is_there = _micros(times)
     for row in np.flatnonzero(is_there & ((event > _FAR) | (event < -_FAR))).tolist():
@@ -52,7 +53,7 @@ def far_times(
 
 
 def _micros(times: Any) -> tuple[Any, Any]:
-    """As numbers, and which of them are no null."""
+    """Returns the times as numbers, and which of them are not null."""
     valid = times.is_valid().to_numpy(zero_copy_only=False)
     return pc.fill_null(times.cast(pa.int64()), 0).to_numpy(zero_copy_only=False), valid
 

@@ -1,4 +1,4 @@
-"""Why a row is bad, in the words that quarantine counts by."""
+"""The faults of rows, with the reasons by which quarantine counts them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from strandline_spark.parsing.settings import DETAIL_MAX
 
 
 class Reason(StrEnum):
-    """The same for all rows of one kind."""
+    """The kind of a fault, the same for all rows of that kind."""
 
     NOT_UTF8 = "not UTF-8"
     NOT_JSON = "not JSON"
@@ -29,21 +29,21 @@ class Reason(StrEnum):
 
 
 class Fault(NamedTuple):
-    """What is wrong with one row."""
+    """The fault of one row."""
 
     reason: Reason
     detail: str
 
 
 def fault(reason: Reason, detail: str) -> Fault:
-    """With the detail cut to what a table should hold."""
+    """Returns a fault, with the detail cut to a table's limit."""
     if len(detail) > DETAIL_MAX:
         detail = detail[: DETAIL_MAX - 1] + "…"
     return Fault(reason, detail)
 
 
 def shown(value: object) -> str:
-    """A value as a detail quotes it."""
+    """Returns a value as a detail quotes it."""
     if isinstance(value, str | bytes) and len(value) > DETAIL_MAX:
         value = value[:DETAIL_MAX]
     return repr(str(value) if isinstance(value, str) else value)

@@ -1,9 +1,9 @@
-"""The type of a column that is made for a new field of json: the narrowest that holds all values of
-the field, to the last digit.
+"""The type of a column for a new field of json: the narrowest that holds all values of the field,
+to the last digit.
 
-Of each value it is known which types hold it, of several values which hold them all. So the type
-follows from the values alone, whatever batches they came in: a column becomes wider with a value
-that it does not hold, and nothing is quarantined for it.
+For each value the types that hold it are known, and for several values the types that hold all of
+them. So the type follows from the values alone, whatever batches they came in. A column becomes
+wider with a value that it does not hold, and no such value is quarantined.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BIGINT: Final = (-(2**63), 2**63 - 1)
 DECIMAL: Final = "decimal(38,18)"
 INFERRED: Final = ("boolean", "bigint", "double", DECIMAL, "string")
-"""The narrowest first. A string holds any value, as its JSON text."""
+"""The types, narrowest first. A string holds any value, as its JSON text."""
 TEXT: Final = "string"
 BOOLEAN: Final = "boolean string"
 _SHAPE: Final = (38, 18)
@@ -27,8 +27,8 @@ _BIGINT_DIGITS: Final = 19
 
 
 def types_of_whole(text: str) -> str:
-    """Of a number without fraction and exponent, as JSON has it: the types that hold it, in order
-    and with a blank between.
+    """Returns the types that hold a JSON number without fraction and exponent, in order and with a
+    blank between.
     """
     low, high = BIGINT
     fits = len(text) <= _BIGINT_DIGITS + 1 and low <= int(text) <= high
@@ -36,13 +36,13 @@ def types_of_whole(text: str) -> str:
 
 
 def types_of_number(text: str) -> str:
-    """The same of any number, among types that have fractions."""
+    """Returns the types with fractions that hold any JSON number."""
     double = "double " if is_double(text) else ""
     return f"{double}{DECIMAL} string" if is_decimal(text) else f"{double}string"
 
 
 def is_double(text: str) -> bool:
-    """Whether a double comes back as the same number."""
+    """True if a double gives back the same number."""
     try:
         return Decimal(repr(float(text))) == Decimal(text)
     except InvalidOperation:  # an exponent of more than 18 digits
@@ -50,7 +50,7 @@ def is_double(text: str) -> bool:
 
 
 def is_decimal(text: str) -> bool:
-    """Whether `DECIMAL` holds the number."""
+    """True if `DECIMAL` holds the number."""
     try:
         exact(text, *_SHAPE)
     except ValueError:
@@ -59,23 +59,23 @@ def is_decimal(text: str) -> bool:
 
 
 def narrowest(types: str) -> str:
-    """Of types that hold all values."""
+    """Returns the narrowest of the types that hold all values."""
     return types.partition(" ")[0]
 
 
 def holds(types: str, kind: str) -> bool:
-    """Whether a column of the type holds them."""
+    """True if a column of the type holds them."""
     return kind in types.split()
 
 
 def merge_fields(found: MutableMapping[str, str], more: Mapping[str, str]) -> None:
-    """Adds fields to those of other rows: of each the types that hold all its values."""
+    """Adds fields to those of other rows: for each the types that hold all its values."""
     for name, types in more.items():
         known = found.get(name, types)
         found[name] = types if known == types else common(known, types)
 
 
 def common(some: str, others: str) -> str:
-    """The types that are among both."""
+    """Returns the types that are in both."""
     both = set(some.split()) & set(others.split())
     return " ".join(kind for kind in INFERRED if kind in both)

@@ -1,4 +1,6 @@
-"""One JSON object after the other, in Python: what is right, and what is wrong with the others."""
+"""The Python reader of JSON objects, one after the other, which finds each right value and each
+fault.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 
 WHITESPACE: Final = " \t\n\r"
 NESTED_MAX: Final = 500
-"""Objects and arrays within each other, below the one at the top: half of what Python's decoder
-goes through.
+"""Limit of objects and arrays within each other, below the top one: half of what Python's decoder
+supports.
 """
 RANGES: Final = {"int": (-(2**31), 2**31 - 1), "bigint": BIGINT}
 _DIGITS_MAX: Final = 20
@@ -42,19 +44,19 @@ _NAMES: Final = {
 
 
 class _Integer(str):
-    """A number without fraction and exponent, as it is written."""
+    """A number without fraction and exponent, as written."""
 
     __slots__ = ()
 
 
 class _Fraction(str):
-    """Another number, as it is written."""
+    """Any other number, as written."""
 
     __slots__ = ()
 
 
 class _Wrong(ValueError):
-    """What json itself would let pass."""
+    """A fault that json itself would accept."""
 
     def __init__(self, found: Fault) -> None:
         super().__init__(found.detail)
@@ -81,15 +83,15 @@ _DECODER: Final = json.JSONDecoder(
 
 @dataclass(slots=True)
 class JsonColumns:
-    """Of some rows. A column holds what Arrow makes an array of: texts for dates, timestamps and
-    decimals, None where the row has no value or a fault.
+    """The columns of some rows. A column holds values for Arrow: texts for dates, timestamps and
+    decimals, None if the row has no value or a fault.
     """
 
     columns: dict[str, list[Any]]
     faults: dict[int, Fault] = field(default_factory=dict)
     fields: dict[int, dict[str, str]] = field(default_factory=dict)
-    """By row: its new fields, and those whose column does not hold the value, each with the types
-    that do.
+    """New fields by row, and those whose column does not hold the value, each with the types that
+    do.
     """
 
     def new_fields(self, bad: Collection[int]) -> dict[str, str]:
@@ -101,7 +103,7 @@ class JsonColumns:
 
 
 class JsonRows:
-    """`columns` as in the settings."""
+    """The reader; `columns` as in the settings."""
 
     def __init__(self, columns: Mapping[str, ColumnType]) -> None:
         self._columns = columns
@@ -112,7 +114,7 @@ class JsonRows:
             for name, kind in columns.items()
             if kind.any_kind and kind.name != "string"
         }
-        """By field: the types of the columns that may become wider."""
+        """The types, by field, of the columns that may become wider."""
 
     def decode(self, texts: list[str]) -> JsonColumns:
         found = JsonColumns({name: [] for name in self._columns})
@@ -134,7 +136,7 @@ class JsonRows:
         return found
 
     def _new_fields(self, fields: dict[str, Any]) -> dict[str, str]:
-        """Those without a column, and those whose column is to become wider."""
+        """Returns the fields without a column, and those whose column must become wider."""
         found = {}
         for name, value in fields.items():
             column = self._widening.get(name)
@@ -145,7 +147,7 @@ class JsonRows:
         return found
 
     def _value(self, name: str, value: Any, text: str) -> Any:
-        """Raises _Wrong for what the column cannot hold."""
+        """Returns the column's value. Raises _Wrong for a value that the column cannot hold."""
         if value is None:
             return None
         kind, of = self._columns[name], type(value)
@@ -181,7 +183,7 @@ def _too_large(name: str, value: str, wanted: str) -> Fault:
 
 
 def _object_of(text: str) -> dict[str, Any]:
-    """The one object that the text is. Raises _Wrong."""
+    """Returns the one object in the text. Raises _Wrong."""
     body = text.strip(WHITESPACE)
     if not body:
         raise _Wrong(fault(Reason.NOT_JSON, "the value is blank"))
@@ -221,7 +223,7 @@ def _too_deep() -> Fault:
 
 
 def _check_surrogates(found: dict[str, Any]) -> None:
-    """Half a pair, which JSON can spell, is no character."""
+    """Raises _Wrong for half a surrogate pair, which JSON can spell but which is no character."""
     try:
         json.dumps(found, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -229,7 +231,7 @@ def _check_surrogates(found: dict[str, Any]) -> None:
 
 
 def _depth(found: dict[str, Any]) -> int:
-    """Levels below the top."""
+    """Returns the number of levels below the top."""
     depth = -1
     level: list[Any] = [found]
     while level:

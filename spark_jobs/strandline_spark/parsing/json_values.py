@@ -1,9 +1,10 @@
-"""Values that are JSON objects: read by msgspec, and again by `json_rows.py`, which decides what is
-right, where msgspec refuses a value or might say something else of it.
+"""Values that are JSON objects, read by msgspec. `json_rows.py` reads a value again, and decides,
+if msgspec refuses it or might read it differently.
 
-It might in two cases. It takes the last of two fields of one name, in silence: but then the value
-has more quotes than the fields and strings that were found in it. And an integer -0 is 0.0 to it.
-A value that it takes has no field but the columns, so it nests nothing, and is one object alone.
+There are two such cases. Of two fields with one name msgspec silently takes the last; but then the
+value has more quotes than the fields and strings found in it. And it reads an integer -0 as 0.0. A
+value that msgspec accepts has no fields except the columns, so it nests nothing, and is a single
+object.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ if TYPE_CHECKING:
 
 _MINUS_ZERO: Final = re.compile(r"-0[\s,}]")
 _READABLE: Final = re.compile(r'[^"\\\x00-\x1f]*')
-"""A field's name that msgspec can have. What has another it refuses, as what is no column."""
+"""Field names that msgspec can have. It refuses a field with another name, which is no column."""
 _DOUBTFUL: Final = object()
-"""In place of what is no number, or spelt in a way that only `json_rows.py` reads."""
+"""The mark for a value that is no number, or in a spelling that only `json_rows.py` reads."""
 _PLAIN_MAX: Final = 15
 """Characters of a number without an exponent that a double and a decimal of a new field hold."""
 
 
 class JsonDecoder:
-    """`columns` as in the settings."""
+    """The decoder; `columns` as in the settings."""
 
     def __init__(self, columns: Mapping[str, ColumnType]) -> None:
         self._columns = columns
@@ -48,7 +49,8 @@ class JsonDecoder:
         names = {f"f{n}": name for n, name in enumerate(fields_of(columns).values())}
         readable = {field: name for field, name in names.items() if _READABLE.fullmatch(name)}
         kinds = dict(zip(names, map(_read_as, columns.values()), strict=True))
-        # No column's own name can be in the way of Python's, or of msgspec's.
+        # Names f0, f1, ... cannot conflict with those of Python or msgspec; a column's own name
+        # might.
         struct = msgspec.defstruct(
             "Fields",
             [(field, kinds[field] | UnsetType, UNSET) for field in readable],
@@ -90,7 +92,7 @@ class JsonDecoder:
         return Decoded(arrays, faults, new_fields)
 
     def _objects(self, texts: list[str]) -> tuple[list[Any], set[int]]:
-        """And the rows that msgspec refuses."""
+        """Returns the objects, and the rows that msgspec refuses."""
         try:
             return list(map(self._decode, texts)), set()
         except (msgspec.MsgspecError, RecursionError):
@@ -105,7 +107,7 @@ class JsonDecoder:
         return objects, refused
 
     def _doubled(self, texts: list[str], objects: list[Any], doubtful: set[int]) -> set[int]:
-        """Of the rows that nobody doubts yet, those in which a field stands twice."""
+        """Returns the rows, among those not yet doubtful, in which a field occurs twice."""
         found = set()
         for row, (text, one) in enumerate(zip(texts, objects, strict=True)):
             if row not in doubtful:
@@ -125,10 +127,10 @@ class _Column:
         self._array: Any = None
         self._absent = 0
         self._quoted: set[int] = set()
-        """Of decimals: the rows whose number is a string."""
+        """Rows of a decimal column whose number is a string."""
 
     def doubtful(self, texts: list[str]) -> set[int]:
-        """The rows whose value is not what it seems, or perhaps not."""
+        """Returns the rows whose value is, or may be, other than msgspec read it."""
         values = self._values
         if not _is_raw(self._kind):
             if self._kind.name != "double" or 0.0 not in values:
@@ -157,7 +159,7 @@ class _Column:
             self._array = pa.array(values, kind)
 
     def names_and_strings(self) -> int:
-        """How many fields there are, and how many of them are strings: each has two quotes."""
+        """Returns the number of fields, and of those that are strings: each has two quotes."""
         names = len(self._values) - self._absent
         if _is_raw(self._kind):
             return names + len(self._quoted)
@@ -165,7 +167,7 @@ class _Column:
         return names + (len(self._values) - self._array.null_count if is_text else 0)
 
     def replaced(self, rows: list[int], values: list[Any]) -> Any:
-        """An array with these values in these rows."""
+        """Returns an array with these values in these rows."""
         if rows:
             for row, value in zip(rows, values, strict=True):
                 self._values[row] = value
@@ -174,7 +176,7 @@ class _Column:
 
 
 def _read_as(kind: ColumnType) -> Any:
-    """What msgspec makes of a field: dates and times stay texts, decimals as they are written."""
+    """Returns the type that msgspec reads: dates and times stay texts, decimals stay as written."""
     if kind.name in RANGES:
         low, high = RANGES[kind.name]
         return Annotated[int, msgspec.Meta(ge=low, le=high)] | None
@@ -184,7 +186,7 @@ def _read_as(kind: ColumnType) -> Any:
 
 
 def _is_raw(kind: ColumnType) -> bool:
-    """Whether a number is taken as it is written: decimals, and what must not lose a digit."""
+    """True if a number is taken as written: decimals, and numbers that must not lose a digit."""
     return kind.name.startswith("decimal") or (kind.any_kind and kind.name == "double")
 
 
@@ -201,7 +203,7 @@ def _is_quoted(written: Any) -> bool:
 
 
 def _number_of(written: Any) -> Any:
-    """Of a decimal's field: the text of its number."""
+    """Returns the text of the number in a decimal's field."""
     if written is UNSET or written == "null":
         return UNSET if written is UNSET else None
     if written[0] == '"':
@@ -210,7 +212,7 @@ def _number_of(written: Any) -> Any:
 
 
 def _number_held(kind: ColumnType) -> Callable[[Any], Any]:
-    """Reads the field of a column that a new field has given its type."""
+    """Returns a reader for the field of a column whose type a new field has set."""
     is_held, read = (is_double, float) if kind.name == "double" else (is_decimal, str)
 
     def number(written: Any) -> Any:
@@ -224,7 +226,7 @@ def _number_held(kind: ColumnType) -> Callable[[Any], Any]:
 
 
 def _quotes(values: Any, texts: list[str]) -> int:
-    """Those that begin or end a name or a string."""
+    """Returns the number of quotes that begin or end a name or a string."""
     data = np.frombuffer(data_of(values), dtype=np.uint8)
     quotes = int(np.count_nonzero(data == ord('"')))
     if not (data == ord("\\")).any():
@@ -241,7 +243,7 @@ def _quotes_of(text: str) -> int:
 
 
 def _new_fields(again: JsonColumns, rows: list[int], bad: Collection[int]) -> dict[str, str]:
-    """The fields that are no columns: msgspec takes no value that has one."""
+    """Returns the fields that are no columns: msgspec accepts no value that has one."""
     found: dict[str, str] = {}
     for place, fields in again.fields.items():
         if rows[place] not in bad and place not in again.faults:

@@ -1,4 +1,4 @@
-"""From a batch of records to good rows, bad rows and tombstones."""
+"""The parser from a batch of records to good rows, bad rows and tombstones."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ EVENT_TIME: Final = "event_time"
 
 
 def make_parser(settings: ParseSettings) -> Parser:
-    """Raises OptionError for settings that make no sense."""
+    """Returns a parser. Raises OptionError for contradictory settings."""
     check_settings(settings)
     return Parser(settings, _decoder(settings))
 
 
 def _decoder(settings: ParseSettings) -> Decoder:
-    """Each format has its libraries: what is not used is not imported."""
+    """Returns the format's decoder. Each format imports only its own libraries."""
     if settings.format == "json":
         from strandline_spark.parsing.json_values import JsonDecoder
 
@@ -45,15 +45,15 @@ def _decoder(settings: ParseSettings) -> Decoder:
 
 
 class Parser:
-    """Of one table. It keeps nothing from one batch to the next."""
+    """The parser of one table, which keeps no state between batches."""
 
     def __init__(self, settings: ParseSettings, decoder: Decoder) -> None:
         self._settings = settings
         self._decoder = decoder
 
     def parse(self, batch: Any) -> Parsed:
-        """`batch` is a record batch with at least `value` (binary) and `timestamp` (UTC
-        microseconds), of which each may be null.
+        """Parses a record batch with at least `value` (binary) and `timestamp` (UTC microseconds),
+        of which each may be null.
         """
         values = batch.column("value")
         dead = values.is_null().to_numpy(zero_copy_only=False)
@@ -86,7 +86,9 @@ class Parser:
         )
 
     def _event_times(self, decoded: Decoded, stamps: Any) -> Any:
-        """With a fault for each row that has none, or one too far from the others."""
+        """Returns the event times, and adds a fault for each row without one or with one too far
+        from its timestamp.
+        """
         name = self._settings.event_time
         if name == RECORD_TIME:
             times, said = stamps, "the record has no timestamp"
@@ -104,7 +106,7 @@ class Parser:
 
 
 def _utf8(values: Any, rows: Any, bad: dict[int, Fault]) -> tuple[Any, Any]:
-    """As texts, without those that are none, which become bad rows."""
+    """Returns the values as texts, without those that are no UTF-8, which become bad rows."""
     try:
         return pc.cast(values, pa.string()), rows
     except pa.ArrowInvalid:

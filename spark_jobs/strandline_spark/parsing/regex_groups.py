@@ -1,6 +1,6 @@
 """Values that a regular expression of RE2 matches from their first character to their last, with a
-named group for each column. Where a column stands in several alternatives of the pattern, its other
-groups are named `column__2`, `column__3` and so on, as RE2 has each name once.
+named group for each column. RE2 allows each name once. So if a column occurs in several
+alternatives of the pattern, its other groups are named `column__2`, `column__3` and so on.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _ALTERNATIVE: Final = "__"
 
 
 def whole(pattern: str) -> str:
-    """The pattern, for all of a value."""
+    """Returns the pattern for a whole value."""
     return rf"\A(?:{pattern})\z"
 
 
 class RegexDecoder:
-    """By the settings of one table."""
+    """The decoder for the settings of one table."""
 
     def __init__(self, settings: ParseSettings) -> None:
         assert settings.pattern is not None

@@ -1,4 +1,4 @@
-"""How values are parsed: what pipeline.toml says, checked, as parsers and tables use it."""
+"""The settings of parsers: pipeline.toml's keys, checked, in a form for parsers and tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Format = Literal["json", "csv", "avro", "regex"]
 RECORD_TIME: Final = "timestamp"
-"""In place of a column's name: the event time is the record's own timestamp."""
+"""Word in place of a column's name: the event time is the record's own timestamp."""
 DEADLINE_SECONDS: Final = 120
 PLAIN_TYPES: Final[Mapping[str, Any]] = {
     "string": pa.string(),
@@ -25,7 +25,7 @@ PLAIN_TYPES: Final[Mapping[str, Any]] = {
     "date": pa.date32(),
     "timestamp": TIMESTAMP_TYPE,
 }
-"""By their names in Spark SQL; `decimal(p,s)` comes beside them."""
+"""Types by their names in Spark SQL; `decimal(p,s)` is added to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,73 +33,71 @@ class ColumnType:
     """The type of one column."""
 
     name: str
-    """Of PLAIN_TYPES, or `decimal(p,s)`."""
+    """One of PLAIN_TYPES, or `decimal(p,s)`."""
     arrow: Any
     format: str | None = None
-    """Of a date or timestamp, as Python's strptime reads it; None for ISO 8601."""
+    """Format of a date or timestamp for Python's strptime; None for ISO 8601."""
     field: str | None = None
-    """Of json and avro: the field that it is read from; None for that of its name."""
+    """Name of the json or avro field that it is read from; None for its own name."""
     any_kind: bool = False
-    """Of a column of json that was made for a new field: it takes any value. One of strings has
-    what is no string as its JSON text, as written; of another type the column becomes wider.
+    """True for a json column that was made for a new field: it takes any value. A string column
+    keeps the JSON text of a value that is no string, as written; a column of another type becomes
+    wider.
     """
 
 
 def fields_of(columns: Mapping[str, ColumnType]) -> dict[str, str]:
-    """By column: the field that it is read from."""
+    """Returns the field from which each column is read."""
     return {name: name if kind.field is None else kind.field for name, kind in columns.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class ParseSettings:
-    """What one parser does."""
+    """The settings of one parser."""
 
     format: Format
     columns: Mapping[str, ColumnType]
-    """In their order, which is that of the fields for csv and of no matter otherwise."""
+    """Columns in their order, which is that of the fields for csv and does not matter otherwise."""
     event_time: str
     """A timestamp or date of `columns`, or RECORD_TIME."""
     pattern: str | None = None
-    """Of regex: RE2's syntax, with a named group for each column."""
+    """The regex in RE2's syntax, with a named group for each column."""
     avro_schema: str | None = None
-    """Of avro: the writer's schema, as JSON."""
+    """The avro writer's schema, as JSON."""
     delimiter: str = ","
     quote: str = '"'
-    """Of csv; empty for none."""
+    """Quote of csv; empty for none."""
     null_values: tuple[str, ...] = ()
-    """Of csv and regex: texts that stand for null, beside the empty one (of types other than
-    string).
-    """
+    """Texts that mean null in csv and regex, beside the empty one (for types other than string)."""
     max_ahead: int | None = None
-    """Microseconds that an event time may lie after the record's own timestamp; None for no bound.
-    """
+    """Microseconds that an event time may be after the record's own timestamp; None: no bound."""
     on_crash: Literal["stop", "quarantine"] = "stop"
-    """What becomes of a record that ends the process that parses it."""
+    """The treatment of a record that ends the process that parses it."""
     deadline_seconds: int = DEADLINE_SECONDS
-    """How long one batch of records may take."""
+    """Limit for the time that one batch of records takes."""
 
 
 @dataclass(slots=True)
 class Parsed:
-    """What came of one batch: each of its rows is in exactly one of good, bad and tombstones."""
+    """The result of one batch: each of its rows is in exactly one of good, bad and tombstones."""
 
     good: Any
     """A record batch of the settings' columns and `event_time` (UTC microseconds, never null), in
     the order of the rows.
     """
     good_rows: Any
-    """Int64 array: which row of the input each of them was."""
+    """Int64 array: the input row of each of them."""
     bad_rows: Any
     reasons: list[str]
-    """Of each bad row, a short category that is the same for rows of one kind."""
+    """A short category for each bad row, the same for rows of one kind."""
     details: list[str]
-    """Of each bad row, what exactly, cut to DETAIL_MAX characters."""
+    """The exact fault of each bad row, cut to DETAIL_MAX characters."""
     tombstone_rows: Any
     """Rows whose value is null."""
     new_fields: dict[str, str] = field(default_factory=dict)
-    """Fields of json that are no column yet, or whose column does not hold a value: the types that
-    hold all values seen, the narrowest first, as `inference.py` has them. The rows are among the
-    good ones, and have null in such a column.
+    """Fields of json without a column, or whose column does not hold a value, with the types that
+    hold all values seen, narrowest first (`inference.py`). Their rows are among the good ones, and
+    have null in such a column.
     """
 
 

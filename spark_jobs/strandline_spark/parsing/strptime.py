@@ -1,8 +1,8 @@
 """Dates and times in a format of strptime, in columns.
 
-A text means what Python's strptime makes of it in the C locale, whatever locale and zone the
-machine has. Arrow's takes the 31st of February for the 3rd of March. Texts in which each part has
-its full width are read column by column, the others one by one.
+A text means what Python's strptime reads in the C locale, whatever locale and zone the machine has.
+Arrow's reader takes the 31st of February for the 3rd of March. Texts in which each part has its
+full width are read column by column, the others one by one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _MONTH_CODES: Final = {int.from_bytes(_MONTHS[3 * n - 3 : 3 * n].encode()): n fo
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Of texts: `known` says which of them were read, and the others have no meaning here."""
+    """The times of texts: `known` marks those that were read; the others have no meaning here."""
 
     known: Any
     days: Any
-    """As the text has it, since 1970."""
+    """Days as written in the text, since 1970."""
     times_us: Any
-    """UTC, since 1970."""
+    """Microseconds in UTC, since 1970."""
 
 
 def check_format(name: str, kind: str, form: str) -> None:
@@ -56,19 +56,19 @@ def check_format(name: str, kind: str, form: str) -> None:
 
 
 class TimeFormat:
-    """Reads texts in one format, which `check_format` has let pass."""
+    """The reader of texts in one format, which `check_format` has accepted."""
 
     def __init__(self, form: str) -> None:
         self._directives = Directives(form)
         self._parts = _parts(form)
 
     def one(self, text: str) -> tuple[date, int]:
-        """The date as written, and the moment. Raises ValueError."""
+        """Returns the date as written, and the moment. Raises ValueError."""
         written, ahead = self._directives.read(text)
         return written.date(), (written - _EPOCH - ahead) // timedelta(microseconds=1)
 
     def all(self, texts: Any) -> Times:
-        """`texts` has no null."""
+        """Reads `texts`, which have no null."""
         size = len(texts)
         all_days, all_times = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
         if self._parts is None:
@@ -88,7 +88,9 @@ class TimeFormat:
 
 
 def _parts(form: str) -> list[tuple[str, int]] | None:
-    """Directives and literals, each with its width in bytes; None if one has no fixed width."""
+    """Returns directives and literals, each with its width in bytes; None if one has no fixed
+    width.
+    """
     if not form.isascii():
         return None
     found: list[tuple[str, int]] = []
@@ -105,7 +107,7 @@ def _parts(form: str) -> list[tuple[str, int]] | None:
 
 
 def _columns(parts: list[tuple[str, int]], table: Any) -> tuple[Any, Any, Any]:
-    """Which rows of bytes are right; their days; their moments."""
+    """Returns which rows of bytes are valid, their days, and their moments."""
     size = len(table)
     right = np.ones(size, dtype=bool)
     seen: dict[str, Any] = {}
@@ -140,7 +142,7 @@ def _columns(parts: list[tuple[str, int]], table: Any) -> tuple[Any, Any, Any]:
 
 
 def _number(cells: Any, right: Any) -> Any:
-    """Digits as numbers; rows in which something else stands are marked as not right."""
+    """Returns digits as numbers; marks rows with other characters as not valid."""
     digits = cells - ord("0")
     right &= ((digits >= 0) & (digits <= 9)).all(axis=1)
     return digits @ (10 ** np.arange(cells.shape[1] - 1, -1, -1, dtype=np.int64))

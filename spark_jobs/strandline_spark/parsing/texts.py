@@ -1,5 +1,5 @@
-"""From texts to a column's type, the same for all formats: a text that does not fit is a fault of
-its row, and of no other.
+"""The conversion of texts to a column's type, the same for all formats. A text that does not fit is
+a fault of its row alone.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 TIME_US_MIN: Final = -62_135_596_800_000_000
 TIME_US_MAX: Final = 253_402_300_799_999_999
-"""The years 1 to 9999, which Python, Spark and Delta can all name."""
+"""The years 1 to 9999, which Python, Spark and Delta all support."""
 _EPOCH_ORDINAL: Final = 719_163
 _NO_ZONE: Final[Any] = pa.timestamp("us")
 _ZONED: Final = r"[T ].*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 _FINER: Final = r"(\.[0-9]{6})[0-9]{1,3}"
-"""Digits after the microseconds, which are cut off, as Spark does."""
+"""Digits after the microseconds, which are cut off, as in Spark."""
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 
 
@@ -36,7 +36,7 @@ class _NoSuchYear(ValueError):
 
 
 class Texts:
-    """Reads the texts of one column. `name` is for the details."""
+    """The reader of one column's texts. `name` is for the details."""
 
     def __init__(self, name: str, kind: ColumnType) -> None:
         self._name = name
@@ -45,8 +45,9 @@ class Texts:
         self._decimals = Decimals(kind.arrow) if pa.types.is_decimal(kind.arrow) else None
 
     def read(self, texts: Any, faults: dict[int, Fault], first_row: int = 0) -> Any:
-        """An array of the column's type, null where the text is and where it does not fit, whose
-        fault is added unless its row has one.
+        """Returns an array of the column's type, null where the text is null or does not fit.
+
+        Adds a fault for each text that does not fit, unless its row has one.
         """
         if self._kind.name == "string":
             return texts
@@ -55,7 +56,7 @@ class Texts:
         return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
     def _read(self, texts: Any, faults: dict[int, Fault], row: int, pieces: list[Any]) -> None:
-        """In halves, until what does not fit stands alone."""
+        """Reads in halves, until a text that does not fit is alone."""
         try:
             pieces.append(self._formatted(texts) if self._format else self._cast(texts))
         except (pa.ArrowInvalid, ValueError) as why:
@@ -69,7 +70,7 @@ class Texts:
             self._read(texts[half:], faults, row + half, pieces)
 
     def _cast(self, texts: Any) -> Any:
-        """All or nothing: raises ArrowInvalid or ValueError."""
+        """Casts all texts or none: raises ArrowInvalid or ValueError."""
         name = self._kind.name
         if self._decimals is not None:
             return self._decimals.read(texts)
@@ -85,7 +86,7 @@ class Texts:
         return found
 
     def _formatted(self, texts: Any) -> Any:
-        """The same by the column's format."""
+        """Casts the texts by the column's format."""
         assert self._format is not None
         if texts.null_count:
             valid = self._formatted(texts.drop_null())
@@ -112,8 +113,8 @@ class Texts:
 
 
 def or_null(texts: Any, kind: ColumnType, null_values: tuple[str, ...]) -> Any:
-    """`texts` with null in place of those that stand for it: the empty one too, unless the column
-    is of strings.
+    """Returns `texts` with null in place of those that mean null: the empty one too, unless the
+    column is of strings.
     """
     said = null_values if kind.name == "string" else (*null_values, "")
     if not said:
@@ -123,12 +124,12 @@ def or_null(texts: Any, kind: ColumnType, null_values: tuple[str, ...]) -> Any:
 
 
 def all_finite(doubles: Any) -> bool:
-    """Whether neither NaN nor an infinity is among them."""
+    """True if neither NaN nor an infinity is among them."""
     return bool(pc.all(pc.is_finite(doubles), min_count=0).as_py())
 
 
 def _timestamps(texts: Any) -> Any:
-    """ISO 8601, with a zone or without. Raises ArrowInvalid."""
+    """Returns times of ISO 8601, with a zone or without. Raises ArrowInvalid."""
     for kind in (TIMESTAMP_TYPE, _NO_ZONE):
         try:
             return pc.cast(texts, kind).cast(TIMESTAMP_TYPE)
@@ -142,7 +143,7 @@ def _timestamps(texts: Any) -> Any:
 
 
 def _in_years(found: Any, kind: Any) -> Any:
-    """`found` of dates or timestamps, or _NoSuchYear."""
+    """Returns `found` (dates or timestamps). Raises _NoSuchYear."""
     whole = pa.int32() if kind == pa.date32() else pa.int64()
     unit = DAY_US if kind == pa.date32() else 1
     ends = pc.min_max(found.cast(whole)).as_py()

@@ -1,11 +1,11 @@
-"""Formats of strptime, read text by text: what each directive stands for, and the date and time
-that the parts of a text give.
+"""Formats of strptime, read text by text: the meaning of each directive, and the date and time that
+the parts of a text give.
 
 Python's own strptime asks the process for its locale (names of months and days, AM and PM) and its
-zone (`%Z`), so that a text has one meaning here and another there. These directives mean the same
-on every machine: names are English, and the one zone with a name is UTC, or GMT. What only a locale
-says (`%c`, `%x`, `%X`) is refused. So is a date that there is not: Python's own takes the 366th day
-of 2023 for the first of 2024.
+zone (`%Z`). So a text may mean different things on two machines. These directives mean the same on
+every machine: names are English, and the only named zone is UTC, or GMT. Directives that depend on
+the locale (`%c`, `%x`, `%X`) are refused. A date that does not exist is refused too: Python's own
+takes the 366th day of 2023 for the first of 2024.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _MONTHS: Final = [
 ]
 _DAYS: Final = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 _SHORT: Final = 3
-"""Letters of a short name."""
+"""Number of letters of a short name."""
 _CENTURY: Final = 69
-"""Years of two digits from here on are of the twentieth century."""
+"""First two-digit year that counts as one of the twentieth century."""
 _NOON: Final = 12
 _BY_LOCALE: Final = {
     "c": "%a %b %d %H:%M:%S %Y",
     "x": "%m/%d/%y",
     "X": "%H:%M:%S",
 }
-"""By what English texts are likely to be written in."""
+"""Replacements for the directives that depend on the locale, in the usual English form."""
 _TOKENS: Final = re.compile(r"%(.?)|(\s+)|([^%\s]+)", re.DOTALL)
 
 
@@ -67,14 +67,14 @@ _ZONE: Final = re.compile(r"([+-])([0-9][0-9]):?([0-9][0-9]):?([0-9][0-9])?(?:\.
 
 
 class FormatProblem(ValueError):
-    """Why a format cannot be read, with the remedy."""
+    """The reason why a format cannot be read, with the remedy."""
 
 
 class Directives:
     """One format."""
 
     def __init__(self, form: str) -> None:
-        """Raises FormatProblem."""
+        """Parses the format. Raises FormatProblem."""
         self.names: set[str] = set()
         pattern = ""
         for found in _TOKENS.finditer(form):
@@ -111,12 +111,12 @@ class Directives:
 
     @property
     def gives_half_days(self) -> bool:
-        """Whether the hour is one of twelve, and which half of the day is not said."""
+        """True if the hour is one of twelve, and the half of the day is missing."""
         return "I" in self.names and not {"p", "H"} & self.names
 
     def read(self, text: str) -> tuple[datetime, timedelta]:
-        """The date and time as written, as if in UTC, and how far its zone is ahead of UTC. Raises
-        ValueError.
+        """Returns the date and time as written, as if in UTC, and the offset of its zone ahead of
+        UTC. Raises ValueError.
         """
         found = self._pattern.fullmatch(text)
         if found is None:
@@ -154,7 +154,7 @@ def _date_of(parts: dict[str, str]) -> date:
 
 
 def _in_week(year: int, parts: dict[str, str], weekday: int) -> date:
-    """Week 1 begins with the first Sunday (`%U`), or Monday (`%W`), of the year."""
+    """Returns the date. Week 1 begins with the year's first Sunday (`%U`) or Monday (`%W`)."""
     week, shift = (int(parts["U"]), 1) if "U" in parts else (int(parts["W"]), 0)
     first = date(year, 1, 1)
     before = -(first.weekday() + shift) % 7
@@ -169,7 +169,7 @@ def _month_of(parts: dict[str, str]) -> int | None:
 
 
 def _weekday_of(parts: dict[str, str]) -> int | None:
-    """From Monday, which is 0."""
+    """Returns the weekday, from Monday, which is 0."""
     if "u" in parts:
         return int(parts["u"]) - 1
     if "w" in parts:
@@ -179,7 +179,9 @@ def _weekday_of(parts: dict[str, str]) -> int | None:
 
 
 def _place(name: str, names: list[str]) -> int:
-    """Raises ValueError: a few letters are others in capitals, and so pass the pattern."""
+    """Returns the place of a name. Raises ValueError: a few letters are others in capitals, and so
+    pass the pattern.
+    """
     short = name.lower()[:_SHORT]
     return [each[:_SHORT] for each in names].index(short)
 

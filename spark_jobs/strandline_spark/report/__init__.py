@@ -1,1 +1,1 @@
-"""`strandline-spark report`: what tables and their audits say of a pipeline, as one HTML page."""
+"""`strandline-spark report`: a pipeline's tables and their audits as one HTML page."""

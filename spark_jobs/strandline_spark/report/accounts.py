@@ -1,7 +1,7 @@
-"""What one table says of itself: its files, and an account of each range of offsets it took in.
+"""The contents of one table: its files, and an account of each range of offsets that it took in.
 
-The accounts come from the audit table beside it, which stays, and from the commits in the log that
-were not copied there yet.
+The accounts come from the audit table beside it, which keeps them, and from the commits in the log
+that were not copied there yet.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """[start, end) of one partition as one commit took it in. None stands for what it did not
-    say.
+    """The range [start, end) of one partition that one commit took in. None marks what the commit
+    does not say.
     """
 
     version: int
@@ -72,16 +72,16 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class TableAccount:
-    """A table at one version, and how it came to be."""
+    """A table at one version, with its commits."""
 
     path: str
     kind: Kind
     version: int
     files: list[File]
     ranges: list[Range]
-    """In the order in which they were committed."""
+    """The ranges in the order of their commits."""
     closed: list[GoldAccount]
-    """Of gold: the commits that the log still has, oldest first."""
+    """The commits of a gold table that the log still has, oldest first."""
     handle: DeltaTable = field(compare=False)
 
     @property
@@ -102,7 +102,7 @@ def is_table(path: str) -> bool:
 
 
 def read_table(path: str) -> TableAccount:
-    """Raises TableError if there is no table, it is none of ours, or it does not read."""
+    """Reads a table. Raises TableError if it does not exist, is none of ours, or is unreadable."""
     check_path(path)
     try:
         handle = DeltaTable(path)
@@ -207,7 +207,7 @@ def _audited(path: str) -> list[Range]:
     )
     for name in ("committed_at", "max_timestamp"):
         at = table.column_names.index(name)
-        # As numbers: a timestamp of a producer's may lie where Python's have no name.
+        # Times stay numbers: Python has no value for some timestamps of producers.
         ms = pc.divide(table[name].cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
         table = table.set_column(at, name, ms)
     ordered = table.sort_by([("table_version", "ascending"), ("partition", "ascending")])

@@ -1,5 +1,5 @@
-"""Small charts as inline SVG. Shapes stretch with the page and words do not: axis labels are HTML
-beside the drawing, so they are as large on a phone as on a desk.
+"""Small charts as inline SVG. Shapes stretch with the page and words do not. Axis labels are HTML
+beside the drawing, so they are as large on a phone as on a desktop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GAP: Final = 0.18
 
 
 def rows_chart(bins: Bins) -> Element:
-    """Bars of rows by time."""
+    """Returns bars of rows by time."""
     bars = [
         (value, f"{_at(bins, index)}: {words.plural(round(value), 'row')}")
         for index, value in enumerate(bins.values)
@@ -31,7 +31,7 @@ def rows_chart(bins: Bins) -> Element:
 
 
 def lag_chart(bins: Bins) -> Element:
-    """A filled line of offsets behind by time."""
+    """Returns a filled line of offsets behind by time."""
     points = [
         (value, f"{_at(bins, index)}: {words.plural(round(value), 'offset')} behind")
         for index, value in enumerate(bins.values)
@@ -40,18 +40,18 @@ def lag_chart(bins: Bins) -> Element:
 
 
 def pace_chart(groups: Sequence[tuple[str, float]]) -> Element:
-    """Bars of seconds by batch."""
+    """Returns bars of seconds by batch."""
     bars = [(value, f"{name}: {words.duration(value)}") for name, value in groups]
     ends = [groups[0][0], groups[-1][0]] if len(groups) > 1 else [groups[0][0]]
     return _chart("Time between commits", _bars(bars), bars, words.duration, ends)
 
 
 def share_bars(rows: Sequence[tuple[str, float, str]], *, kind: str = "") -> Element:
-    """A list of names with a bar and a figure each, the largest as wide as the place allows."""
+    """Returns a list of names with a bar and a figure each; the largest bar fills the width."""
     most = max((value for _, value, _ in rows), default=0.0) or 1.0
     items = []
     for name, value, figure in rows:
-        # An SVG stands for the bar, since a style attribute would need a looser content policy.
+        # The bar is an SVG, since a style attribute would need a looser content policy.
         bar = tag("rect", width=f"{100 * value / most:.2f}", height=10, class_=f"mark {kind}")
         drawing = tag("svg", bar, viewBox="0 0 100 10", preserveAspectRatio="none", class_="share")
         drawing.set("aria-hidden", "true")
@@ -130,7 +130,9 @@ def _steps(points: Sequence[tuple[float, str]]) -> list[Element]:
 
 
 def _hover(x: float, width: float, title: str) -> Element:
-    """What says the figure when one points at it: as high as the drawing, so easy to meet."""
+    """Returns the element that shows the figure on hover. It is as high as the drawing, so easy to
+    hit.
+    """
     area = tag("rect", tag("title", title), x=round(x, 2), y=0, height=_HEIGHT, class_="hover")
     area.set("width", f"{width:.2f}")
     return area

@@ -1,5 +1,5 @@
-"""HTML as a tree. Text and attributes are escaped when it is written, so no value of a record, a
-topic or a table can become markup.
+"""HTML as a tree. Text and attributes are escaped when the tree is written. So no value of a
+record, a topic or a table can become markup.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Final
 Element = ET.Element
 Content = str | Element
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-"""What HTML does not allow, or UTF-8 has no bytes for. Line feeds and tabs stay."""
+"""Characters that HTML does not allow, or that UTF-8 has no bytes for. Line feeds and tabs stay."""
 
 
 def tag(name: str, /, *content: Content, **attributes: str | float | None) -> Element:
-    """An element. A trailing underscore of an attribute's name is dropped (`class_`), an inner one
-    is a hyphen (`stroke_width`), and an attribute that is None is left out.
+    """Returns an element. A trailing underscore of an attribute's name is dropped (`class_`), an
+    inner one becomes a hyphen (`stroke_width`), and an attribute that is None is left out.
     """
     element = Element(name)
     for key, value in attributes.items():
@@ -28,7 +28,7 @@ def tag(name: str, /, *content: Content, **attributes: str | float | None) -> El
 
 
 def append(element: Element, content: Content) -> None:
-    """Puts text or an element behind what the element has."""
+    """Appends text or an element to the content of `element`."""
     if isinstance(content, Element):
         element.append(content)
     elif len(element) == 0:
@@ -38,7 +38,7 @@ def append(element: Element, content: Content) -> None:
 
 
 def to_html(root: Element) -> str:
-    """The document, with its type."""
+    """Returns the document, with its type."""
     return "<!DOCTYPE html>\n" + ET.tostring(root, encoding="unicode", method="html") + "\n"
 
 

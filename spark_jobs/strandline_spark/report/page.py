@@ -1,5 +1,5 @@
-"""The page: a summary of all tables, then a section for each. One file, without scripts, which
-loads nothing and says so to the browser.
+"""The page: a summary of all tables, then a section for each. The page is one file without scripts,
+which loads nothing and forbids loading to the browser.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PROBLEMS_MAX: Final = 12
 
 
 def render(found: Sequence[Findings], *, now_ms: int) -> str:
-    """The HTML document."""
+    """Returns the HTML document."""
     names = ", ".join(name_of(one.table.path) for one in found)
     head = tag(
         "head",

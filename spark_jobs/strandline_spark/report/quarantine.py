@@ -1,4 +1,4 @@
-"""What a quarantine table holds: how many rows for each reason, and a few of them."""
+"""The contents of a quarantine table: the number of rows for each reason, and a few rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SAMPLES_MAX: Final = 8
 VALUE_MAX: Final = 160
-"""Characters of a value that are shown."""
+"""Number of characters of a value that are shown."""
 _COLUMNS: Final = ["topic", "partition", "offset", "reason", "detail", "value"]
 
 
@@ -38,7 +38,7 @@ class Reasons:
 
 
 def read_reasons(handle: DeltaTable, path: str) -> Reasons:
-    """Raises TableError for a file that does not read."""
+    """Reads the table. Raises TableError for an unreadable file."""
     counts: dict[tuple[str, str], int] = {}
     samples: dict[tuple[str, str], list[Sample]] = {}
     try:
@@ -63,7 +63,7 @@ def read_reasons(handle: DeltaTable, path: str) -> Reasons:
 
 
 def _sample(batch: pa.RecordBatch, samples: dict[tuple[str, str], list[Sample]]) -> None:
-    """Takes rows of the batch whose kind has fewer than the page could show."""
+    """Takes rows of the batch whose kind has fewer samples than the page can show."""
     kinds = zip(batch["topic"].to_pylist(), batch["reason"].to_pylist(), strict=True)
     for at, (topic, reason) in enumerate(kinds):
         held = samples.setdefault((str(topic), str(reason)), [])

@@ -33,26 +33,26 @@ _SIZES: Final = (
 _LARGEST: Final = "128 MB and more"
 _SMALL_FILE: Final = 16_000_000
 _MANY_SMALL: Final = 50
-"""From so many files below 16 MB on, the page advises to compact."""
+"""Number of files below 16 MB from which the page advises to compact."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """A table and what was read of it for the page."""
+    """A table, and its data for the page."""
 
     table: TableAccount
     reasons: Reasons | None = None
-    """Of a quarantine table."""
+    """The reasons of a quarantine table."""
 
 
 def name_of(path: str) -> str:
-    """The table's folder and the one that holds it, which tell tables of one pipeline apart."""
+    """Returns the table's folder and its parent, which distinguish the tables of one pipeline."""
     parent, name = os.path.split(path.rstrip(os.sep))
     return os.path.join(os.path.basename(parent), name)
 
 
 def problems_of(found: Findings) -> list[str]:
-    """What a person should look at, each in a sentence."""
+    """Returns the problems that a person should look at, each in a sentence."""
     out = []
     for one in series.partitions(found.table.ranges):
         where = f"{one.topic}/{one.partition}"
@@ -323,8 +323,8 @@ def _table(
     text: Sequence[str] = (),
     code: Sequence[str] = (),
 ) -> Element:
-    """Figures to the right, names and `text` columns to the left; a figure above 0 in an `alarming`
-    column stands out.
+    """Returns a table with figures to the right, and names and `text` columns to the left. A figure
+    above 0 in an `alarming` column stands out.
     """
     left = {columns[0], *text}
     head = tag("tr", *(tag("th", one, class_="left" if one in left else None) for one in columns))

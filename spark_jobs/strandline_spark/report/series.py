@@ -1,4 +1,4 @@
-"""Series over time out of a table's accounts: rows, lag, and the pace of the batches."""
+"""Series over time from a table's accounts: rows, lag, and the pace of the batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 BINS_MAX: Final = 48
 BINS_MIN: Final = 12
-"""Of rows: a single bar as wide as the page would say nothing."""
+"""Least number of bins of rows: a single bar as wide as the page shows nothing."""
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 _STEPS_MS: Final = (
     *(n * _SECOND for n in (1, 2, 5, 10, 15, 30)),
@@ -37,14 +37,14 @@ class Batch:
     size: int
     lost: int
     since_s: float | None
-    """From the job's commit before; None for its first."""
+    """Seconds since the job's previous commit; None for its first."""
     age_s: float | None
-    """How old the newest record was when it was committed; None if that is not known."""
+    """Age of the newest record at its commit; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Time cut into equal steps, and a value in each."""
+    """Time cut into equal steps, with a value in each."""
 
     first_ms: int
     step_ms: int
@@ -60,7 +60,7 @@ class Bins:
 
 @dataclass(slots=True)
 class PartitionAccount:
-    """What all ranges of one partition come to."""
+    """The sum of all ranges of one partition."""
 
     topic: str
     partition: int
@@ -71,13 +71,13 @@ class PartitionAccount:
     skipped: int = 0
     lost: int = 0
     breaks: int = 0
-    """Ranges that do not begin where the one before ended."""
+    """Number of ranges that do not begin where the previous one ended."""
     lag: int | None = None
-    """At the newest range."""
+    """Lag at the newest range."""
 
 
 def batches(ranges: Sequence[Range]) -> list[Batch]:
-    """In the order of the ranges, which is that of the commits."""
+    """Returns the batches in the order of the ranges, which is that of the commits."""
     out = []
     before: dict[str, int] = {}
     for version, group in groupby(ranges, key=attrgetter("version")):
@@ -104,7 +104,7 @@ def batches(ranges: Sequence[Range]) -> list[Batch]:
 
 
 def partitions(ranges: Iterable[Range]) -> list[PartitionAccount]:
-    """Sorted by topic and partition."""
+    """Returns the partitions sorted by topic and number."""
     found: dict[tuple[str, int], PartitionAccount] = {}
     for one in ranges:
         account = found.get((one.topic, one.partition))
@@ -130,8 +130,10 @@ def rows_over_time(made: Sequence[Batch]) -> Bins:
 
 
 def lag_over_time(ranges: Sequence[Range]) -> Bins | None:
-    """The largest sum over all partitions in each step; a step without a commit has the value at
-    its beginning. None if no range says how far its topic reached.
+    """Returns the largest sum over all partitions in each step; None if no range has a high
+    watermark.
+
+    A step without a commit has the value at its beginning.
     """
     known = [one for one in ranges if one.lag is not None]
     if not known:
@@ -155,8 +157,8 @@ def lag_over_time(ranges: Sequence[Range]) -> Bins | None:
 
 
 def pace(made: Sequence[Batch]) -> list[tuple[str, float]]:
-    """For each of at most BINS_MAX groups of batches, one after the other: which they are, and the
-    longest time since the batch before.
+    """Returns the name and the longest time since the previous batch, for each of at most BINS_MAX
+    consecutive groups of batches.
     """
     timed = [one for one in made if one.since_s is not None]
     width = -(-len(timed) // BINS_MAX)
@@ -171,7 +173,7 @@ def pace(made: Sequence[Batch]) -> list[tuple[str, float]]:
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
-    """The smallest value that at least `share` of the values do not exceed."""
+    """Returns the smallest value that at least `share` of the values do not exceed."""
     if not values:
         return None
     ordered = sorted(values)

@@ -1,4 +1,4 @@
-"""Numbers, sizes and times as people read them."""
+"""Numbers, sizes and times in a readable form."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ UNKNOWN: Final = "–"  # noqa: RUF001 - an en dash, as tables have it
 
 
 def number(value: float | None) -> str:
-    """`12,345`; fractions only where the number is small."""
+    """Returns `12,345`; fractions only if the number is small."""
     if value is None:
         return UNKNOWN
     return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:,.1f}"
 
 
 def short(value: float) -> str:
-    """`12.3 k`, for an axis."""
+    """Returns `12.3 k`, for an axis."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
             return f"{value / size:.3g} {unit}"
@@ -26,7 +26,7 @@ def short(value: float) -> str:
 
 
 def size(value: float | None) -> str:
-    """Bytes as `1.5 MB`, in powers of ten."""
+    """Returns bytes as `1.5 MB`, in powers of ten."""
     if value is None:
         return UNKNOWN
     for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -36,7 +36,7 @@ def size(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`850 ms`, `12.3 s`, `4 min 10 s`, `3 h 5 min`, `2 d 4 h`."""
+    """Returns `850 ms`, `12.3 s`, `4 min 10 s`, `3 h 5 min`, `2 d 4 h`."""
     if seconds is None:
         return UNKNOWN
     if seconds < 1:
@@ -51,7 +51,7 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(ms: float | None) -> str:
-    """`2026-01-31 23:59:59`, in UTC. Times that Python has no name for are given as numbers."""
+    """Returns `2026-01-31 23:59:59`, in UTC. Times that Python cannot represent are numbers."""
     if ms is None:
         return UNKNOWN
     try:
@@ -61,7 +61,7 @@ def moment(ms: float | None) -> str:
 
 
 def axis_moment(ms: float, span_ms: float) -> str:
-    """As much of a time as tells the ends of an axis apart."""
+    """Returns as much of a time as distinguishes the ends of an axis."""
     text = moment(ms)
     return text[:16] if span_ms >= 86_400_000 else text[11:]
 

@@ -58,10 +58,10 @@ class Judge:
         self._pipeline = pipeline
 
     def new_columns(self, parsed: Sequence[ParsedRange], known: Collection[str]) -> dict[str, str]:
-        """Adds columns to silver for fields that were new to the tasks, and returns the new ones by
-        name and type.
+        """Gives silver columns for fields that were new to the tasks, and returns these by name and
+        type.
 
-        The tasks knew the columns `known`. The ranges must be parsed again with the new ones.
+        The tasks knew the columns `known`. The ranges must be parsed again with the returned ones.
         Raises TableError for fields that cannot become columns.
         """
         found: dict[str, str] = {}
