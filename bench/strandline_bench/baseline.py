@@ -1,8 +1,8 @@
 """`--baseline COMMAND`: any benchmark in alternating rounds with another checkout's `strandline`.
 
-Both sides are processes of their own that run the same benchmark with `--rounds 1`, one right after
-the other: what the machine does meanwhile, it does to both. A ratio is the median of the rounds'
-ratios; above 1, this checkout's figure is larger.
+Each side is a separate process that runs the same benchmark with `--rounds 1`, one right after the
+other. So the machine's other load affects both alike. A ratio is the median of the rounds' ratios;
+above 1, this checkout's figure is larger.
 """
 
 import argparse
@@ -23,16 +23,16 @@ VERSION_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 30.0
 OWN: Final = (sys.executable, "-c", "from strandline_cli.main import main; main()")
 MAY_DIFFER: Final = ("commit", "python")
-"""Of what both say about machine and configuration; everything else must be the same."""
+"""Fields of machine and configuration that may differ; everything else must be the same."""
 
 Measure = tuple[str, ...]
-"""What a line of figures is of: its measure, and what it says in words (`api=send`)."""
+"""The key of a line of figures: its measure, and its fields in words (`api=send`)."""
 Answer = dict[Measure, dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is asked of both sides, and how often."""
+    """The benchmark that both sides run, and the number of rounds."""
 
     baseline: tuple[str, ...]
     rounds: int
@@ -42,7 +42,7 @@ class Comparison:
 
 
 def wanted(argv: Sequence[str], *, as_json: bool) -> Comparison | None:
-    """The comparison that a command line, which is known to be right, asks for."""
+    """The comparison that a valid command line requests."""
     parser = argparse.ArgumentParser(add_help=False)
     add_baseline(parser)
     parser.add_argument("--rounds", type=positive, default=BASELINE_ROUNDS)
@@ -188,8 +188,8 @@ def _compare(
 
 
 def _output(name: str, command: Sequence[str], s_max: float) -> str:
-    """What a command prints. It ends before this does, and its processes with it: interrupted, a
-    benchmark stops its cluster.
+    """The output of a command. The command and its processes end before this returns: an
+    interrupted benchmark stops its cluster.
     """
     from strandline_runtime.grpc_experiments import environment_as_given
 

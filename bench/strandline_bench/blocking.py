@@ -1,4 +1,4 @@
-"""`strandline.sync`: records that one thread hands over by `send`, and iterates over."""
+"""`strandline.sync`: records that one thread sends by `send`, and iterates over."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from strandline.types import RecordMetadata
 
 HANDED_BYTES: Final = 32 << 20
-"""Of one round: half a buffer, so that no `send` waits for room."""
+"""Bytes sent in one round: half a buffer, so that no `send` waits for room."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Records out: a consumer from the beginning to the end, every record an object in hand."""
+"""A consumer from the beginning of a topic to its end, every record an object."""
 
 import time
 from typing import Final
@@ -9,7 +9,7 @@ from strandline_bench.report import Report, median
 from strandline_bench.target import Target, fresh_topic, running
 
 STALL_S: Final = 30.0
-"""Without a record for so long, the benchmark ends with an error."""
+"""Seconds without a record after which the benchmark ends with an error."""
 
 
 def run(options: Options, report: Report) -> None:

@@ -1,5 +1,5 @@
-"""From SIGKILL of a leader to the next acknowledged write on its partition, and nothing lost; or of
-the leader and the controller, of which the controller alone is started again (P-81).
+"""The time from SIGKILL of a leader to the next acknowledged write on its partition, without
+losses. Or the leader and the controller are killed, and only the controller restarts (P-81).
 """
 
 import asyncio
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from strandline import Admin, Producer
 
 WRITERS: Final = 4
-"""Callers that each wait for one record at a time, so some are in flight at any kill."""
+"""Writers that each wait for one record at a time, so some are in flight at any kill."""
 CALM_S: Final = 0.5
 FAILOVER_S_MAX: Final = 60.0
 IN_SYNC_S_MAX: Final = 60.0
@@ -28,7 +28,7 @@ READ_BACK_S_MAX: Final = 120.0
 
 @dataclass(slots=True)
 class Writing:
-    """What was acknowledged, and a wish to hear of the first one in a newer leader epoch."""
+    """The acknowledged records, and an event at the first one in a newer leader epoch."""
 
     acknowledged: dict[int, bytes] = field(default_factory=dict)
     failed: int = 0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, MethodDescriptor
 
 SENDABLE_BYTES: Final = 60 << 20
-"""The transport takes a little more."""
+"""Size of the largest request; the transport accepts a little more."""
 _TEXTS: Final = FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES
 
 
@@ -27,7 +27,7 @@ class Repeated(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As a refusal has it."""
+        """The field's name as in a refusal."""
         return ".".join(self.path)
 
     @property
@@ -36,7 +36,7 @@ class Repeated(NamedTuple):
 
 
 def repeated_fields() -> Iterator[Repeated]:
-    """Of every method of every service."""
+    """The repeated fields of every method of every service."""
     for service in services_pb2.DESCRIPTOR.services_by_name.values():
         for method in service.methods:
             for path in _paths(method.input_type):
@@ -44,7 +44,9 @@ def repeated_fields() -> Iterator[Repeated]:
 
 
 def request(field: Repeated, count: int, *, size: int = 0) -> bytes:
-    """One with so many elements in the field, in one parent; `size` characters in each text."""
+    """A request with so many elements in the field, in one parent; `size` characters in
+    each text.
+    """
     message = GetMessageClass(field.method.input_type)()
     parent: Any = message
     for name in field.path[:-1]:

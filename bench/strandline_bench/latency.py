@@ -1,4 +1,4 @@
-"""One awaited record at a time: what a caller waits for who sends, and waits for the answer."""
+"""The latency of a caller that sends one record at a time and waits for its answer."""
 
 import time
 from typing import Final

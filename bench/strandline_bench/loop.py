@@ -1,5 +1,5 @@
-"""The one event loop of a benchmark that runs several coroutines, one after the other. Of a loop
-that is closed gRPC goes on to tell events, each with a traceback.
+"""The one event loop of a benchmark that runs several coroutines, one after the other. gRPC
+continues to send events to a closed loop, each with a traceback.
 """
 
 import asyncio

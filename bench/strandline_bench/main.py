@@ -1,4 +1,4 @@
-"""`strandline bench`: one measure, its figures, and what one must know to judge them."""
+"""`strandline bench`: one measure, its figures, and the facts needed to judge them."""
 
 import importlib
 import sys
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from strandline_bench.spark.options import SparkOptions
 
 ROOMS: Final = ("group", "log", "spark")
-"""Measures with a folder of their own."""
+"""Measures with a separate folder."""
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one benchmark; the exit status."""
+    """Run one benchmark; returns the exit status."""
     options: Options | LogOptions | GroupOptions | SparkOptions
     if argv[:1] == ["log"]:
         options = log_options.parse(argv[1:])

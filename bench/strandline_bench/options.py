@@ -1,4 +1,4 @@
-"""The benchmarks' command line: what is measured, on which cluster, and how it is printed."""
+"""The benchmarks' command line: the measure, the cluster, and the output format."""
 
 import argparse
 from collections.abc import Sequence
@@ -8,19 +8,19 @@ from typing import Final
 from strandline_bench.peers import kafka as kafka_peer
 
 MEASURES: Final = {
-    "startup": "from exec on an empty directory to the first acknowledgement; memory when idle",
-    "failover": "from SIGKILL of a leader to the next acknowledged write on its partition",
-    "produce": "records in, by send_many and by send",
-    "consume": "records out, materialised",
-    "ranges": "records out in bulk, as Spark reads them: FetchRange, nothing decoded",
-    "blocking": "strandline.sync: send handed over and acknowledged, iteration",
-    "latency": "one awaited record at a time",
-    "requests": "how long one large request of each kind keeps a health call waiting",
-    "partitions": "thousands of partitions: created, at rest, after a kill, back in sync",
+    "startup": "time from exec on an empty directory to the first acknowledgement; idle memory",
+    "failover": "time from SIGKILL of a leader to the next acknowledged write on its partition",
+    "produce": "writes by send_many and by send",
+    "consume": "reads, every record an object",
+    "ranges": "bulk reads as Spark makes them: FetchRange, nothing decoded",
+    "blocking": "strandline.sync: send, acknowledged send, iteration",
+    "latency": "latency of one awaited record at a time",
+    "requests": "delay of a health call by one large request of each kind",
+    "partitions": "thousands of partitions: creation, rest, a killed broker, its return",
 }
-LOG: Final = "the log alone, without a cluster; own options: strandline bench log --help"
-GROUP: Final = "consumer groups; own options: strandline bench group --help"
-SPARK: Final = "Spark's data source; own options: strandline bench spark --help"
+LOG: Final = "the log alone, without a cluster; options: strandline bench log --help"
+GROUP: Final = "consumer groups; options: strandline bench group --help"
+SPARK: Final = "Spark's data source; options: strandline bench spark --help"
 BYTES_BY_DEFAULT: Final = 256 << 20
 RECORDS_MAX_BY_DEFAULT: Final = 2_000_000
 PARTITIONS: Final = {
@@ -74,7 +74,7 @@ class Options:
     as_json: bool
 
     def configuration(self) -> dict[str, object]:
-        """What a reader must know to repeat the run."""
+        """The options that a reader needs to repeat the run."""
         cluster = (
             {"bootstrap": self.bootstrap}
             if self.bootstrap is not None
@@ -156,7 +156,7 @@ def positive(text: str) -> int:
 
 
 def add_baseline(parser: argparse.ArgumentParser) -> None:
-    """What every benchmark's help says of `--baseline`; `baseline.wanted` acts upon it."""
+    """Add `--baseline` to a benchmark's options; `baseline.wanted` reads it."""
     add = parser.add_argument
     add(
         "--baseline",
@@ -169,14 +169,14 @@ def add_baseline(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=BASELINE_ROUND_S_MAX,
         metavar="SECONDS",
-        help=f"that one side may take for one round ({BASELINE_ROUND_S_MAX})",
+        help=f"seconds that one side may take for one round ({BASELINE_ROUND_S_MAX})",
     )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="strandline bench",
-        description="Measures a cluster of its own in a temporary directory, or the one given.",
+        description="Measures a new cluster in a temporary directory, or the given one.",
         epilog="\n".join(
             f"  {name:11}{what}"
             for name, what in {**MEASURES, "log": LOG, "group": GROUP, "spark": SPARK}.items()
@@ -185,30 +185,46 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("measure", choices=tuple(MEASURES))
-    add("--bootstrap", metavar="HOST:PORT,...", help="measure this cluster instead of an own one")
-    add("--brokers", type=positive, default=3, help="brokers of the own cluster (3)")
+    add("--bootstrap", metavar="HOST:PORT,...", help="measure this cluster instead of a new one")
+    add("--brokers", type=positive, default=3, help="number of brokers of the new cluster (3)")
     add("--replication-factor", type=positive, default=3)
     add("--acks", choices=("0", "1", "all"), default="all")
     add("--record-size", type=positive, default=1024, help="bytes of a value (1024)")
-    add("--partitions", type=positive, help="3; 1 for failover and latency; 3000 for partitions")
-    add("--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none")
-    add("--records", type=positive, help="records of a round (as many as make 256 MB)")
-    add("--flush-policy", choices=("replicated", "always"), default="replicated")
-    add("--rounds", type=positive, help="5 startups, 20 kills, 3 of anything else")
-    add("--batch-size", type=positive, default=256 << 10, help="the producer's batches (262144)")
-    add("--api", choices=("send_many", "send", "both"), default="both", help="of produce (both)")
     add(
-        "--floor", action="store_true", help="alternate with a bare path: what the transport allows"
+        "--partitions",
+        type=positive,
+        help="partitions (3; 1 for failover and latency; 3000 for partitions)",
     )
+    add("--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none")
+    add("--records", type=positive, help="records of a round (256 MB of them)")
+    add("--flush-policy", choices=("replicated", "always"), default="replicated")
+    add("--rounds", type=positive, help="rounds (5 startups, 20 kills, 3 of every other measure)")
+    add(
+        "--batch-size",
+        type=positive,
+        default=256 << 10,
+        help="bytes of the producer's batches (262144)",
+    )
+    add(
+        "--api",
+        choices=("send_many", "send", "both"),
+        default="both",
+        help="calls that produce measures (both)",
+    )
+    add("--floor", action="store_true", help="alternate with a bare path, the transport's limit")
     add(
         "--with-controller",
         action="store_true",
-        help="of failover: kill the controller with the leader, and start it alone",
+        help="failover: kill the controller with the leader, and restart only it",
     )
     add_baseline(parser)
     kafka_peer.add_option(parser)
-    add("--peer-kill", metavar="COMMAND", help="kills a broker of it: the id is its last argument")
-    add("--peer-restart", metavar="COMMAND", help="starts that broker again")
+    add(
+        "--peer-kill",
+        metavar="COMMAND",
+        help="command that kills a broker of it: the id is its last argument",
+    )
+    add("--peer-restart", metavar="COMMAND", help="command that starts that broker again")
     add("--format", choices=("table", "json"), default="table")
     add("--json", action="store_true", help="the same as --format json")
     return parser

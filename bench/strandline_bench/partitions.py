@@ -1,4 +1,6 @@
-"""What thousands of partitions cost: created, at rest, when a broker dies, when it is back."""
+"""The cost of thousands of partitions: at creation, at rest, when a broker dies, and at its
+return.
+"""
 
 import asyncio
 import contextlib
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from strandline.types import PartitionInfo
 
 FEW: Final = 50
-"""As many as a coordinator's topic has."""
+"""Number of partitions that a coordinator's topic has."""
 WAIT_S: Final = 600.0
 IDLE_S: Final = 20.0
 CALM_S: Final = 3.0
@@ -107,7 +109,7 @@ def _measure_kafka(bootstrap: str, options: Options, report: Report) -> None:
 
 
 def _created(acks_s: list[float]) -> Figures:
-    """Of a topic: when each of its partitions had acknowledged its first record."""
+    """The time at which each partition of a topic had acknowledged its first record."""
     return {
         "partitions": len(acks_s),
         "create_s": max(acks_s),
@@ -119,7 +121,7 @@ async def first_acks(
     admin: "Admin", producer: "Producer", name: str, partitions: int, options: Options
 ) -> list[float]:
     """Seconds from the request to create a topic to the first acknowledged record, for each
-    partition. Producer and connections are there before. `KafkaPeer.first_acks` does the same.
+    partition. The producer is connected before. `KafkaPeer.first_acks` measures the same.
     """
     from strandline import NewTopic
 
@@ -186,7 +188,7 @@ async def _fencings(admin: "Admin") -> AsyncIterator[list[int]]:
 
 
 async def _idle(cluster: LocalCluster) -> dict[str, float | int | str]:
-    """Each broker's share of a core while nobody asks for anything, the most of all brokers."""
+    """Each broker's share of a core without any requests, the largest of all brokers."""
     await asyncio.sleep(CALM_S)
     pids = [pid for i in cluster.broker_ids if (pid := cluster.process(i).pid) is not None]
     before = [cpu_s(pid) for pid in pids]
@@ -201,7 +203,7 @@ async def _idle(cluster: LocalCluster) -> dict[str, float | int | str]:
 
 
 class _Acks:
-    """How long each record takes that is awaited before the next."""
+    """The latency of each record when one is awaited before the next."""
 
     def __init__(self, producer: "Producer") -> None:
         self._producer = producer

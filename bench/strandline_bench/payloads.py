@@ -16,8 +16,8 @@ def payloads(count: int, size: int) -> Iterator[bytes]:
 
 
 def compressible(count: int, size: int) -> Iterator[bytes]:
-    """`count` values of `size` bytes of which a codec leaves about half: the other half repeats.
-    So many are distinct that no dictionary of values is worth while.
+    """`count` values of `size` bytes, of which a codec leaves about half: the other half repeats.
+    The values are so many that no dictionary of them would pay.
     """
     rng = random.Random(size)
     fixed = b"." * (size - size // 2)

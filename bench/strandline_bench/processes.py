@@ -1,4 +1,4 @@
-"""The processor time of groups of processes, and what others on this machine use meanwhile."""
+"""The processor time of groups of processes, and of all others on this machine meanwhile."""
 
 import os
 from collections.abc import Collection, Iterable
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 _BUSY: Final = (0, 1, 2, 5, 6)
-"""Of the first line of /proc/stat: user, nice, system, irq, softirq."""
+"""Fields in the first line of /proc/stat: user, nice, system, irq, softirq."""
 _LISTENING: Final = "0A"
 
 
@@ -17,7 +17,7 @@ class _Process(NamedTuple):
     name: str
     own_s: float
     ended_s: float
-    """Of children that have ended."""
+    """Seconds of children that have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Usage:
     python: float
     brokers: float
     busy: float
-    """Of the whole machine."""
+    """Seconds of the whole machine."""
 
     @property
     def others(self) -> float:
@@ -44,7 +44,9 @@ class Usage:
 
 
 def usage(brokers: Collection[int]) -> Usage:
-    """Of this process and what it has started, the given brokers apart, and of the machine."""
+    """The usage of this process and its children, of the given brokers apart, and of the
+    machine.
+    """
     processes = dict(_processes())
     jvm = python = 0.0
     for pid in _below(os.getpid(), processes, brokers):
@@ -87,7 +89,7 @@ def resident_mb_max(pid: int) -> float | None:
 
 
 def _held(pid: int) -> Iterable[str]:
-    """What the open files of a process are; nothing, if it is gone or somebody else's."""
+    """The open files of a process; empty if it is gone or belongs to another user."""
     try:
         files = os.listdir(f"/proc/{pid}/fd")
     except OSError:

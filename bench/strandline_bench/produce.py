@@ -1,4 +1,4 @@
-"""Records in: by `send_many` (an iterable, one answer) and by `send` (a future for each record)."""
+"""Writes by `send_many` (an iterable, one answer) and by `send` (a future for each record)."""
 
 import time
 from collections import deque
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from strandline.types import RecordMetadata
 
 UNCHECKED_MAX: Final = 10_000
-"""Futures of `send` that wait to be looked at."""
+"""Futures of `send` whose results are not checked yet."""
 SEND_SHARE: Final = 4
-"""`send` costs more for each record, so its rounds have a quarter of the records."""
+"""Share of the records in rounds of `send`, which costs more for each: a quarter."""
 HANDED_BYTES: Final = 32 << 20
-"""Of `send`, handed over in a row: half a buffer, so that nothing waits for room."""
+"""Bytes that `send` sends in a row: half a buffer, so that nothing waits for room."""
 
 
 def run(options: Options, report: Report) -> None:

@@ -1,5 +1,5 @@
-"""Records out in bulk: every partition at once by FetchRange, as Spark's tasks read, each message
-taken and left undecoded.
+"""Bulk reads by FetchRange: all partitions at once, as Spark's tasks read, each message left
+undecoded.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ async def _ranges(bootstrap: str, topic: str) -> "list[tuple[str, fetch_pb2.Fetc
 
 
 async def _read(address: str, request: "fetch_pb2.FetchRangeRequest") -> int:
-    """How many offsets the messages of a range cover."""
+    """The number of offsets in the messages of a range."""
     from strandline_proto.errors import NONE, from_code
     from strandline_proto.v1 import services_pb2_grpc
     from strandline_runtime.real import RealNetwork

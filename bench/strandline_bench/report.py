@@ -1,4 +1,4 @@
-"""Figures on stdout, with what one must know to judge them: machine, commit, configuration."""
+"""Figures on stdout, with the facts needed to judge them: machine, commit, configuration."""
 
 import json
 import math
@@ -28,14 +28,14 @@ class Report:
         self._as_json = as_json
 
     def environment(self, options: Configured) -> None:
-        """The first object: where and how the figures came about."""
+        """Print the first object: the machine, commit and configuration of the figures."""
         self.put("environment", {**machine(), "commit": commit(), **options.configuration()})
 
     def measured(self, measure: str, figures: Figures) -> None:
         self.put(measure, {name: rounded(name, value) for name, value in figures.items()})
 
     def put(self, measure: str, fields: dict[str, object]) -> None:
-        """Fields as they are."""
+        """Print the fields unchanged."""
         if self._as_json:
             print(json.dumps({"measure": measure, **fields}), flush=True)
         else:
@@ -43,7 +43,7 @@ class Report:
 
 
 def rounded(name: str, value: float | int | str) -> float | int | str:
-    """A figure to the digits that mean something in its unit, the end of its name."""
+    """A figure rounded to the digits that matter in its unit, the end of its name."""
     if not isinstance(value, float):
         return value
     if "mb_s" in name or "records_s" in name:

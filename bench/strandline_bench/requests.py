@@ -1,7 +1,7 @@
-"""How long one large request keeps other callers waiting: health calls while it is served.
+"""The delay that one large request causes for other callers: health calls while it is served.
 
 Every repeated field of every method is sent twice: at its limit, which is answered, and with
-millions of elements, which is refused. The worst wait of a health call of the same process counts.
+millions of elements, which is refused. The figure is the slowest health call of the same process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MILLIONS: Final = 2_000_000
 LIMIT: Final = 10_000
-"""Of most fields; `LIMITS` has the others'."""
+"""Limit of elements in most fields; `LIMITS` has the others'."""
 LIMITS: Final = {
     "Produce.topics": 5_000,
     "Produce.topics.partitions": 5_000,
@@ -41,7 +41,7 @@ TEXT: Final = 12
 IDLE_S: Final = 3.0
 ANSWER_S: Final = 30.0
 STREAM_S: Final = 2.0
-"""How long a stream is listened to."""
+"""Seconds for which a stream is read."""
 HEALTH: Final = "/grpc.health.v1.Health/Check"
 
 

@@ -1,4 +1,4 @@
-"""What processes use, as the system counts it."""
+"""Processor time and memory of processes, as the system counts them."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""From exec on an empty directory to the first acknowledgement; resident memory when idle."""
+"""The time from exec on an empty directory to the first acknowledgement; resident memory
+when idle.
+"""
 
 import time
 from typing import Final
@@ -12,7 +14,7 @@ from strandline_cli.cluster.cluster_files import CONTROLLER
 from strandline_cli.cluster.local_cluster import LocalCluster
 
 IDLE_S: Final = 3.0
-"""How long the cluster is left alone before its memory is read."""
+"""Seconds without requests before the cluster's memory is read."""
 
 
 def run(options: Options, report: Report) -> None:

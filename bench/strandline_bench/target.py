@@ -1,4 +1,4 @@
-"""The cluster under measure: one of its own in a temporary directory, or one that is there."""
+"""The measured cluster: a new one in a temporary directory, or a running one."""
 
 import contextlib
 import math
@@ -14,7 +14,7 @@ from strandline_cli.cluster.local_cluster import LocalCluster
 
 
 class OwnCluster(Protocol):
-    """What a benchmark's options say of its cluster."""
+    """The options of a benchmark's new cluster."""
 
     @property
     def brokers(self) -> int: ...
@@ -38,7 +38,7 @@ class OfTopic(Protocol):
 
 @contextlib.contextmanager
 def own_cluster(options: OwnCluster) -> Iterator[LocalCluster]:
-    """A cluster that is described and not yet started, gone with its files at the end."""
+    """A new cluster, configured and not yet started; its files are removed at the end."""
     with tempfile.TemporaryDirectory(prefix="strandline-bench-") as folder:
         cluster = LocalCluster.create(
             folder,
@@ -54,14 +54,14 @@ def own_cluster(options: OwnCluster) -> Iterator[LocalCluster]:
 
 @contextlib.contextmanager
 def addresses(options: AnyCluster) -> Iterator[str]:
-    """Bootstrap addresses of the given cluster, or of an own one that runs meanwhile."""
+    """Bootstrap addresses of the given cluster, or of a new one that runs meanwhile."""
     with running(options) as target:
         yield target.bootstrap
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cluster that runs, and the processes of its brokers where they are ours."""
+    """A running cluster, and the processes of its brokers if they are ours."""
 
     bootstrap: str
     pids: tuple[int, ...] = ()
@@ -74,7 +74,7 @@ class Target:
 
 @contextlib.contextmanager
 def running(options: AnyCluster) -> Iterator[Target]:
-    """The given cluster, or an own one that runs meanwhile."""
+    """The given cluster, or a new one that runs meanwhile."""
     if options.bootstrap is not None:
         yield Target(options.bootstrap)
         return
@@ -99,7 +99,7 @@ def own_running(options: OwnCluster) -> Iterator[Target]:
 async def fresh_topic(bootstrap: str, prefix: str, options: OfTopic) -> AsyncIterator[str]:
     """A new topic that is deleted at the end, so that rounds do not fill the disk.
 
-    Its name is in no other run's way, not even in that of one which was killed.
+    Its name collides with no other run's, not even with a killed one's.
     """
     from strandline import Admin, NewTopic
 

@@ -1,9 +1,9 @@
-"""What a history must not hold: lost, doubled, reordered and invented records.
+"""The anomalies that a history must not contain: lost, duplicated, reordered and invented records.
 
-The checker believes nothing but the history. It takes the log of a key to be what anybody ever read
-of it or was told by an acknowledgement, and compares that with what was sent and with the last
-reading, made from the beginning after the last fault. Without transactions and with assigned
-partitions no anomaly at all is allowed.
+The checker trusts only the history. It takes the log of a key to be all values that a client read
+or had acknowledged. It compares this log with the sent values and with the last reading, which
+starts from the beginning after the last fault. Without transactions and with assigned partitions,
+no anomaly at all is allowed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from strandline_chaos.history import Event
 
 REMOVED: Final = "removed"
-"""The note that all below an offset of a key may be gone from now on: [key, offset]."""
+"""The note that records of a key below an offset may be gone from now on: [key, offset]."""
 FINAL_READ: Final = "final-read"
-"""The note that opens the last reading; its value is the processes that do it."""
+"""The note that opens the last reading; its value lists the processes that do it."""
 EXAMPLES_MAX: Final = 5
 
 Key = int
@@ -33,7 +33,7 @@ Offset = int
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One value's way: who sent it, when, and what was said of it."""
+    """One value's history: its sender, its time, and its answer."""
 
     process: int
     key: Key
@@ -41,13 +41,13 @@ class Send:
     invoked: int
     outcome: str
     offset: Offset | None
-    """Where it was acknowledged; None if it was not, or the broker no longer knew."""
+    """The acknowledged offset; None without one, or if the broker no longer knew it."""
     completed_ns: int
 
 
 @dataclass(slots=True)
 class Anomaly:
-    """One kind of wrong: how often, and a few examples in words."""
+    """One kind of anomaly: its count, and a few examples in words."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
@@ -85,7 +85,7 @@ class CheckResult:
     """The longest time in which no send of a key was acknowledged, over all keys."""
     measures: Measures
     complete: bool
-    """Whether there was a last reading at all, and something to read."""
+    """True if there was a last reading, with something to read."""
 
     @property
     def sound(self) -> bool:
@@ -108,7 +108,7 @@ class CheckResult:
 
 
 class _Facts:
-    """What the history says, by key."""
+    """The facts of the history, by key."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.sends: dict[tuple[Key, Value], Send] = {}
@@ -139,7 +139,7 @@ class _Facts:
                 self._completed(open_sends.pop(event.op), event)
             elif event.type == "ok" and event.f in ("poll", "ends"):
                 self._read(event, is_final=event.process in final_processes)
-        for invoked in open_sends.values():  # the client died in the middle: nobody knows
+        for invoked in open_sends.values():  # the client died in the middle: unknown outcome
             self._completed(invoked, invoked)
 
     def _read(self, event: Event, *, is_final: bool) -> None:
@@ -170,12 +170,12 @@ class _Facts:
         )
 
     def may_be_gone(self, key: Key, offset: Offset | None) -> bool:
-        """Whether it was deleted on purpose (I-75); None: nobody knows where it is."""
+        """True if the record was deleted on purpose (I-75); None: its offset is unknown."""
         removed = self.removed.get(key, 0)
         return removed > 0 if offset is None else offset < removed
 
     def placed(self) -> Iterator[tuple[Key, Offset, Value]]:
-        """Every (key, offset, value) that anybody read, then every one that was acknowledged."""
+        """Every (key, offset, value) that a client read, then every one that was acknowledged."""
         for _, key, run in self.polls:
             for offset, value in run:
                 yield key, offset, value
@@ -185,7 +185,7 @@ class _Facts:
 
 
 def check(events: Iterable[Event]) -> CheckResult:
-    """Compare what was promised with what was read."""
+    """Compare the promises of the history with the reads."""
     events = list(events)
     facts = _Facts(events)
     found = {name: Anomaly() for name in ANOMALIES}
@@ -213,7 +213,9 @@ def check(events: Iterable[Event]) -> CheckResult:
 
 
 def _check_last_reading(facts: _Facts, found: dict[str, Anomaly]) -> None:
-    """What was acknowledged, and what anybody read, is there at the end (I-18, I-19)."""
+    """Every acknowledged record, and every record that a client read, is there at the end (I-18,
+    I-19).
+    """
     at_end = {(key, value) for key, log in facts.final.items() for value in log.values()}
     for send in facts.sends.values():
         if (
@@ -233,7 +235,7 @@ def _check_last_reading(facts: _Facts, found: dict[str, Anomaly]) -> None:
 
 
 def _check_places(facts: _Facts, found: dict[str, Anomaly]) -> None:
-    """A value has one offset and an offset one value, whoever tells of them."""
+    """A value has one offset and an offset one value, in every report."""
     offsets: dict[tuple[Key, Value], set[Offset]] = defaultdict(set)
     values: dict[tuple[Key, Offset], set[Value]] = defaultdict(set)
     read_at: dict[tuple[Key, Value], set[Offset]] = defaultdict(set)
@@ -259,7 +261,7 @@ def _check_places(facts: _Facts, found: dict[str, Anomaly]) -> None:
 
 
 def _check_phantoms(facts: _Facts, found: dict[str, Anomaly]) -> None:
-    """What is read was sent, and not by a send that promised to have written nothing (I-21)."""
+    """Every read value was sent, and not by a send that reported to have written nothing (I-21)."""
     seen: set[tuple[Key, Value]] = set()
     for _, key, run in facts.polls:
         for offset, value in run:
@@ -293,8 +295,8 @@ def _check_send_order(facts: _Facts, found: dict[str, Anomaly]) -> None:
 
 
 def _check_poll_order(facts: _Facts, found: dict[str, Anomaly]) -> None:
-    """One reader of an assigned key sees every offset once and upwards, or goes on where the key
-    begins when what it would read was deleted (I-75).
+    """One reader of an assigned key sees every offset once and upwards. If the next records were
+    deleted, it continues where the key begins (I-75).
     """
     last: dict[tuple[int, Key], Offset] = {}
     for (process, key, run), removed in zip(facts.polls, facts.removed_at_poll, strict=True):

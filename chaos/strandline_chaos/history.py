@@ -1,10 +1,13 @@
-"""The history of a run: one line of JSON for each thing that a client began or saw end.
+"""The history of a run: one line of JSON for each start and end of a client's operation.
 
-The vocabulary is the Jepsen queue workload's. A key is the number of a
-partition; a value is an integer that is sent once. `invoke` opens an operation; `ok` says that it
-happened, `fail` that it surely did not, `info` that nobody knows. `index` is the total order of
-observation, `process` one client: after an indeterminate outcome the client is thrown away, and the
-next one is another process.
+The vocabulary is the Jepsen queue workload's. A key is the number of a partition; a value is an
+integer that is sent once.
+
+- `invoke` opens an operation.
+- `ok` means that it happened, `fail` that it certainly did not, `info` that the outcome is unknown.
+- `index` is the total order of observation.
+- `process` is one client: after an unknown outcome the client is dropped, and the next one is
+  another process.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 EventType = Literal["invoke", "ok", "fail", "info"]
 
 Positioned = tuple[int, int]
-"""(offset, value): what was read, or where a value was acknowledged."""
+"""(offset, value) of a read or acknowledged record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +33,12 @@ class Event:
     type: EventType
     f: str
     value: Any
-    """As in the JSON: `[["send", key, value]]`, `[["send", key, [offset, value]]]`,
-    `[["poll", [[key, [[offset, value], ...]], ...]]]`, `[["ends", [[key, end], ...]]]`, or what a
-    fault says of itself.
+    """The event's value as in the JSON: `[["send", key, value]]`, `[["send", key, [offset,
+    value]]]`, `[["poll", [[key, [[offset, value], ...]], ...]]]`, `[["ends", [[key, end], ...]]]`,
+    or the description of a fault.
     """
     op: int = -1
-    """Number of the operation that this event opens or closes; -1 for what stands alone."""
+    """Number of the operation that this event opens or closes; -1 for an event without one."""
     error: str | None = None
     node: int | None = None
 
@@ -58,7 +61,7 @@ class Event:
 
 
 class History:
-    """Writes events down in the order in which they are told; only keeps them without `write`."""
+    """Writes events in the order of the calls; without `write` it only keeps them."""
 
     def __init__(self, write: Callable[[str], object] | None, now_ns: Callable[[], int]) -> None:
         self._write = write
@@ -68,49 +71,51 @@ class History:
         self._operations = 0
 
     def new_process(self) -> int:
-        """A number for a client that has not been there before."""
+        """A new client's number."""
         self._processes += 1
         return self._processes
 
     def invoke_send(self, process: int, key: int, value: int) -> int:
-        """A send begins; the number of the operation comes back."""
+        """Note the start of a send; returns the number of the operation."""
         return self._open(process, "send", [["send", key, value]])
 
     def sent(self, process: int, op: int, key: int, value: int, offset: int | None) -> None:
-        """The send was acknowledged; `offset` is None if the broker no longer knew it."""
+        """Note that the send was acknowledged; `offset` is None if the broker no longer knew it."""
         self._add(process, "ok", "send", [["send", key, [offset, value]]], op)
 
     def not_sent(
         self, process: int, op: int, key: int, value: int, *, maybe: bool, error: str
     ) -> None:
-        """The send was not acknowledged; `maybe` says that it may have happened all the same."""
+        """Note that the send was not acknowledged; `maybe` means that it may have happened
+        nevertheless.
+        """
         kind: EventType = "info" if maybe else "fail"
         self._add(process, kind, "send", [["send", key, value]], op, error=error)
 
     def invoke_poll(self, process: int) -> int:
-        """A poll begins; the number of the operation comes back."""
+        """Note the start of a poll; returns the number of the operation."""
         return self._open(process, "poll", [["poll"]])
 
     def polled(self, process: int, op: int, read: Mapping[int, Sequence[Positioned]]) -> None:
-        """The poll ended and read this, in this order for each key."""
+        """Note the end of a poll and its records, in this order for each key."""
         runs = [[key, [list(pair) for pair in pairs]] for key, pairs in sorted(read.items())]
         self._add(process, "ok", "poll", [["poll", runs]], op)
 
     def poll_failed(self, process: int, op: int, error: str) -> None:
-        """The poll ended with an error."""
+        """Note that the poll ended with an error."""
         self._add(process, "fail", "poll", [["poll"]], op, error=error)
 
     def invoke_ends(self, process: int) -> int:
-        """A client asks where each key ends; the number of the operation comes back."""
+        """Note that a client asks for the end of each key; returns the number of the operation."""
         return self._open(process, "ends", [["ends"]])
 
     def ended(self, process: int, op: int, ends: Mapping[int, int]) -> None:
-        """It was told."""
+        """Note the answer with the ends."""
         told = [[key, end] for key, end in sorted(ends.items())]
         self._add(process, "ok", "ends", [["ends", told]], op)
 
     def note(self, f: str, value: Any, *, node: int | None = None) -> None:
-        """Something that is no client's operation: a fault, a phase of the run."""
+        """Note an event that is no client's operation: a fault, a phase of the run."""
         self._add(0, "info", f, value, -1, node=node)
 
     def _open(self, process: int, f: str, value: Any) -> int:
@@ -138,7 +143,7 @@ class History:
 
 
 def read_history(lines: Iterable[str]) -> list[Event]:
-    """The events of a file. A last line that was cut off by a crash is left out."""
+    """The events of a file. A last line that a crash cut off is left out."""
     events: list[Event] = []
     cut_off: str | None = None
     for line in lines:

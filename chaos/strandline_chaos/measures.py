@@ -1,5 +1,5 @@
-"""What a history says of how well it went, besides what was wrong: how long clients waited, and how
-old was what they read. One pass over the events, in their order.
+"""The quality of service in a history, beside its anomalies: the waits of clients, and the age of
+what they read. One pass over the events, in their order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from strandline_chaos.history import Event
 
 OUTAGE_MS: Final = 500
-"""A client that waits for longer than this has met more than a slow answer."""
+"""A client that waits longer than this has met more than a slow answer."""
 
 Key = int
 
@@ -23,19 +23,20 @@ Key = int
 @dataclass(frozen=True, slots=True)
 class Measures:
     outages_ms: tuple[float, ...]
-    """How long each client had sends of a key under way and none of them acknowledged, where that
-    took more than OUTAGE_MS: up to the next acknowledgement, or until the client gave up.
+    """Periods in which a client had sends of a key under way and none was acknowledged, if longer
+    than OUTAGE_MS. A period ends at the next acknowledgement, or when the client gives up.
     """
     worst_realtime_lag_ms: float
-    """A reader that had been at the end of a key began a poll, and did not come past an offset that
-    somebody had been told of or had read so long before. Its own slowness counts.
+    """The greatest age of an offset that a poll did not reach. The reader had been at the end of a
+    key before, and another client had read or acknowledged that offset so long before. The reader's
+    own slowness counts.
     """
     worst_end_lag_ms: float
-    """An end offset was asked for, and what was told lay below one that somebody had been told of
-    or had read so long before.
+    """The greatest age of an offset at or above a reported end offset. Another client had read or
+    acknowledged that offset so long before.
     """
     consumed_again: int
-    """Values that one reader was given more than once."""
+    """Values that one reader got more than once."""
 
     def document(self) -> dict[str, object]:
         return {
@@ -48,7 +49,7 @@ class Measures:
 
 
 class _Ends:
-    """How far each key was known to go, and since when."""
+    """The known end of each key, and its time."""
 
     def __init__(self) -> None:
         self._ends: dict[Key, list[int]] = defaultdict(list)
@@ -66,14 +67,14 @@ class _Ends:
         return self._ends[key][known - 1] if known else 0
 
     def age_ns(self, key: Key, end: int, time_ns: int) -> int:
-        """For how long a greater end than `end` had been known then; 0 if none was."""
+        """Time for which a greater end than `end` had been known; 0 if none was."""
         first = bisect_right(self._ends[key], end)
         times_ns = self._times_ns[key]
         return max(0, time_ns - times_ns[first]) if first < len(times_ns) else 0
 
 
 class _Waits:
-    """Who waits for the acknowledgement of a key, and since when."""
+    """Clients that wait for the acknowledgement of a key, and since when."""
 
     def __init__(self) -> None:
         self.outages_ms: list[float] = []
@@ -97,7 +98,7 @@ class _Waits:
 
 
 class _Reads:
-    """How far each reader has come."""
+    """The position of each reader."""
 
     def __init__(self, ends: _Ends) -> None:
         self.worst_ns = 0
@@ -126,7 +127,7 @@ class _Reads:
 
 
 def measure(events: Iterable[Event]) -> Measures:
-    """Of a whole history, or of some of its keys."""
+    """The measures of a whole history, or of some of its keys."""
     ends, waits = _Ends(), _Waits()
     reads, worst_end_ns = _Reads(ends), 0
     begun_ns: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""What a checked record holds: its key, its value, and a checksum of both, padded to a size."""
+"""The content of a checked record: its key, its value, and a checksum of both, padded to a size."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ _FIELDS: Final = 3
 
 
 class CorruptPayload(Exception):
-    """The bytes are not what `encode` made."""
+    """The bytes do not come from `encode`."""
 
 
 def encode(key: int, value: int, size: int = 0) -> bytes:

@@ -1,9 +1,9 @@
-"""Writers and readers that write down all they do, so that a checker can say what was broken.
+"""Writers and readers that record all their operations, so that a checker can find anomalies.
 
-It runs over any clients that look like ours, in real processes and in virtual time alike: pacing
-and waiting are the event loop's. Each writer and each reader is a sequence of clients; one whose
-send has an unknown outcome is thrown away, so that order is only ever claimed within one client. An
-error that is not the library's own is a defect, and ends the run.
+It runs over any clients with our library's interface, in real processes and in virtual time alike:
+pacing and waiting are the event loop's. Each writer and each reader is a sequence of clients. A
+client whose send has an unknown outcome is dropped, so that order is only ever claimed within one
+client. An error that is not the library's own is a defect, and ends the run.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 REOPEN_S: Final = 0.2
 POLL_S: Final = 0.5
 ENDS_EVERY: Final = 8
-"""A reader asks for the end offsets after so many polls."""
+"""Polls between two requests of a reader for the end offsets."""
 
 
 class Acknowledged(Protocol):
-    """What a send's future holds."""
+    """The result in a send's future."""
 
     @property
     def offset(self) -> int: ...
 
 
 class Sender(Protocol):
-    """A producer, as far as the workload uses one."""
+    """A producer's methods that the workload uses."""
 
     async def send(self, topic: str, value: bytes, *, partition: int) -> asyncio.Future[Any]: ...
 
@@ -50,11 +50,11 @@ class Reader(Protocol):
         ...
 
     async def beginning_offsets(self) -> dict[int, int]:
-        """Where each key begins."""
+        """The first offset of each key."""
         ...
 
     async def end_offsets(self) -> dict[int, int]:
-        """The end of what can be read of each key now."""
+        """The current end of the readable records of each key."""
         ...
 
 
@@ -62,21 +62,21 @@ class Reader(Protocol):
 class Plan:
     topic: str
     keys: int | Callable[[], int]
-    """How many partitions are written to; as a function, how many just now."""
+    """Number of partitions to write to; as a function, the current number."""
     writers: int = 2
     readers: int = 1
     sends_per_s: float = 200
-    """Of each writer."""
+    """Sends a second of each writer."""
     in_flight_max: int = 64
-    """Sends of one writer that wait for their acknowledgement."""
+    """Limit of one writer's sends that wait for their acknowledgement."""
     payload_size: int = 100
     burst: Callable[[], int] | None = None
-    """How many records of one key a writer hands over at once; None: one."""
+    """Records of one key that a writer sends at once; None: one."""
     pause_s: Callable[[], float] | None = None
-    """How long a writer rests after each."""
+    """Time that a writer rests after each burst."""
     keeps_senders: bool = False
-    """A sender is used for as long as the workload runs, whatever becomes of its sends: order is
-    claimed over outcomes that nobody knows.
+    """True if a sender is used for as long as the workload runs, whatever the outcome of its sends:
+    order is claimed over unknown outcomes.
     """
 
 
@@ -85,7 +85,9 @@ class FinalReadIncomplete(Exception):
 
 
 class Workload:
-    """Runs `plan` and tells `history`. `on_progress` is called with the number acknowledged."""
+    """Runs `plan` and writes to `history`. `on_progress` is called with the number of acknowledged
+    records.
+    """
 
     def __init__(
         self,
@@ -293,5 +295,5 @@ class _Writer:
 
 
 def may_have_been_written(error: BaseException) -> bool:
-    """What a client's error promises about the log; one that promises nothing is unknown."""
+    """True unless the client's error promises that nothing was written."""
     return bool(getattr(error, "may_have_been_written", True))

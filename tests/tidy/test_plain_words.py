@@ -29,9 +29,7 @@ LONG_DOCUMENTS = {
     "docs/internals/storage-format.md",
 }
 SUBJECTLESS = {
-    "bench",
     "broker/strandline_broker/hosts/coordination",
-    "chaos",
     "client/strandline",
 }
 

@@ -1,4 +1,4 @@
-"""Consumer groups: how soon records come, how long rebalances take, what members cost."""
+"""Consumer groups: the delay of first records, the time of rebalances, the cost of members."""
 
 import asyncio
 import contextlib
@@ -112,7 +112,7 @@ async def _written(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 async def _first_records(bootstrap: str) -> list[float]:
-    """Of the first group of a cluster."""
+    """The delay of the first records of a cluster's first group."""
     await _written(bootstrap, TOPIC, TOPIC_PARTITIONS)
     return [await _first_record_ms(bootstrap)]
 

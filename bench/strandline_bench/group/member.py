@@ -1,4 +1,4 @@
-"""A member of a group in a process of its own, to be killed: BOOTSTRAP GROUP TOPIC."""
+"""A group member in a separate process, which the benchmark kills: BOOTSTRAP GROUP TOPIC."""
 
 import asyncio
 import sys

@@ -18,7 +18,7 @@ JOINING_MAX: Final = 20
 
 
 class Member:
-    """A consumer of a group that polls all the time, and says what it owns."""
+    """A consumer of a group that polls all the time, and reports its assignment."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, changed: asyncio.Event) -> None:
         from strandline import Consumer
@@ -69,7 +69,7 @@ class Member:
 
 
 async def settled(members: list[Member], partitions: int, changed: asyncio.Event) -> float:
-    """When every partition had one owner, and none two more than another."""
+    """The time at which every partition had one owner, and no member had two more than another."""
 
     def is_settled() -> bool:
         owned = [len(member.owned) for member in members]
@@ -87,7 +87,7 @@ async def settled(members: list[Member], partitions: int, changed: asyncio.Event
 async def sessions(
     bootstrap: list[str], groups: int, members: int, topic: str, *, interval_s: float
 ) -> AsyncIterator["Sessions"]:
-    """So many members of so many groups, each a stream to its coordinator and nothing else."""
+    """Streams of so many members in so many groups to their coordinators, without consumers."""
     found = Sessions(bootstrap, topic, interval_s)
     async with asyncio.TaskGroup() as tasks:
         running = [
@@ -103,7 +103,7 @@ async def sessions(
 
 
 class Sessions:
-    """Streams of members that only say that they live."""
+    """Streams of members that only send heartbeats."""
 
     def __init__(self, bootstrap: list[str], topic: str, interval_s: float) -> None:
         self.joined = 0
@@ -133,10 +133,10 @@ class Sessions:
             reading = tasks.create_task(session.read(self._on_joined, self._count))
             reading.add_done_callback(lambda _: session.joined.set())
             while not reading.done():
-                # The broker may end the stream at any moment; what it says then is for `read`.
+                # The broker may end the stream at any moment; `read` gets its reason.
                 with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                     await session.say()
-                # Whoever says it again before it is answered joins a second time, by half of it.
+                # A repeat before the answer would join a second time.
                 await session.joined.wait()
                 await session.until_due(self._interval_s)
 
@@ -187,7 +187,7 @@ class _Session:
         self._state.seq += 1
         said = copy.copy(self._state)
         if self.joined.is_set():
-            # What has been said is not said again: whoever says all is answered with all.
+            # Known state is not sent again: a full heartbeat gets a full answer.
             self._state.heartbeat.ClearField("topic_partitions")
         await self._call.write(said)
 
@@ -228,7 +228,7 @@ class _Session:
 
 
 async def times(count: int, one: Callable[[int], Any]) -> list[float]:
-    """Milliseconds that each of so many calls took, one after the other."""
+    """Milliseconds of each of so many calls, one after the other."""
     taken = []
     for number in range(count):
         began = time.monotonic()

@@ -1,4 +1,6 @@
-"""The command line of `strandline bench group`: consumer groups, each with clusters of its own."""
+"""The command line of `strandline bench group`: consumer groups, each part with separate
+clusters.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -10,13 +12,13 @@ from strandline_bench.peers import kafka as kafka_peer
 
 PARTS: Final = {
     "assignors": "2,000 members over 10,000 partitions, in this process",
-    "first_group": "the first group of a new cluster, asked for at once after `up`",
-    "first_record": "a new group on a topic that has records: start() to the first record in hand",
-    "commit": "one awaited commit; and commits of 50 consumers at once",
-    "join": "a member joins four others, and leaves them: until all have their final assignment",
+    "first_group": "the first group of a new cluster, requested at once after `up`",
+    "first_record": "a new group on a topic with records: start() to the first record",
+    "commit": "one awaited commit, and commits of 50 consumers at once",
+    "join": "a member joins four others, and leaves: time to the final assignments",
     "coordinator_failover": "SIGKILL of the coordinator's broker to the next accepted commit",
-    "crash": "SIGKILL of a member to its last partition read by another, less its session",
-    "members": "members without fetchers for two minutes: fenced ones, CPU and memory of brokers",
+    "crash": "SIGKILL of a member until others read its partitions, less its session",
+    "members": "members without fetchers for two minutes: fenced members, broker CPU and memory",
 }
 
 
@@ -34,7 +36,7 @@ class GroupOptions:
     measure: str = "group"
 
     def configuration(self) -> dict[str, object]:
-        """What a reader must know to repeat the run."""
+        """The options that a reader needs to repeat the run."""
         return {
             "only": ",".join(self.only),
             "brokers": self.brokers,
@@ -48,7 +50,7 @@ class GroupOptions:
 
 
 def parse(argv: Sequence[str]) -> GroupOptions:
-    """Exits with status 2 on a mistake."""
+    """The options. Exits with status 2 on a mistake."""
     parser = _parser()
     given = parser.parse_args(argv)
     kafka_peer.check_option(parser, given.peer_kafka)
@@ -68,17 +70,37 @@ def parse(argv: Sequence[str]) -> GroupOptions:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="strandline bench group",
-        description="Measures consumer groups on a cluster of its own in a temporary directory.",
+        description="Measures consumer groups on new clusters in a temporary directory.",
         epilog="\n".join(f"  {name:22}{what}" for name, what in PARTS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--only", action="append", choices=tuple(PARTS), help="this part; may be repeated (all)")
+    add(
+        "--only",
+        action="append",
+        choices=tuple(PARTS),
+        help="measure this part; may be repeated (all)",
+    )
     add("--brokers", type=positive, default=3)
-    add("--members", type=positive, default=2000, help="of the part `members` (2000)")
-    add("--partitions", type=positive, default=50, help="of the topic that members share (50)")
-    add("--rounds", type=positive, default=20, help="of what is timed one by one (20)")
-    add("--members-s", type=float, default=120.0, help="seconds that `members` lasts (120)")
+    add("--members", type=positive, default=2000, help="members in the part `members` (2000)")
+    add(
+        "--partitions",
+        type=positive,
+        default=50,
+        help="partitions of the topic that members share (50)",
+    )
+    add(
+        "--rounds",
+        type=positive,
+        default=20,
+        help="rounds of measures that are timed one by one (20)",
+    )
+    add(
+        "--members-s",
+        type=float,
+        default=120.0,
+        help="duration of the part `members` in seconds (120)",
+    )
     add("--flush-policy", choices=("replicated", "always"), default="replicated")
     add_baseline(parser)
     kafka_peer.add_option(parser)

@@ -1,6 +1,6 @@
-"""One cleaning of a large log, in a process of its own whose memory is watched.
+"""One cleaning of a large log, in a separate process whose memory is measured.
 
-Run as a module with the directory of a data directory: cleans its one log and prints figures.
+Run as a module with the path of a data directory, it cleans the one log and prints figures.
 """
 
 import json
@@ -53,7 +53,7 @@ def _fill(path: Path, records: int, keys: int) -> None:
 
 
 def clean(path: Path) -> dict[str, float | int]:
-    """Clean all of the log at `path` but its active segment."""
+    """Clean the log at `path`, except its active segment."""
     store = Store(path, CONFIG, Hurried())
     (log,) = store.load()
     segments = log.state.tail[0][:-1]
@@ -90,7 +90,7 @@ def clean(path: Path) -> dict[str, float | int]:
 
 
 def resident_kb(name: str) -> int:
-    """`VmRSS`, the memory that is resident now, or `VmHWM`, the most there ever was."""
+    """`VmRSS`, the current resident memory, or `VmHWM`, its maximum so far."""
     for line in Path("/proc/self/status").read_text("utf-8").splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1])

@@ -29,7 +29,7 @@ class LogOptions:
     measure: str = "log"
 
     def configuration(self) -> dict[str, object]:
-        """What a reader must know to repeat the run."""
+        """The options that a reader needs to repeat the run."""
         return {
             "only": ",".join(self.only),
             "rounds": self.rounds,
@@ -44,7 +44,7 @@ class LogOptions:
 
 
 def parse(argv: Sequence[str]) -> LogOptions:
-    """Exits with status 2 on a mistake."""
+    """The options. Exits with status 2 on a mistake."""
     parser = _parser()
     given = parser.parse_args(argv)
     only = tuple(part.strip() for part in given.only.split(","))
@@ -78,15 +78,35 @@ def _parser() -> argparse.ArgumentParser:
         " the bare file functions, recovery, lookups, compaction.",
     )
     add = parser.add_argument
-    add("--only", default=",".join(PARTS), metavar="PART,...", help=f"some of {', '.join(PARTS)}")
-    add("--rounds", type=positive, default=7, help="of append and read, in alternation (7)")
-    add("--round-mb", type=positive, default=256, help="written or read in each (256)")
-    add("--recovery-gb", type=float, default=RECOVERY_GB, help=f"of log ({RECOVERY_GB:g})")
-    add("--partitions", type=positive, default=1000, help="that start after a stop (1000)")
-    add("--segments", type=positive, default=1000, help="of the log that is looked up in (1000)")
-    add("--records", type=positive, default=RECORDS, help=f"to compact ({RECORDS:_})")
+    add(
+        "--only",
+        default=",".join(PARTS),
+        metavar="PART,...",
+        help=f"parts to measure: {', '.join(PARTS)}",
+    )
+    add("--rounds", type=positive, default=7, help="alternating rounds of append and read (7)")
+    add(
+        "--round-mb",
+        type=positive,
+        default=256,
+        help="megabytes written or read in each round (256)",
+    )
+    add(
+        "--recovery-gb",
+        type=float,
+        default=RECOVERY_GB,
+        help=f"gigabytes of log to recover ({RECOVERY_GB:g})",
+    )
+    add(
+        "--partitions",
+        type=positive,
+        default=1000,
+        help="partitions that start after a stop (1000)",
+    )
+    add("--segments", type=positive, default=1000, help="segments of the log for lookups (1000)")
+    add("--records", type=positive, default=RECORDS, help=f"records to compact ({RECORDS:_})")
     add("--live-share", type=float, default=0.1, help="distinct keys for each record (0.1)")
-    add("--dir", type=Path, default=Path(tempfile.gettempdir()), help="where to write meanwhile")
+    add("--dir", type=Path, default=Path(tempfile.gettempdir()), help="folder for temporary files")
     add_baseline(parser)
     add("--format", choices=("table", "json"), default="table")
     add("--json", action="store_true", help="the same as --format json")

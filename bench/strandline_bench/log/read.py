@@ -1,5 +1,5 @@
-"""A whole log read from its start as a consumer fetches it, each round beside bare reads of the
-same bytes at the same places. The bytes are in the page cache; the log was opened anew.
+"""A whole log read from its start as a consumer fetches it. Each round runs beside bare reads of
+the same bytes at the same places. The bytes are in the page cache; the log was just opened.
 """
 
 import os
@@ -60,7 +60,7 @@ def run(options: LogOptions, report: Report, path: Path) -> None:
 
 
 def _places(log: Log, batch_bytes: int) -> Places:
-    """Where a consumer's fetches begin and how long they are, in a log of one segment."""
+    """The start and length of a consumer's fetches, in a log of one segment."""
     places, position = [], 0
     for records in _fetches(log):
         assert len(records) % batch_bytes == 0

@@ -1,4 +1,4 @@
-"""How long a start takes: after a stop, and after a loss of power, when no page is in memory."""
+"""The duration of a start: after a stop, and after a loss of power, when no page is in memory."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ BATCH_BYTES: Final = 64 << 10
 READ_BYTES: Final = 1 << 20
 SMALL: Final = LogConfig(segment_bytes=64 << 10)
 SMALL_BYTES: Final = 160 << 10
-"""Of each of many logs: three segments."""
+"""Bytes of each of many logs: three segments."""
 
 
 def run(options: LogOptions, report: Report, path: Path) -> None:

@@ -20,7 +20,7 @@ START_MS: Final = 1_700_000_000_000
 
 
 class Hurried(RealFileSystem):
-    """The disk without waiting for it, for what is prepared and not measured."""
+    """A disk without waits for durability, for preparations that are not measured."""
 
     def fsync_dir(self, path: str) -> None:
         pass
@@ -34,7 +34,7 @@ class Hurried(RealFileSystem):
 
 @dataclass
 class Store:
-    """One data directory, open from the start."""
+    """One data directory, opened at its creation."""
 
     path: Path
     config: LogConfig = field(default_factory=LogConfig)
@@ -59,7 +59,7 @@ class Store:
         return log
 
     def load(self) -> list[Log]:
-        """Every log of the directory, recovered as a broker does it."""
+        """Open every log of the directory, recovered as a broker does it."""
         self.logs = [
             self.directory.load_log(found, self.config, lambda _: None)
             for found in self.directory.partitions()
@@ -67,7 +67,7 @@ class Store:
         return self.logs
 
     def stop(self) -> None:
-        """Cleanly: everything durable, checkpoints and marker written."""
+        """Stop cleanly: everything durable, checkpoints and marker written."""
         for log in self.logs:
             log.close()
         ends = {(log.topic, log.partition): log.log_end_offset for log in self.logs}
@@ -79,7 +79,7 @@ class Store:
         self.kill()
 
     def kill(self) -> None:
-        """The process ends; what it has written stays."""
+        """Stop as a killed process does: its writes stay."""
         self.directory.close()
         self.logs = []
 
@@ -87,7 +87,7 @@ class Store:
         yield from sorted(path for path in self.path.rglob("*") if path.is_file())
 
     def forget_pages(self) -> None:
-        """Nothing of the files is left in memory, as after a loss of power."""
+        """Drop the files' pages from memory, as after a loss of power."""
         for path in self.files():
             fd = os.open(path, os.O_RDONLY)
             try:
@@ -107,7 +107,7 @@ def batch_of(size: int, *, first_ms: int = START_MS) -> tuple[bytes, BatchHeader
 
 
 def progress(line: str) -> None:
-    """For whoever waits at a terminal; never part of the figures."""
+    """Print a line for a person at a terminal; never part of the figures."""
     if sys.stderr.isatty():
         print(f"  {line}", file=sys.stderr, flush=True)
 
@@ -129,6 +129,6 @@ class Stopwatch:
 
 
 def alternate(number: int, *sides: tuple[list[Stopwatch], Callable[[], Stopwatch]]) -> None:
-    """Round `number` of each side; who goes first changes, as the first leaves the disk busy."""
+    """Runs round `number` of each side. The first side changes, because it leaves the disk busy."""
     for watches, measure in sides if number % 2 == 0 else reversed(sides):
         watches.append(measure())

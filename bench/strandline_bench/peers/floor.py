@@ -1,7 +1,8 @@
-"""What the transport allows on this machine: the bare path, driven as the producer drives a broker.
+"""The limit that the transport sets on this machine: the bare path, driven as the producer drives a
+broker.
 
-Three processes (`floor_node`) and this one as the client. A round of it runs right beside each
-round of the real thing, so that a share of it is a share under the same load of the machine.
+Three processes (`floor_node`) are the nodes, and this one is the client. Each of its rounds runs
+right beside a round of the real system, so the share is one under the same load of the machine.
 """
 
 import asyncio
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     from strandline_proto.v1 import produce_pb2
 
 IN_FLIGHT: Final = 5
-"""Batches on their way, as the producer's max_in_flight."""
+"""Batches in flight, as in the producer's max_in_flight."""
 WARM_UP: Final = 500
 
 
 async def throughput_mb_s(options: Options) -> float:
-    """Batches of the producer's size, as many bytes as the round of the real thing has, spread over
-    as many leaders.
+    """Throughput with batches of the producer's size. The round has as many bytes as one of the
+    real system, spread over as many leaders.
     """
     batch = random.Random(0).randbytes(options.batch_size)
     leaders = min(NODES, options.partitions)
@@ -58,7 +59,7 @@ async def _pump(stream: Any, batch: bytes, count: int) -> None:
 
 
 async def latencies_ms(options: Options) -> list[float]:
-    """One awaited record at a time."""
+    """Latencies of one awaited record at a time."""
     taken: list[float] = []
     async with _streams(1) as (stream,):
         values = payloads(WARM_UP + options.records, options.record_size)

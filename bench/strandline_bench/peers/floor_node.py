@@ -1,8 +1,8 @@
-"""One process of the bare path: a leader, and a follower of each other one, and no logic at all.
+"""One process of the bare path: a leader, and a follower of each other node, without any logic.
 
-The very messages of the contract over the same streams, a CRC-32C and a file on each side; no
-epochs, no ISR, no recovery, no validation. It loses data and is no broker: it is what the transport
-allows.
+It uses the same messages of the contract over the same streams, a CRC-32C and a file on each side.
+It has no epochs, no ISR, no recovery, no validation. It loses data and is no broker: it measures
+the transport's limit.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ FETCH_WAIT_S: Final = 0.5
 
 
 class Leader:
-    """Appends what it is sent, hands it to the followers, and answers once all have it."""
+    """Appends its batches, passes them to the followers, and answers once all have them."""
 
     def __init__(self, path: str, followers: Iterable[int]) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -98,7 +98,7 @@ class Leader:
 
 
 async def serve(leader: Leader) -> tuple[grpc.aio.Server, int]:
-    """A server of the two streams, and its port."""
+    """Start a server of the two streams; returns it and its port."""
     server = RealNetwork().server()
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "Produce": grpc.stream_stream_rpc_method_handler(

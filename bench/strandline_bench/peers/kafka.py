@@ -1,5 +1,5 @@
-"""Apache Kafka beside us: what a benchmark measures of our cluster, of one that somebody else has
-started, through confluent-kafka (not among our requirements). Everything here blocks.
+"""Apache Kafka as a peer: the same measures on a running Kafka cluster, through confluent-kafka
+(not among our requirements). Every call here blocks.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def add_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peer-kafka",
         metavar="HOST:PORT,...",
-        help="measure this Kafka beside us; needs confluent-kafka",
+        help="measure this Kafka cluster too; needs confluent-kafka",
     )
 
 
 def check_option(parser: argparse.ArgumentParser, bootstrap: str | None) -> None:
-    """Exits with status 2 if it cannot be obeyed."""
+    """Exits with status 2 if the option cannot be used."""
     if bootstrap is None:
         return
     try:
@@ -41,8 +41,8 @@ def check_option(parser: argparse.ArgumentParser, bootstrap: str | None) -> None
 
 
 class KafkaPeer:
-    """Its topics have names of their own and are deleted by `close`. Raises KafkaException for what
-    Kafka refuses, TimeoutError for what never comes.
+    """A running Kafka cluster. Its topics have unique names and are deleted by `close`. Raises
+    KafkaException for Kafka's refusals, TimeoutError for missing answers.
     """
 
     def __init__(self, bootstrap: str, *, replication_factor: int) -> None:
@@ -59,7 +59,9 @@ class KafkaPeer:
                 deleted.result(WAIT_S)
 
     def create(self, partitions: int, min_insync_replicas: int = 1) -> tuple[str, float]:
-        """The new topic, and seconds until each partition is led with all its replicas in sync."""
+        """Create a topic; returns it, and the seconds until each partition has a leader and all its
+        replicas in sync.
+        """
         began = time.monotonic()
         name = self._create(partitions, min_insync_replicas)
         self._until(lambda: self._serves(name, partitions))
@@ -67,7 +69,7 @@ class KafkaPeer:
 
     def first_acks(self, partitions: int, min_insync_replicas: int, acks: str) -> list[float]:
         """Seconds from the request to create a topic to the first acknowledged record, for each
-        partition. The producer's connections are there before.
+        partition. The producer is connected before.
         """
         from confluent_kafka import Producer
 
@@ -97,7 +99,7 @@ class KafkaPeer:
         return name
 
     def write_each(self, topic: str, partitions: int) -> None:
-        """One record into each partition."""
+        """Write one record into each partition."""
         from confluent_kafka import Producer
 
         producer = Producer({"bootstrap.servers": self._bootstrap, "acks": "all"})
@@ -125,7 +127,7 @@ class KafkaPeer:
             )
 
     def fill(self, topic: str, partition: int, values: Iterable[bytes], batch_size: int) -> None:
-        """Every value is acknowledged by all replicas."""
+        """Write values, each acknowledged by all replicas."""
         from confluent_kafka import Producer
 
         failed: list[object] = []
@@ -159,7 +161,7 @@ class KafkaPeer:
             )
 
     def first_record_ms(self, topic: str) -> float:
-        """From nothing to the first record in the hands of a new group, by KIP-848's protocol."""
+        """Milliseconds from a new group's start to its first record, by KIP-848's protocol."""
         from confluent_kafka import Consumer
 
         began = time.monotonic()
@@ -179,7 +181,7 @@ class KafkaPeer:
             consumer.close()
 
     def led_again(self, kill: str, restart: str) -> dict[str, float]:
-        """Kill a broker and start it again: commands that get its id as their last argument."""
+        """Kill a broker and start it again, by commands that get its id as their last argument."""
         victim = max(self._admin.list_topics(timeout=ANSWER_S).brokers)
         killed = time.monotonic()
         _run(kill, victim)

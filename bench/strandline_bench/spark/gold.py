@@ -1,5 +1,5 @@
-"""`strandline bench spark --gold`: a gold step over a million rows of silver, in a thousand
-windows that close at once.
+"""`strandline bench spark --gold`: a gold step over a million rows of silver, in a thousand windows
+that close at once.
 """
 
 import os
@@ -29,7 +29,7 @@ GROUP BY ALL
 
 
 def run(options: SparkOptions, report: Report) -> int:
-    """The exit status: 1 if the median is above what it may be."""
+    """Run the measure; the exit status is 1 if the median exceeds its limit."""
     from strandline_spark.gold.step import run_step
     from strandline_spark.pipeline.steps import GoldStep
     from strandline_spark.spark.session import start_session

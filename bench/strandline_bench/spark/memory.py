@@ -1,4 +1,4 @@
-"""`strandline bench spark --worker-memory`: what a Python worker of Spark's holds at most."""
+"""`strandline bench spark --worker-memory`: the peak memory of a Python worker of Spark."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ TOPIC: Final = "bench-spark-memory"
 
 
 def run(options: SparkOptions, report: Report) -> int:
-    """The exit status: 1 if a worker has held more than it may."""
+    """Run the measure; the exit status is 1 if a worker exceeds its limit."""
     from strandline_spark.spark.session import start_session
 
     count = options.gigabytes * 10**9 // LARGE

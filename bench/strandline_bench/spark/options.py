@@ -1,4 +1,4 @@
-"""The command line of `strandline bench spark`: the data source, Kafka's connector beside it."""
+"""The command line of `strandline bench spark`: the data source, beside Kafka's connector."""
 
 import argparse
 from collections.abc import Sequence
@@ -30,17 +30,17 @@ ALONE: Final = {
     "spark_startup": "--startup",
 }
 INSTEAD: Final = {
-    "spark_planning": "what the driver takes to plan a micro-batch, without Spark",
-    "spark_memory": "the most resident memory of a worker that reads --gigabytes of 1 KB records",
+    "spark_planning": "time of the driver to plan a micro-batch, without Spark",
+    "spark_memory": "peak memory of a worker that reads --gigabytes of 1 KB records",
     "spark_gold": "a gold step over a million rows of silver in a thousand windows",
-    "spark_startup": "the processor's time of `ingest bronze --once` with nothing to read, against"
+    "spark_startup": "processor time of `ingest bronze --once` with nothing to read, against"
     " an empty streaming source in Python",
 }
 SMALL: Final = 100
 LARGE: Final = 1024
 RECORDS: Final = {SMALL: 4_000_000, LARGE: 1_000_000}
 SINKS: Final = {
-    "noop": "a batch query whose rows go nowhere",
+    "noop": "a batch query whose rows are dropped",
     "delta": "one micro-batch of `ingest bronze` (direct) against the connector to Parquet",
     "parquet": "a batch query to Parquet files, which the JVM writes",
     "silver": "JSON of five fields: a pipeline's micro-batch, to bronze and silver, against the"
@@ -57,7 +57,7 @@ class SparkOptions:
     partitions: int
     rounds: int
     records: dict[int, int]
-    """By the size of their values in bytes."""
+    """Number of records by the size of their values in bytes."""
     sinks: tuple[str, ...]
     batch_size: int
     master: str
@@ -70,7 +70,7 @@ class SparkOptions:
     as_json: bool
 
     def configuration(self) -> dict[str, object]:
-        """What a reader must know to repeat the run."""
+        """The options that a reader needs to repeat the run."""
         told: dict[str, object] = {
             "brokers": self.brokers,
             "replication_factor": self.replication_factor,
@@ -92,7 +92,7 @@ class SparkOptions:
 
 
 def parse(argv: Sequence[str]) -> SparkOptions:
-    """Exits with status 2 on a mistake."""
+    """The options. Exits with status 2 on a mistake."""
     parser = _parser()
     given = parser.parse_args(argv)
     measure = given.measure or "spark"
@@ -140,9 +140,9 @@ def parse(argv: Sequence[str]) -> SparkOptions:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="strandline bench spark",
-        description="Measures Spark's data source on a cluster of its own in a temporary directory:"
-        " rows a second to each sink, in one warm JVM. With --peer-kafka in rounds that alternate"
-        " with Spark's Kafka connector; the exit status is 1 if a floor is missed.",
+        description="Measures Spark's data source on a new cluster in a temporary directory: rows a"
+        " second to each sink, in one warm JVM. With --peer-kafka, rounds alternate with Spark's"
+        " Kafka connector, and the exit status is 1 if a ratio is below its minimum.",
         epilog="\n".join(f"  {name:9}{what}" for name, what in SINKS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -154,22 +154,46 @@ def _parser() -> argparse.ArgumentParser:
             dest="measure",
             action="store_const",
             const=measure,
-            help=f"instead: {INSTEAD[measure]}",
+            help=f"measure instead: {INSTEAD[measure]}",
         )
-    add("--phases", action="store_true", help="what a row costs in each phase, after the rounds")
+    add(
+        "--phases",
+        action="store_true",
+        help="print the cost of a row in each phase, after the rounds",
+    )
     kafka_peer.add_option(parser)
     add(
         "--peer-jars",
         metavar="PATH,...",
-        help="the connector and its dependencies, instead of those that Maven brings",
+        help="jars of the connector and its dependencies, instead of Maven's",
     )
-    add("--record-size", type=int, action="append", choices=tuple(RECORDS), help="(both)")
-    add("--sink", action="append", choices=tuple(SINKS), help="may be repeated (all)")
-    add("--records", type=positive, help="of each size (4,000,000 of 100 B, 1,000,000 of 1 KB)")
-    add("--gigabytes", type=positive, default=10, help="of --worker-memory (10)")
-    add("--batch-size", type=positive, default=64 << 10, help="the producers' batches (65536)")
-    add("--rounds", type=positive, help="(5; 30 of --planning)")
-    add("--partitions", type=positive, help="of the topic (4; 1000 of --planning)")
+    add(
+        "--record-size",
+        type=int,
+        action="append",
+        choices=tuple(RECORDS),
+        help="bytes of a value; may be repeated (both)",
+    )
+    add(
+        "--sink",
+        action="append",
+        choices=tuple(SINKS),
+        help="sink to measure; may be repeated (all)",
+    )
+    add(
+        "--records",
+        type=positive,
+        help="records of each size (4,000,000 of 100 B, 1,000,000 of 1 KB)",
+    )
+    add("--gigabytes", type=positive, default=10, help="gigabytes that --worker-memory reads (10)")
+    add(
+        "--batch-size",
+        type=positive,
+        default=64 << 10,
+        help="bytes of the producers' batches (65536)",
+    )
+    add("--rounds", type=positive, help="rounds (5; 30 of --planning)")
+    add("--partitions", type=positive, help="partitions of the topic (4; 1000 of --planning)")
     add("--brokers", type=positive, default=3)
     add("--replication-factor", type=positive, default=3)
     add("--flush-policy", choices=("replicated", "always"), default="replicated")

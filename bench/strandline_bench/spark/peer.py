@@ -1,4 +1,4 @@
-"""Spark's Kafka connector: its jars, by Maven and kept in the user's cache folder."""
+"""Spark's Kafka connector: its jars, loaded by Maven and kept in the user's cache folder."""
 
 import os
 import shutil
@@ -22,8 +22,8 @@ _POM: Final = f"""<project>
 
 
 def connector_jars() -> str:
-    """The connector and those of its dependencies that Spark does not have itself, comma separated.
-    Raises CliError with the remedy.
+    """The connector and those of its dependencies that Spark lacks, comma separated. Raises
+    CliError with the remedy.
     """
     from pyspark.find_spark_home import _find_spark_home
 

@@ -1,9 +1,9 @@
-"""What a row costs in each phase of its way, and each phase's share.
+"""The cost of a row in each phase of its way, and each phase's share.
 
-Brokers and JVM by what their processes used in the rounds. What the worker does is timed in this
-process, which reads the same topic by the same code: CRC, decoding, copies and Parquet in seconds
-of a core, the wait for messages and the commit in seconds. The rest of Spark's micro-batch is what
-`triggerExecution` has beside `addBatch`.
+The cost of brokers and JVM is what their processes used in the rounds. The worker's phases are
+timed in this process, which reads the same topic by the same code. CRC, decoding, copies and
+Parquet are in seconds of a core; the wait for messages and the commit are in seconds. The rest of
+Spark's micro-batch is `triggerExecution` without `addBatch`.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ WORKER: Final = ("fetch_wait", "crc", "decode", "copies")
 def tell(
     report: Report, spark: "SparkSession", ours: Ours, size: int, used: Mapping[str, Usage]
 ) -> None:
-    """One line for each phase of each sink that was measured."""
+    """Print one line for each phase of each sink that was measured."""
     for sink, used_s in used.items():
         read = _read(ours, direct=sink == "delta")
         spent = {"broker": used_s.brokers} | {phase: read[phase] for phase in WORKER}
@@ -150,7 +150,7 @@ def _timed(function: Callable[..., Any], spent: dict[str, float], phase: str) ->
 
 
 def _timed_steps(function: Callable[..., Any], spent: dict[str, float]) -> Callable[..., Any]:
-    """Of a generator: what it does, and not who asks it."""
+    """A generator that times its own steps, and not its consumer's."""
 
     def timed(*args: Any) -> Iterator[Any]:
         steps = function(*args)

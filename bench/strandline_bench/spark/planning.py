@@ -1,6 +1,7 @@
-"""What it takes the driver to plan a micro-batch: Metadata, ListOffsets, and what is made of both.
+"""The time that the driver needs to plan a micro-batch: Metadata, ListOffsets, and the plan.
 
-The source's reader is asked as Spark asks it, offsets as JSON text in between, in this process.
+The source's reader is called as Spark calls it, with offsets as JSON text in between, in this
+process.
 """
 
 import asyncio

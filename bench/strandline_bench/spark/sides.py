@@ -1,5 +1,5 @@
 """The two sides of `strandline bench spark`: the same records in a topic of ours and in one of
-Kafka's, and how Spark reads them to a sink. Everything here blocks.
+Kafka's, and Spark's reads of them into a sink. Every call here blocks.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ note = "string"
 """
 FILL_S: Final = 3600.0
 COLUMNS: Final = "key,value,topic,partition,offset,timestamp,timestampType"
-"""Those of Spark's Kafka source, on both sides."""
+"""The columns of Spark's Kafka source, on both sides."""
 
 
 Values = Callable[[int, int], Iterator[bytes]]
-"""So many values of so many bytes."""
+"""A function that makes so many values of so many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class Taken:
 
     action_s: float
     start_s: float = 0.0
-    """Of a stream: everything beside its micro-batch."""
+    """Seconds of a stream outside its micro-batch."""
     around_s: float = 0.0
-    """Of a micro-batch: what Spark does before its sink is called and after."""
+    """Seconds of a micro-batch before and after the call of its sink."""
 
 
 class Side(Protocol):
-    """One of the two, filled with records of one size."""
+    """One of the two sides, filled with records of one size."""
 
     def frame(self, spark: "SparkSession") -> "DataFrame": ...
 
@@ -206,7 +206,7 @@ def _batches(spark: "SparkSession") -> Iterator[_Batches]:
 
 
 def end_session(spark: "SparkSession") -> None:
-    """Ends the JVM too, also where an interrupt has broken off a call to it."""
+    """Ends the JVM too, even if an interrupt has broken off a call to it."""
     from strandline_spark.spark.session import stop_jvm
 
     try:
@@ -224,7 +224,7 @@ async def fill(
     options: SparkOptions,
     values: Values = compressible,
 ) -> None:
-    """A new topic of ours with so many records, the same number in each partition."""
+    """Fill a new topic of ours with so many records, the same number in each partition."""
     from strandline import Admin, NewTopic, Producer
 
     least = {"min.insync.replicas": str(options.min_insync_replicas)}
@@ -242,7 +242,7 @@ async def fill(
 def fill_kafka(
     kafka: KafkaPeer, size: int, count: int, options: SparkOptions, values: Values = compressible
 ) -> str:
-    """The same in a new topic of Kafka's; its name."""
+    """Fill a new topic of Kafka's in the same way; returns its name."""
     topic, _ = kafka.create(options.partitions, options.min_insync_replicas)
     for partition, part in enumerate(shares(count, options.partitions)):
         kafka.fill(topic, partition, values(part, size), options.batch_size)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JSON_SINKS: Final = ("silver",)
-"""Those that need values to parse."""
+"""Sinks that need values to parse."""
 OTHERS_CORES_MAX: Final = 0.3
 REPEATS_MAX: Final = 3
 FLOORS: Final = {
@@ -45,7 +45,7 @@ FLOORS: Final = {
     ("silver", SMALL): (2.0, 3.0),
     ("silver", LARGE): (1.5, 2.0),
 }
-"""What the ratio must reach, and what is aimed at."""
+"""The minimum of each ratio, and its target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class _Rig:
 
 
 def run(options: SparkOptions, report: Report) -> int:
-    """The exit status: 1 if a floor is missed."""
+    """Run the measure; the exit status is 1 if a ratio is below its minimum."""
     missed = False
     with _rig(options, report) as rig:
         for size, count, sinks in _topics(options):
@@ -176,7 +176,7 @@ def _round(rig: _Rig, sides: dict[str, Side], sink: str, count: int, number: int
 
 
 def _tell(report: Report, sink: str, size: int, rounds: list[_Round]) -> bool:
-    """Whether the floor is missed."""
+    """Print the figures; True if a ratio is below its minimum."""
     rates = {name: median([one.runs[name].rows_s for one in rounds]) for name in rounds[0].runs}
     fields: dict[str, object] = {
         "record_size": size,

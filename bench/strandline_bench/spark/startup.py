@@ -1,5 +1,5 @@
-"""`strandline bench spark --startup`: what the processor spends on `ingest bronze --once` with
-nothing to read, beside a streaming source in Python that does nothing, on the same Spark.
+"""`strandline bench spark --startup`: the processor time of `ingest bronze --once` with nothing to
+read. It is compared with a streaming source in Python that does nothing, on the same Spark.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ end_session(spark)
 
 
 def run(options: SparkOptions, report: Report) -> int:
-    """The exit status: 1 if the ratio is above what it may be."""
+    """Run the measure; the exit status is 1 if the ratio exceeds its limit."""
     import uvloop
 
     with own_running(options) as target:
@@ -99,7 +99,7 @@ def _round(
 
 
 def _taken(command: list[str]) -> tuple[float, float]:
-    """Of the process and all that it has started and waited for."""
+    """The processor time of a process and all children that it has waited for."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     wall_s, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,4 +1,4 @@
-"""The library's producer and consumer, in the shape that the workload asks for."""
+"""The library's producer and consumer, with the interface that the workload needs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,12 @@
-"""`python -m strandline_chaos.live.workload`: write and read for a while, then say what was broken.
+"""`python -m strandline_chaos.live.workload`: write and read for a while, then report broken
+invariants.
 
-Exit status 0 if the history is sound, 1 if an anomaly was found, 2 if no verdict can be given (the
-cluster did not answer, nothing was acknowledged, or the last reading did not reach the end).
+Exit status:
+
+- 0 if the history is sound.
+- 1 if an anomaly was found.
+- 2 if no verdict can be given: the cluster did not answer, nothing was acknowledged, or the last
+  reading did not reach the end.
 """
 
 from __future__ import annotations
@@ -50,15 +55,17 @@ def _parser() -> argparse.ArgumentParser:
         description="A checking producer and consumer. The verdict comes at the end.",
     )
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT,...")
-    parser.add_argument("--seconds", type=float, default=30, help="how long to write (30)")
-    parser.add_argument("--topic", default="chaos", help="must not be there yet (chaos)")
+    parser.add_argument("--seconds", type=float, default=30, help="seconds of writing (30)")
+    parser.add_argument(
+        "--topic", default="chaos", help="topic to create; it must not exist (chaos)"
+    )
     parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--replication-factor", type=int, default=3)
     parser.add_argument("--min-insync-replicas", type=int, default=2)
     parser.add_argument("--writers", type=int, default=2)
     parser.add_argument("--rate", type=float, default=200, help="records a second of each writer")
     parser.add_argument("--record-size", type=int, default=100)
-    parser.add_argument("--history", type=Path, metavar="FILE", help="keep the history as JSONL")
+    parser.add_argument("--history", type=Path, metavar="FILE", help="save the history as JSONL")
     parser.add_argument("--read-back-seconds", type=float, default=60)
     parser.add_argument("--format", choices=("table", "json"), default="table")
     return parser
