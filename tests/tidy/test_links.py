@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 CITED_FILE = re.compile(r"`([\w/.-]*\w\.(?:py|proto|md|sh))`")
+ARCHITECTURE = ROOT / "docs" / "internals" / "architecture.md"
 ORACLES = ROOT / "proof" / "strandline_proof" / "sim" / "oracles"
 RULE = re.compile(r"^\| (I-\d+) \|.*\| ([^|]*) \|$", re.MULTILINE)
 STEP = re.compile(r"step ((?:`[\w/]+\.py`(?:, )?)+)")
@@ -46,6 +49,32 @@ def test_every_file_that_a_document_names_is_there(document: Path) -> None:
     cited = set(CITED_FILE.findall(document.read_text("utf-8")))
     missing = {file for file in cited if not any(name.endswith(f"/{file}") for name in known)}
     assert missing == set()
+
+
+def paths_of_requests() -> dict[str, list[tuple[str, str]]]:
+    """The (room, file) rows of each path in architecture.md, by the text before the table."""
+    paths, room, title = dict[str, list[tuple[str, str]]](), "", ""
+    for line in ARCHITECTURE.read_text("utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line == "| room | file | what happens there |":
+            paths[title] = []
+        elif not line.startswith("|"):
+            title = line or title
+        elif len(cells) == 3 and title in paths and not line.startswith("|---"):
+            room = cells[0].strip("`") or room
+            paths[title] += [(room, file) for file in CITED_FILE.findall(cells[1])]
+    return paths
+
+
+def test_the_path_of_a_request_enters_a_room_once() -> None:
+    paths = paths_of_requests()
+    assert len(paths) == 6
+    for title, rows in paths.items():
+        rooms = [room for room, _ in groupby(rows, key=itemgetter(0))]
+        assert len(rooms) == len(set(rooms)), title
+        for room, file in rows:
+            path = file if file.startswith(room) else f"{room}{file}"
+            assert (ROOT / "broker" / "strandline_broker" / path).is_file(), path
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
