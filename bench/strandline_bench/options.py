@@ -190,27 +190,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--replication-factor", type=positive, default=3)
     add("--acks", choices=("0", "1", "all"), default="all")
     add("--record-size", type=positive, default=1024, help="bytes of a value (1024)")
-    add(
-        "--partitions",
-        type=positive,
-        help="partitions (3; 1 for failover and latency; 3000 for partitions)",
-    )
+    add("--partitions", type=positive, help="number (3; failover, latency: 1; partitions: 3000)")
     add("--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none")
     add("--records", type=positive, help="records of a round (256 MB of them)")
     add("--flush-policy", choices=("replicated", "always"), default="replicated")
     add("--rounds", type=positive, help="rounds (5 startups, 20 kills, 3 of every other measure)")
-    add(
-        "--batch-size",
-        type=positive,
-        default=256 << 10,
-        help="bytes of the producer's batches (262144)",
-    )
-    add(
-        "--api",
-        choices=("send_many", "send", "both"),
-        default="both",
-        help="calls that produce measures (both)",
-    )
+    add("--batch-size", type=positive, default=256 << 10, help="bytes of a batch (262144)")
+    add("--api", choices=("send_many", "send", "both"), default="both", help="produce API (both)")
     add("--floor", action="store_true", help="alternate with a bare path, the transport's limit")
     add(
         "--with-controller",
@@ -219,12 +205,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_baseline(parser)
     kafka_peer.add_option(parser)
-    add(
-        "--peer-kill",
-        metavar="COMMAND",
-        help="command that kills a broker of it: the id is its last argument",
-    )
-    add("--peer-restart", metavar="COMMAND", help="command that starts that broker again")
+    add("--peer-kill", metavar="COMMAND", help="kill a broker of it; the last argument is its id")
+    add("--peer-restart", metavar="COMMAND", help="start that broker again")
     add("--format", choices=("table", "json"), default="table")
     add("--json", action="store_true", help="the same as --format json")
     return parser

@@ -156,42 +156,18 @@ def _parser() -> argparse.ArgumentParser:
             const=measure,
             help=f"measure instead: {INSTEAD[measure]}",
         )
-    add(
-        "--phases",
-        action="store_true",
-        help="print the cost of a row in each phase, after the rounds",
-    )
+    add("--phases", action="store_true", help="print a row's cost in each phase, after the rounds")
     kafka_peer.add_option(parser)
     add(
         "--peer-jars",
         metavar="PATH,...",
         help="jars of the connector and its dependencies, instead of Maven's",
     )
-    add(
-        "--record-size",
-        type=int,
-        action="append",
-        choices=tuple(RECORDS),
-        help="bytes of a value; may be repeated (both)",
-    )
-    add(
-        "--sink",
-        action="append",
-        choices=tuple(SINKS),
-        help="sink to measure; may be repeated (all)",
-    )
-    add(
-        "--records",
-        type=positive,
-        help="records of each size (4,000,000 of 100 B, 1,000,000 of 1 KB)",
-    )
+    add("--record-size", type=int, action="append", choices=tuple(RECORDS), help="bytes (both)")
+    add("--sink", action="append", choices=tuple(SINKS), help="sink to measure; repeatable (all)")
+    add("--records", type=positive, help="per size (4,000,000 of 100 B, 1,000,000 of 1 KB)")
     add("--gigabytes", type=positive, default=10, help="gigabytes that --worker-memory reads (10)")
-    add(
-        "--batch-size",
-        type=positive,
-        default=64 << 10,
-        help="bytes of the producers' batches (65536)",
-    )
+    add("--batch-size", type=positive, default=64 << 10, help="bytes of a batch (65536)")
     add("--rounds", type=positive, help="rounds (5; 30 of --planning)")
     add("--partitions", type=positive, help="partitions of the topic (4; 1000 of --planning)")
     add("--brokers", type=positive, default=3)
