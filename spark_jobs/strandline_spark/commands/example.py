@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 def add_example(commands: Any) -> None:
     command = commands.add_parser(
         "example",
-        help="print a pipeline that ships",
-        description="Prints the pipeline.toml of a pipeline that ships. Its tables will lie beside"
-        " the file: strandline-spark example access > pipeline.toml",
+        help="print an example pipeline",
+        description="Prints the pipeline.toml of an example. Its tables will be beside the file:"
+        " strandline-spark example access > pipeline.toml",
     )
     command.add_argument("name", metavar="NAME", choices=NAMES, help=" or ".join(NAMES))
     command.set_defaults(run=_run, interrupted="nothing was changed")

@@ -29,9 +29,9 @@ _NOBODY: Final = "how far it is behind cannot be said"
 def add_lag(commands: Any) -> None:
     command = commands.add_parser(
         "lag",
-        help="how far a job's checkpoint is behind its topics",
-        description="Compares the offsets in the checkpoint of a job, running or not, with the"
-        " topics' high watermarks. Exit status 1 if records are gone that it has not read, or its"
+        help="show the lag of a job's checkpoint behind its topics",
+        description="Compares the offsets in the checkpoint of a job, running or ended, with the"
+        " topics' high watermarks. The exit status is 1 if unread records are gone, or if the"
         " offsets mean other records now.",
     )
     command.add_argument("checkpoint", metavar="CHECKPOINT", help="path of Spark's checkpoint")

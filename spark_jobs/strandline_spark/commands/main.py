@@ -70,13 +70,16 @@ def _interrupt(number: int, frame: object) -> NoReturn:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="strandline-spark", description="From Strandline topics to Delta tables, with Spark."
+        prog="strandline-spark",
+        description="Writes Strandline topics into Delta tables, with Spark.",
     )
     parser.add_argument("--version", action="version", version=f"strandline {build_id()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     ingest = commands.add_parser("ingest", help="run an ingestion job")
     jobs = ingest.add_subparsers(required=True, metavar="JOB")
-    _add_bronze(jobs.add_parser("bronze", help="raw records into a Delta table, each offset once"))
+    _add_bronze(
+        jobs.add_parser("bronze", help="write raw records into a Delta table, each offset once")
+    )
     add_silver(jobs)
     add_run(commands)
     add_gold(commands)
@@ -102,12 +105,14 @@ def _add_bronze(bronze: argparse.ArgumentParser) -> None:
     when.add_argument(
         "--once", action="store_true", help="read what is available and end (default)"
     )
-    when.add_argument("--every", metavar="10s", help="a micro-batch so often, until interrupted")
+    when.add_argument(
+        "--every", metavar="10s", help="start a micro-batch at this interval, until interrupted"
+    )
     bronze.add_argument(
         "--mode",
         choices=("direct", "dataframe"),
         default="direct",
-        help="who writes the Parquet files: the reading tasks (default), or Spark",
+        help="writer of the Parquet files: the reading tasks (direct, the default), or Spark",
     )
     bronze.add_argument(
         "--from",
@@ -120,21 +125,21 @@ def _add_bronze(bronze: argparse.ArgumentParser) -> None:
         "--on-loss",
         choices=("stop", "record"),
         default="stop",
-        help="where retention took records before they were read: stop (default), or go on at the"
-        " first one left and count the lost ones in the table; a topic created anew and a log cut"
-        " back always stop the job",
+        help="if retention removed records before they were read: stop (default), or continue at"
+        " the first record left and count the lost ones in the table; a topic that was created"
+        " again and a truncated log always stop the job",
     )
-    bronze.add_argument("--max-offsets-per-trigger", metavar="N", help="bound of one micro-batch")
+    bronze.add_argument("--max-offsets-per-trigger", metavar="N", help="limit of one micro-batch")
     bronze.add_argument(
         "--max-decompressed-bytes",
         metavar="BYTES",
-        help="how far the records of one compressed batch may unpack (default: 32 MiB)",
+        help="limit on the decompressed size of one batch of records (default: 32 MiB)",
     )
     add_spark(bronze)
     bronze.add_argument("--format", choices=("table", "json"), default="table")
     bronze.set_defaults(
         run=_run_bronze,
-        interrupted="what was committed stays, and the checkpoint goes on from there",
+        interrupted="committed batches stay, and the next run continues from the checkpoint",
     )
 
 

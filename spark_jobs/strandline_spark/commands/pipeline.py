@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from strandline_spark.bronze.micro_batch import BatchReport
     from strandline_spark.pipeline.config import Pipeline
 
-_STAYS: Final = "what was committed stays, and the checkpoint goes on from there"
+_STAYS: Final = "committed batches stay, and the next run continues from the checkpoint"
 _SHOWN: Final = 20
 
 
@@ -29,14 +29,14 @@ def add_run(commands: Any) -> None:
     command = commands.add_parser(
         "run",
         help="run a pipeline: topics to bronze, silver and gold",
-        description="Runs the pipeline that a file describes: records go into bronze, parsed into"
-        " silver (or quarantine), and into gold once the watermark has closed a window."
+        description="Runs the pipeline of a file. Raw records go into bronze, parsed ones into"
+        " silver (or quarantine). Once the watermark has closed a window, its rows go into gold."
         " docs/guide/spark.md has a file with every key;"
-        " `strandline-spark example access` prints one.",
+        " `strandline-spark example access` prints an example.",
     )
     _add_job(command)
     command.add_argument(
-        "--close", action="store_true", help="at the end, let open windows come out too"
+        "--close", action="store_true", help="at the end, write open windows to gold too"
     )
     command.set_defaults(run=_run_pipeline, interrupted=_STAYS, gold=True)
 
@@ -44,9 +44,9 @@ def add_run(commands: Any) -> None:
 def add_silver(jobs: Any) -> None:
     command = jobs.add_parser(
         "silver",
-        help="a pipeline without its gold steps: bronze, silver and quarantine",
-        description="Runs the pipeline of a file up to silver: raw and parsed records, without"
-        " its gold steps.",
+        help="run a pipeline without its gold steps: bronze, silver and quarantine",
+        description="Runs the pipeline of a file up to silver, with raw and parsed records and"
+        " without its gold steps.",
     )
     _add_job(command)
     command.set_defaults(run=_run_pipeline, interrupted=_STAYS, gold=False, close=False)
@@ -55,10 +55,10 @@ def add_silver(jobs: Any) -> None:
 def add_gold(commands: Any) -> None:
     command = commands.add_parser(
         "gold",
-        help="a pipeline's gold steps over silver as it is",
+        help="run a pipeline's gold steps over the present silver",
         usage="%(prog)s PIPELINE [options]\n       %(prog)s reset STEP [PIPELINE]",
-        description="Runs the gold steps of a pipeline once over what silver holds. No cluster is"
-        " asked. `gold reset STEP` has one step begin again: its table is moved aside, and the next"
+        description="Runs the gold steps of a pipeline once over the present silver. No cluster is"
+        " needed. `gold reset STEP` starts one step again: its table is moved aside, and the next"
         " run computes it from all of silver.",
     )
     command.add_argument(
@@ -68,17 +68,17 @@ def add_gold(commands: Any) -> None:
         help="path of a pipeline.toml; or reset, the name of a step, and the path (default:"
         " pipeline.toml)",
     )
-    command.add_argument("--close", action="store_true", help="let open windows come out too")
+    command.add_argument("--close", action="store_true", help="write open windows to gold too")
     add_spark(command)
-    command.set_defaults(run=_run_gold, interrupted="gold holds what was committed")
+    command.set_defaults(run=_run_gold, interrupted="committed windows stay in gold")
 
 
 def add_latest(commands: Any) -> None:
     command = commands.add_parser(
         "latest",
-        help="the latest row of each key in silver",
-        description="What a compacted topic says of each key now: of each key the row with the"
-        " greatest offset, and none whose last record is a tombstone.",
+        help="show the latest row of each key in silver",
+        description="Shows the row with the greatest offset for each key, as in a compacted topic."
+        " A key whose last record is a tombstone has no row.",
     )
     command.add_argument("table", metavar="TABLE", help="path of a silver table")
     command.add_argument(
@@ -96,7 +96,9 @@ def _add_job(command: argparse.ArgumentParser) -> None:
     when.add_argument(
         "--once", action="store_true", help="read what is available and end (default)"
     )
-    when.add_argument("--every", metavar="10s", help="a micro-batch so often, until interrupted")
+    when.add_argument(
+        "--every", metavar="10s", help="start a micro-batch at this interval, until interrupted"
+    )
     add_spark(command)
     command.add_argument("--format", choices=("table", "json"), default="table")
 

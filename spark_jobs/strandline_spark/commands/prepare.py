@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 def add_prepare(commands: Any) -> None:
     command = commands.add_parser(
         "prepare",
-        help="have Spark start in half the time on this machine",
-        description="Writes an archive of Spark's classes (about 150 MB, in half a minute) into the"
-        " user's cache: XDG_CACHE_HOME, or ~/.cache. Every job that this user starts on this"
-        " machine maps it in place of loading the classes one by one. Say it again after an update"
-        " of Java or Spark; to undo it, remove the file.",
+        help="let Spark start in half the time on this machine",
+        description="Writes an archive of Spark's classes (about 190 MB, in half a minute) into the"
+        " user's cache: XDG_CACHE_HOME, or ~/.cache. Every job of this user on this machine maps"
+        " the archive in place of loading the classes one by one. Run the command again after an"
+        " update of Java or Spark. To undo it, remove the file.",
     )
     command.add_argument("--format", choices=("table", "json"), default="table")
     command.set_defaults(run=_run, interrupted="nothing was written")

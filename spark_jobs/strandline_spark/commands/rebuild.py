@@ -16,19 +16,21 @@ def add_rebuild(commands: Any) -> None:
     tables = rebuild.add_subparsers(required=True, metavar="TABLE")
     silver = tables.add_parser(
         "silver",
-        help="silver and quarantine of a pipeline, by its rules of today",
+        help="silver and quarantine of a pipeline, with its present rules",
         description="Makes silver and quarantine again from bronze, after a corrected rule or a"
-        " lost table, and then gold. No cluster is asked. The tables as they were are moved aside."
-        " If it breaks off, run it again: it goes on.",
+        " lost table, and then gold. No cluster is needed. The old tables are moved aside. If the"
+        " command breaks off, run it again: it continues.",
     )
     silver.add_argument("pipeline", metavar="PIPELINE", help="path of a pipeline.toml")
     silver.add_argument(
         "--quarantine-only",
         action="store_true",
-        help="parse only what is in quarantine; the rows of silver stay as they are",
+        help="parse only the quarantined records, and keep the rows of silver",
     )
     add_spark(silver)
-    silver.set_defaults(run=_run, interrupted="the tables are as they were; run it again to go on")
+    silver.set_defaults(
+        run=_run, interrupted="the old tables are unchanged; run the command again to continue"
+    )
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -26,15 +26,17 @@ def add_replay(commands: Any) -> None:
     command = commands.add_parser(
         "replay",
         help="read a range of a topic into an empty table",
-        description="Reads a range of a topic into an empty bronze table, in one commit. No job,"
-        " checkpoint or other table is touched, and no JVM is started. FROM and TO are earliest,"
-        ' latest, offsets of all partitions as {"TOPIC": {"0": 23}}, or a time with its zone as'
-        " 2026-01-31T12:00:00Z: the first record at or after it.",
+        description="Reads a range of a topic into an empty bronze table, in one commit."
+        " Touches no job, checkpoint or other table, and starts no JVM. FROM and TO are earliest,"
+        ' latest, offsets of all partitions like {"TOPIC": {"0": 23}}, or a time with its zone like'
+        " 2026-01-31T12:00:00Z. A time means the first record at or after it.",
     )
     command.add_argument("topic", metavar="TOPIC")
-    command.add_argument("--from", dest="start", metavar="FROM", required=True, help="the first")
     command.add_argument(
-        "--to", metavar="TO", default="latest", help="where it ends, exclusive (default: latest)"
+        "--from", dest="start", metavar="FROM", required=True, help="start of the range"
+    )
+    command.add_argument(
+        "--to", metavar="TO", default="latest", help="end of the range, exclusive (default: latest)"
     )
     command.add_argument("--table", required=True, help="path of the new Delta table")
     add_cluster(command)

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 def add_report(commands: Any) -> None:
     command = commands.add_parser(
         "report",
-        help="one HTML page of what tables and their audits say",
-        description="Writes one HTML page, which loads nothing: throughput, lag, batch times, files"
-        " and the audit of each table, and of a quarantine table its reasons. A quarantine table"
-        " beside a silver one comes along. Nothing but the page is changed.",
+        help="write one HTML page about tables and their audits",
+        description="Writes one HTML page, which loads nothing. It shows throughput, lag, batch"
+        " times, files and the audit of each table, and the reasons of a quarantine table. A"
+        " quarantine table beside a silver one is included. Only the page is written.",
     )
     command.add_argument("tables", metavar="TABLE", nargs="+", help="paths of the Delta tables")
     command.add_argument(
         "--output",
         metavar="FILE",
         default="report.html",
-        help="where the page goes; a file there is replaced (default: report.html)",
+        help="path of the page; an existing file is replaced (default: report.html)",
     )
     command.set_defaults(run=_run, interrupted="no page was written")
 

@@ -15,46 +15,46 @@ if TYPE_CHECKING:
 def add_compact(commands: Any) -> None:
     command = commands.add_parser(
         "compact",
-        help="make few large files of a table's many small ones",
-        description="Makes few large files of a bronze table's many small ones. Jobs may run, and"
-        " readers go on with the files they have: the old ones stay until vacuum removes them. Run"
-        " one compact or vacuum of a table at a time; of two the later is refused.",
+        help="merge a table's many small files into few large ones",
+        description="Merges a bronze table's many small files into few large ones. Jobs may run."
+        " Readers keep their files: the old ones stay until vacuum removes them. Run one compact"
+        " or vacuum of a table at a time; of two the later is refused.",
     )
     command.add_argument("table", metavar="TABLE", help="path of the Delta table")
     command.add_argument(
         "--target-bytes",
         metavar="BYTES",
         default=str(128 << 20),
-        help="about how large files become; one that has it stays as it is (default: 128 MiB)",
+        help="approximate size of new files; a file of this size or more stays (default: 128 MiB)",
     )
     command.add_argument("--format", choices=("table", "json"), default="table")
     command.set_defaults(
         run=_run_compact,
-        interrupted="what was committed stays, the other files are as they were, and the next run"
-        " goes on from there",
+        interrupted="committed merges stay, the other files are unchanged, and the next run"
+        " continues from there",
     )
 
 
 def add_vacuum(commands: Any) -> None:
     command = commands.add_parser(
         "vacuum",
-        help="remove files that are no part of a table any more",
+        help="remove files that are no longer part of a table",
         description="Removes files that compact has replaced, and those of batches that were not"
-        " committed. Jobs may run: a file that one may still commit stays.",
+        " committed. Jobs may run: a file that a job may still commit stays.",
     )
     command.add_argument("table", metavar="TABLE", help="path of the Delta table")
     command.add_argument(
         "--keep",
         metavar="7d",
         default="7d",
-        help="how long a file stays after it has left the table, for readers that still use it, in"
-        " hours or days (default: 7d; at least 1h)",
+        help="how long a file stays after it left the table, for readers that still use it; hours"
+        " or days (default: 7d; at least 1h)",
     )
     command.add_argument("--dry-run", action="store_true", help="name the files, and remove none")
     command.add_argument("--format", choices=("table", "json"), default="table")
     command.set_defaults(
         run=_run_vacuum,
-        interrupted="no record of the table is touched, and the next run removes what is left",
+        interrupted="no row of the table is touched, and the next run removes the remaining files",
     )
 
 

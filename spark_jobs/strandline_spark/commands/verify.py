@@ -46,16 +46,21 @@ def add_verify(commands: Any) -> None:
     verify = commands.add_parser(
         "verify",
         help="prove that a table, or a pipeline's tables, hold each offset once",
-        description="Proves that a bronze table holds each offset of a topic once; of a pipeline,"
-        " that silver and quarantine together hold what bronze holds, and that gold is what its"
-        " statements give over silver. If a cluster is named (by a flag, STRANDLINE_BOOTSTRAP,"
-        " STRANDLINE_DIR or ./.strandline), bronze is compared with its topic ids and high"
-        " watermarks too.",
+        description="Proves that a bronze table holds each offset of a topic once. For a pipeline"
+        " it also proves that silver and quarantine together hold the offsets of bronze, and that"
+        " gold is the result of its statements over silver. If a cluster is named (by a flag,"
+        " STRANDLINE_BOOTSTRAP, STRANDLINE_DIR or ./.strandline), bronze is compared with its topic"
+        " ids and high watermarks too.",
     )
     verify.add_argument(
         "table", metavar="TABLE", help="path of the bronze table, or of a pipeline.toml"
     )
-    verify.add_argument("topic", metavar="TOPIC", nargs="?", help="of a pipeline: none, all count")
+    verify.add_argument(
+        "topic",
+        metavar="TOPIC",
+        nargs="?",
+        help="topic of the bronze table; leave it out for a pipeline",
+    )
     add_cluster(verify)
     verify.add_argument(
         "--complete", action="store_true", help="fail if the topic has more than the table"
@@ -63,11 +68,13 @@ def add_verify(commands: Any) -> None:
     verify.add_argument(
         "--values",
         action="store_true",
-        help="read the topic again and compare key, value, headers and timestamp of each row; of a"
-        " pipeline, parse bronze again and compare each row of silver and quarantine",
+        help="read the topic again and compare key, value, headers and timestamp of each row; for"
+        " a pipeline, also parse bronze again and compare each row of silver and quarantine",
     )
     verify.add_argument(
-        "--allow-lost", action="store_true", help="accept what retention took before it was read"
+        "--allow-lost",
+        action="store_true",
+        help="accept offsets that retention removed before they were read",
     )
     verify.add_argument("--format", choices=("table", "json"), default="table")
     add_spark_if_used(verify, "for the gold steps of a pipeline, refused otherwise")

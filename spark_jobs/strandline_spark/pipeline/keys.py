@@ -19,14 +19,14 @@ class PipelineKeys(Section):
     name: Annotated[str, Meta(description="Owns the tables; letters, digits, - and _.")]
     topics: Annotated[list[str], Meta(description="The topics that are read.")]
     directory: Annotated[
-        str, Meta(description="Where tables lie that name no folder; relative to the file.")
+        str, Meta(description="Folder of tables without a path of their own; relative to the file.")
     ] = "lake"
     checkpoint: Annotated[
         str | None, Meta(description="Spark's checkpoint (default: directory/_checkpoint).")
     ] = None
     start: Annotated[
         Literal["earliest", "latest", "table"],
-        Meta(description="Where a new checkpoint begins: table is where the tables end."),
+        Meta(description="Start of a new checkpoint; table: where the tables end."),
     ] = "table"
 
 
@@ -36,22 +36,22 @@ class BronzeKeys(Section):
     ] = None
     on_loss: Annotated[
         Literal["stop", "record"],
-        Meta(description="Where retention took records before they were read: stop, or count."),
+        Meta(description="If retention removed records before they were read: stop, or count."),
     ] = "stop"
     max_offsets_per_trigger: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="Bound of one micro-batch.")
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Limit of one micro-batch.")
     ] = None
 
 
 class ColumnKeys(Section):
     """A column with more settings than its type."""
 
-    type: Annotated[str, Meta(description="As in a word.")]
+    type: Annotated[str, Meta(description="Name of the type.")]
     format: Annotated[
-        str | None, Meta(description="Of date and timestamp, as strptime has it (default: ISO).")
+        str | None, Meta(description="Format of a date or timestamp for strptime (default: ISO).")
     ] = None
     field: Annotated[
-        str | None, Meta(description="Of json and avro: where it is read (default: its name).")
+        str | None, Meta(description="Field of json or avro (default: the column's name).")
     ] = None
 
 
@@ -65,13 +65,13 @@ class SilverKeys(Section):
     ]
     columns: Annotated[
         dict[str, str | ColumnKeys],
-        Meta(description="Name and type of each; of csv in the order of the fields."),
+        Meta(description="Name and type of each; for csv in the order of the fields."),
     ]
     max_ahead: Annotated[
         str,
         Meta(
-            description="How far an event time may lie after its record's timestamp, as 1 hour;"
-            " unlimited for no bound. Beyond it the record goes to quarantine."
+            description="How far an event time may be after its record's timestamp, like 1 hour;"
+            " unlimited for no limit. Beyond it the record goes to quarantine."
         ),
     ] = "1 hour"
     table: Annotated[
@@ -79,45 +79,47 @@ class SilverKeys(Section):
     ] = None
     quarantine: Annotated[
         str | None,
-        Meta(description="Folder of what does not parse (default: quarantine beside silver)."),
+        Meta(
+            description="Folder of records that do not parse (default: quarantine beside silver)."
+        ),
     ] = None
     on_new_field: Annotated[
         Literal["add", "stop"],
-        Meta(description="A field of json that is no column: it becomes one, or silver stops."),
+        Meta(description="A json field without a column: add a column, or stop silver."),
     ] = "stop"
     quarantine_limit: Annotated[
         int | str | None,
         Meta(
-            description="Rows of one batch beyond which silver stops, or a share such as 1% of a"
-            " batch of 1,000 rows or more."
+            description="Number of quarantined rows of one batch beyond which silver stops, or a"
+            " share such as 1% of a batch of 1,000 rows or more."
         ),
     ] = None
     on_crash: Annotated[
         Literal["stop", "quarantine"],
         Meta(
             description="A record that ends the process that parses it, or takes longer than"
-            " parse_deadline: silver stops and names it, or it goes to quarantine."
+            " parse_deadline: stop silver and name it, or quarantine it."
         ),
     ] = "stop"
     parse_deadline: Annotated[
-        str, Meta(description="How long a task may parse one batch of 2 MiB, as 2 minutes.")
+        str, Meta(description="How long a task may parse one batch of 2 MiB, like 2 minutes.")
     ] = "2 minutes"
     pattern: Annotated[
-        str | None, Meta(description="Of regex: RE2, a named group for each column.")
+        str | None, Meta(description="For regex: RE2, a named group for each column.")
     ] = None
     avro_schema: Annotated[
-        str | None, Meta(description="Of avro: the file of the writer's schema.")
+        str | None, Meta(description="For avro: the file of the writer's schema.")
     ] = None
-    delimiter: Annotated[str | None, Meta(description="Of csv (default: a comma).")] = None
-    quote: Annotated[str | None, Meta(description='Of csv (default: "); empty for none.')] = None
+    delimiter: Annotated[str | None, Meta(description="For csv (default: a comma).")] = None
+    quote: Annotated[str | None, Meta(description='For csv (default: "); empty for none.')] = None
     null_values: Annotated[
-        list[str], Meta(description="Of csv and regex: texts that stand for null.")
+        list[str], Meta(description="For csv and regex: texts that mean null.")
     ] = msgspec.field(default_factory=list)
 
 
 class GoldKeys(Section):
-    name: Annotated[str, Meta(description="Of the step and its table.")]
-    watermark: Annotated[str, Meta(description="How long rows are waited for, as 5 minutes.")]
+    name: Annotated[str, Meta(description="Name of the step and its table.")]
+    watermark: Annotated[str, Meta(description="How long the step waits for rows, like 5 minutes.")]
     sql: Annotated[
         str,
         Meta(description="Spark SQL over the view silver; gives window_start and window_end."),
@@ -125,15 +127,16 @@ class GoldKeys(Section):
     table: Annotated[
         str | None, Meta(description="Folder of the step's rows (default: directory/gold/NAME).")
     ] = None
-    window: Annotated[str | None, Meta(description="Length of a window, as 1 hour.")] = None
+    window: Annotated[str | None, Meta(description="Length of a window, like 1 hour.")] = None
     slide: Annotated[
-        str | None, Meta(description="A window begins so often (default: the window's length).")
+        str | None,
+        Meta(description="Interval between window starts (default: the window's length)."),
     ] = None
     session: Annotated[
         str | None, Meta(description="In place of window: the gap that ends a session.")
     ] = None
     session_key: Annotated[
-        list[str], Meta(description="Columns whose rows of equal values make a session.")
+        list[str], Meta(description="Columns; rows with equal values make a session.")
     ] = msgspec.field(default_factory=list)
 
 
