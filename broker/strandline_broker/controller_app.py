@@ -43,7 +43,7 @@ from strandline_broker.rpc.lazy_service import add_standard_services
 from strandline_broker.storage.controller.metadata_log import MetadataLog, NoRoom, check_identity
 from strandline_broker.storage.controller.metadata_snapshot import LaterSnapshot
 from strandline_broker.storage.directory.directory import DataDirectory, DirectoryError
-from strandline_broker.storage.segment.damage import DamagedLog
+from strandline_broker.storage.files.damage import DamagedLog
 from strandline_broker.telemetry import ServerMetrics, watch_event_loop
 from strandline_proto.errors import UnsupportedVersion, WireError
 from strandline_proto.ids import BrokerId, topic_id_text

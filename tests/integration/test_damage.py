@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
-from strandline_broker.storage.segment.check import check_segment
+from strandline_broker.storage.log.segment_check import check_segment
 from strandline_proto.batch import build_batch, crc_matches, iter_headers, read_header
 from strandline_proto.errors import KafkaStorageError
 from strandline_proto.v1 import produce_pb2, services_pb2_grpc

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from strandline_broker.hosts.fetching.messages import Key, Position
+    from strandline_broker.hosts.common.fetch_messages import Key, Position
     from strandline_proto.ids import BrokerId
 
 ALL = -1

@@ -13,8 +13,8 @@ import pytest
 
 from strandline_broker.hosts.disks.log_starts import LogStarts
 from strandline_broker.hosts.replica.leading import check_leader
-from strandline_broker.storage.log.damaged_ranges import DamagedRange
 from strandline_broker.storage.log.leader_epochs import LeaderEpochs
+from strandline_broker.storage.segment.damaged_ranges import DamagedRange
 from strandline_proto.batch import build_batch, iter_headers
 from strandline_proto.errors import (
     KafkaStorageError,

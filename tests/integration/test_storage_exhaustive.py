@@ -14,9 +14,9 @@ import pytest
 
 from strandline_broker.offline.roots import verify
 from strandline_broker.storage.directory.directory import DataDirectory, DirectoryError
+from strandline_broker.storage.files.damage import DamagedLog
 from strandline_broker.storage.log.log import Log, LogConfig
 from strandline_broker.storage.log.producer_snapshot import Entry, serialize
-from strandline_broker.storage.segment.damage import DamagedLog
 from strandline_proto.batch import (
     build_batch,
     crc_matches,

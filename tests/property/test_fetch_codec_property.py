@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline_broker.core.metadata_cache import CurrentLeader
-from strandline_broker.hosts.fetching.messages import (
+from strandline_broker.hosts.common.fetch_messages import (
     FetchedPartition,
     FetchRequest,
     FetchResponse,

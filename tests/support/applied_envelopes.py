@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.member.replica_manager import ReplicaManager
-    from strandline_broker.hosts.member.to_controller import ToController
+    from strandline_broker.hosts.replica.to_controller import ToController
     from strandline_runtime.runtime import Runtime
 
 

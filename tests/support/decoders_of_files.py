@@ -16,20 +16,20 @@ from strandline_broker.storage.controller.metadata_snapshot import (
     write_snapshot,
 )
 from strandline_broker.storage.directory import strandline_state
-from strandline_broker.storage.directory.checkpoint_limits import CheckpointLimits
 from strandline_broker.storage.directory.clean_shutdown import take_clean_shutdown
 from strandline_broker.storage.directory.meta_properties import read_meta_properties
-from strandline_broker.storage.directory.partition_metadata import read_partition_metadata
+from strandline_broker.storage.files.checkpoint_limits import CheckpointLimits
 from strandline_broker.storage.files.checkpoints import (
     HIGH_WATERMARKS,
     in_kafkas_form,
     read_offsets,
     write_checkpoint,
 )
+from strandline_broker.storage.files.partition_metadata import read_partition_metadata
 from strandline_broker.storage.files.sealed_file import SealedFile
 from strandline_broker.storage.log import producer_snapshot
-from strandline_broker.storage.log.damaged_ranges import DamagedRanges
 from strandline_broker.storage.log.leader_epochs import LeaderEpochs
+from strandline_broker.storage.segment.damaged_ranges import DamagedRanges
 from strandline_broker.storage.segment.offset_index import OffsetIndex
 from strandline_broker.storage.segment.time_index import TimeIndex, read_last
 from strandline_broker.storage.segment.txn_index import ENTRY as TXN_ENTRY

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.storage.files.damage import BadBatch
 from strandline_broker.storage.log.reader import LogReader
 from strandline_broker.storage.log.sealed_end import end_by_index
-from strandline_broker.storage.segment.damage import BadBatch
 from strandline_broker.storage.segment.reader import first_batch_to
 from strandline_proto.batch import iter_headers, read_records
 from strandline_proto.errors import KafkaStorageError, WireError

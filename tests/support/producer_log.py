@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from crc32c import crc32c
 
 from strandline_broker.core.replication.producer_state import PersistedProducer, ProducerStates
-from strandline_broker.hosts.replica.producer_loading import load_producers
+from strandline_broker.hosts.disks.producer_loading import load_producers
 from strandline_broker.storage.log.log import Log
 from strandline_proto.batch import build_batch, end_marker_epoch, read_header
 from support.storage import Store

@@ -7,7 +7,7 @@ from typing import Final
 UNPLANTED: Final[dict[str, str]] = {
     "P-16": "a replica without a checkpoint begins at its log's start, which is always safe"
     " (I-10): no run can tell it from one that is old;"
-    " `storage/directory/test_checkpoint_limits.py`",
+    " `storage/files/test_checkpoint_limits.py`",
     "P-36": "the controller elects around a broker that cannot apply its election, and the broker"
     " applies the new leader epoch; `hosts/member/test_replica_logs.py`,"
     " `rpc/cluster/test_push_late.py`",

@@ -37,7 +37,7 @@ from strandline_broker.storage.directory.meta_properties import (
     read_meta_properties,
 )
 from strandline_broker.storage.directory.survey import FoundDirectory, lock_directory, survey
-from strandline_broker.storage.segment.damage import DamagedLog
+from strandline_broker.storage.files.damage import DamagedLog
 from strandline_proto.errors import WireError
 from strandline_proto.ids import BrokerId, TopicId
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.hosts.common.dynamic_config import keep_everything
 from strandline_broker.hosts.disks.blocking_work import to_the_end
 from strandline_broker.hosts.disks.log_dirs import passes_with_room
-from strandline_broker.hosts.member.dynamic_config import keep_everything
-from strandline_broker.hosts.replica.producer_loading import load_producers
-from strandline_broker.storage.segment.damage import BadBatch, DamagedLog
+from strandline_broker.hosts.disks.producer_loading import load_producers
+from strandline_broker.storage.files.damage import BadBatch, DamagedLog
 from strandline_proto.errors import WireError
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline_broker.core.replication.producer_state import ProducerStates
-    from strandline_broker.hosts.member.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.common.dynamic_config import DynamicConfig
     from strandline_broker.storage.directory.directory import DataDirectory
     from strandline_broker.storage.directory.partition_dirs import PartitionDir
     from strandline_broker.storage.log.log import Log

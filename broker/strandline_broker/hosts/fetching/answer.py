@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.replication.isolation import Isolation
-from strandline_broker.hosts.fetching.messages import FetchedPartition, Offsets
+from strandline_broker.hosts.common.fetch_messages import FetchedPartition, Offsets
 from strandline_broker.hosts.replica.leading import Leading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline_broker.core.metadata_cache import CurrentLeader
-    from strandline_broker.hosts.fetching.messages import Key
+    from strandline_broker.hosts.common.fetch_messages import Key
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_proto.errors import WireError
 

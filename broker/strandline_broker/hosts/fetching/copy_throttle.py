@@ -16,7 +16,7 @@ from strandline_runtime.milliseconds import monotonic_ms
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_broker.hosts.member.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.common.dynamic_config import DynamicConfig
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_runtime.runtime import Clock
 

@@ -28,8 +28,8 @@ from strandline_broker.core.replication.follower import (
     TruncateFully,
     TruncateTo,
 )
-from strandline_broker.hosts.fetching.messages import Position
-from strandline_broker.hosts.member.replaced import end_replaced
+from strandline_broker.hosts.common.fetch_messages import Position
+from strandline_broker.hosts.common.replaced import end_replaced
 from strandline_proto.errors import NONE, StaleBrokerEpoch, WireError
 from strandline_proto.ids import Offset
 from strandline_runtime.cancellation import deliver_cancellation
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline_broker.core.replication.follower import Effect, FetchPosition
+    from strandline_broker.hosts.common.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.common.fetch_messages import FetchedPartition, FetchResponse, Key
     from strandline_broker.hosts.disks.flush_schedule import FlushSchedule
     from strandline_broker.hosts.fetching.copy_throttle import FollowerThrottle
-    from strandline_broker.hosts.fetching.messages import FetchedPartition, FetchResponse, Key
     from strandline_broker.hosts.fetching.stream import FetchStreams
-    from strandline_broker.hosts.member.dynamic_config import DynamicConfig
     from strandline_broker.hosts.replica.following import Following
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.hosts.replica.truncations import Truncations

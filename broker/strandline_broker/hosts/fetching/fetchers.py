@@ -10,11 +10,11 @@ from strandline_broker.hosts.replica.following import Following
 if TYPE_CHECKING:
     import asyncio
 
+    from strandline_broker.hosts.common.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.common.fetch_messages import Key
     from strandline_broker.hosts.disks.flush_schedule import FlushSchedule
     from strandline_broker.hosts.fetching.copy_throttle import FollowerThrottle
-    from strandline_broker.hosts.fetching.messages import Key
     from strandline_broker.hosts.fetching.stream import FetchStreams
-    from strandline_broker.hosts.member.dynamic_config import DynamicConfig
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.hosts.replica.truncations import Truncations
     from strandline_proto.ids import BrokerId

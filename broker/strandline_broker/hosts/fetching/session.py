@@ -13,8 +13,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.replication.isolation import isolation
+from strandline_broker.hosts.common.fetch_messages import FetchResponse
 from strandline_broker.hosts.fetching.long_poll import LongPoll
-from strandline_broker.hosts.fetching.messages import FetchResponse
 from strandline_broker.hosts.fetching.session_partitions import SessionPartitions, Turn
 from strandline_proto.errors import (
     FetchSessionIdNotFound,
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.common.fetch_messages import FetchRequest
     from strandline_broker.hosts.fetching.answer import Collected
     from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
-    from strandline_broker.hosts.fetching.messages import FetchRequest
-    from strandline_broker.hosts.fetching.session_partitions import Cold
-    from strandline_broker.hosts.member.replica_manager import ReplicaManager
+    from strandline_broker.hosts.fetching.session_partitions import Cold, ServedReplicas
     from strandline_runtime.runtime import Clock
 
 REQUESTS_AHEAD_MAX: Final = 8
@@ -46,7 +45,7 @@ class FetchSession:
         self,
         clock: Clock,
         metadata: MetadataCache,
-        replicas: ReplicaManager,
+        replicas: ServedReplicas,
         copies: LeaderThrottle,
         session_id: int,
     ) -> None:

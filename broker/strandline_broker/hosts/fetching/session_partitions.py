@@ -16,11 +16,11 @@ import enum
 import math
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from strandline_broker.core.replication.isolation import Isolation
+from strandline_broker.hosts.common.fetch_messages import Replica
 from strandline_broker.hosts.fetching.answer import Collected, offsets_of
-from strandline_broker.hosts.fetching.messages import Replica
 from strandline_broker.hosts.replica.leading import Leading, check_leader
 from strandline_broker.hosts.replica.observers import FetchListener
 from strandline_broker.hosts.replica.reads import Divergence, read_for_consumer, read_for_follower
@@ -34,12 +34,11 @@ from strandline_proto.ids import BrokerEpoch, BrokerId, TopicId
 from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.common.fetch_messages import FetchRequest, Key, Offsets, Position
     from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
-    from strandline_broker.hosts.fetching.messages import FetchRequest, Key, Offsets, Position
-    from strandline_broker.hosts.member.replica_manager import ReplicaManager
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.storage.log.reader import LogRead
     from strandline_runtime.runtime import Clock
@@ -80,12 +79,34 @@ class Turn(enum.Enum):
     OVER = enum.auto()
 
 
+class ServedReplicas(Protocol):
+    """The replicas of this broker, as a fetch session reads them."""
+
+    me: BrokerId
+    is_sure: Callable[[], bool]
+
+    @property
+    def partitions(self) -> Mapping[Key, Partition]: ...
+
+    def find(self, topic_id: bytes, index: int) -> Partition | None:
+        """The replica of that partition; raises KafkaStorageError for one out of service."""
+        ...
+
+    def broker_epoch_of(self, broker_id: BrokerId) -> BrokerEpoch | None:
+        """The epoch of a registered broker."""
+        ...
+
+    async def warm(self, partition: Partition, offset: int, max_bytes: int) -> None:
+        """Reads cold bytes beside the event loop, so that a read after it finds them."""
+        ...
+
+
 class SessionPartitions(FetchListener):
     def __init__(
         self,
         clock: Clock,
         metadata: MetadataCache,
-        replicas: ReplicaManager,
+        replicas: ServedReplicas,
         copies: LeaderThrottle,
         on_news: Callable[[], None],
     ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import grpc
 
-from strandline_broker.hosts.fetching.messages import FetchRequest, Replica
+from strandline_broker.hosts.common.fetch_messages import FetchRequest, Replica
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.addresses import Endpoint
     from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.common.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.common.fetch_messages import FetchResponse
     from strandline_broker.hosts.fetching.fetcher import Fetcher
-    from strandline_broker.hosts.fetching.messages import FetchResponse
-    from strandline_broker.hosts.member.dynamic_config import DynamicConfig
-    from strandline_broker.hosts.member.to_controller import ToController
+    from strandline_broker.hosts.replica.to_controller import ToController
     from strandline_proto.ids import BrokerEpoch, BrokerId
 
     class FetchCall(Protocol):

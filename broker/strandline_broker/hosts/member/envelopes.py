@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.core.push_answer import FailedPartition
 from strandline_broker.core.push_envelope import NO_EPOCH_CHECK, TOPIC_DELETED
 from strandline_broker.core.replication.producer_state import ProducerStates
+from strandline_broker.hosts.common.dynamic_config import log_config
 from strandline_broker.hosts.disks.log_dirs import passes_with_room
-from strandline_broker.hosts.member.dynamic_config import log_config
 from strandline_broker.hosts.member.replica_configs import configure_replicas
 from strandline_broker.hosts.replica.late_roles import LateRoles
 from strandline_broker.hosts.replica.service_state import admit_epoch, unusable
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.push_envelope import Envelope, StopReplica
     from strandline_broker.core.replication.partition_state import PartitionState
+    from strandline_broker.hosts.common.dynamic_config import DynamicConfig
     from strandline_broker.hosts.fetching.fetchers import Fetchers
-    from strandline_broker.hosts.member.dynamic_config import DynamicConfig
     from strandline_broker.hosts.member.replica_logs import ReplicaLogs
     from strandline_broker.hosts.member.replica_manager import ReplicaManager
-    from strandline_broker.hosts.member.to_controller import ToController
     from strandline_broker.hosts.replica.eligibility import Eligibility
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.hosts.replica.roles import Roles
+    from strandline_broker.hosts.replica.to_controller import ToController
     from strandline_runtime.runtime import Runtime
 
 AT_ONCE: Final = 32

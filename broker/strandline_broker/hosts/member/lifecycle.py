@@ -19,8 +19,8 @@ import grpc.aio
 
 from strandline_broker.core.compatibility import OURS, Levels, Server, check_fit, levels_of
 from strandline_broker.core.registration import Registration
-from strandline_broker.hosts.member.controller_calls import Heartbeat
-from strandline_broker.hosts.member.replaced import end_replaced
+from strandline_broker.hosts.common.controller_calls import Heartbeat
+from strandline_broker.hosts.common.replaced import end_replaced
 from strandline_broker.storage.segment.open_segments import replicas_max
 from strandline_proto.errors import (
     BrokerIdNotRegistered,
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from strandline_broker.config.keys import BrokerConfig
     from strandline_broker.core.addresses import Endpoint
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.hosts.member.controller_calls import (
+    from strandline_broker.hosts.common.controller_calls import (
         ControllerCalls,
         HeartbeatAnswer,
         OfflineReplicas,
         Registered,
         ReplicaLoss,
     )
-    from strandline_broker.hosts.member.to_controller import ReplicaReports
+    from strandline_broker.hosts.replica.to_controller import ReplicaReports
     from strandline_broker.storage.directory.broker_directories import BrokerDirectories
     from strandline_runtime.runtime import Runtime
 

@@ -24,7 +24,7 @@ from strandline_proto.ids import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_broker.hosts.member.controller_calls import ControllerCalls
+    from strandline_broker.hosts.common.controller_calls import ControllerCalls
     from strandline_proto.ids import BrokerEpoch, BrokerId
 
 EPOCH_MAX: Final = 2**15 - 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from strandline_broker.hosts.replica.service_state import unusable
 from strandline_broker.hosts.replica.truncations import refusal_text
-from strandline_broker.storage.log.damaged_ranges import refusal
+from strandline_broker.storage.segment.damaged_ranges import refusal
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_proto.ids import TopicId
 

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from strandline_broker.core.replication.partition_state import PartitionState
+    from strandline_broker.hosts.common.dynamic_config import DynamicConfig
     from strandline_broker.hosts.disks.disk_lanes import DiskLane
     from strandline_broker.hosts.disks.log_dirs import LogDir, LogDirs
     from strandline_broker.hosts.disks.log_loading import Loaded
-    from strandline_broker.hosts.member.dynamic_config import DynamicConfig
-    from strandline_broker.hosts.member.to_controller import ToController
     from strandline_broker.hosts.replica.partition import Partition
+    from strandline_broker.hosts.replica.to_controller import ToController
     from strandline_broker.storage.directory.directory import DataDirectory
     from strandline_broker.storage.directory.partition_dirs import PartitionDir, UnknownDir
     from strandline_broker.storage.log.log import LogConfig

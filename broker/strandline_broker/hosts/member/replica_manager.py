@@ -11,11 +11,11 @@ import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
+from strandline_broker.hosts.common.dynamic_config import DynamicConfig
 from strandline_broker.hosts.disks.log_dirs import FULL_DISK_RETRY_S, LogDirs
 from strandline_broker.hosts.fetching.copy_throttle import FollowerThrottle
 from strandline_broker.hosts.fetching.fetchers import Fetchers
 from strandline_broker.hosts.fetching.stream import FetchStreams
-from strandline_broker.hosts.member.dynamic_config import DynamicConfig
 from strandline_broker.hosts.member.replica_logs import ReplicaLogs
 from strandline_broker.hosts.replica.eligibility import Eligibility
 from strandline_broker.hosts.replica.losses import Losses
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.disks.log_dirs import LogDir
     from strandline_broker.hosts.disks.log_loading import Loaded
     from strandline_broker.hosts.fetching.stream import OpenFetch
-    from strandline_broker.hosts.member.to_controller import ToController
     from strandline_broker.hosts.replica.observers import RoleObserver
+    from strandline_broker.hosts.replica.to_controller import ToController
     from strandline_broker.storage.directory.broker_directories import BrokerDirectories
     from strandline_broker.storage.log.log import Log
     from strandline_proto.ids import BrokerEpoch
@@ -83,7 +83,8 @@ class ReplicaManager:
             runtime.clock,
             self.config,
             controller,
-            self.upkeep,
+            flushes=self.upkeep.flushes,
+            retention=self.upkeep.retention,
             eligibility=self.eligibility,
             truncations=self.truncations,
             losses=self.losses,

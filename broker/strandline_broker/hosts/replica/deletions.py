@@ -14,8 +14,8 @@ from strandline_proto.errors import NotLeaderOrFollower, OffsetOutOfRange, Polic
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.replica.leading import Leading
+    from strandline_broker.hosts.replica.observers import LogStartObserver
     from strandline_broker.hosts.replica.partition import Partition
-    from strandline_broker.hosts.upkeep.log_retention import LogRetention
 
 TO_HIGH_WATERMARK: Final = -1
 
@@ -23,7 +23,7 @@ TO_HIGH_WATERMARK: Final = -1
 class Deletions:
     __slots__ = ("_leading", "_partition", "_retention", "_waiting")
 
-    def __init__(self, partition: Partition, leading: Leading, retention: LogRetention) -> None:
+    def __init__(self, partition: Partition, leading: Leading, retention: LogStartObserver) -> None:
         self._partition = partition
         self._leading = leading
         self._retention = retention

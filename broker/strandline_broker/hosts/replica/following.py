@@ -11,8 +11,8 @@ from strandline_broker.core.replication.truncation import (
     follower_high_watermark,
     follower_log_start,
 )
-from strandline_broker.storage.cleaner.gaps_marker import FirstGap
 from strandline_broker.storage.files.checkpoints import OFFSET_MAX
+from strandline_broker.storage.files.gaps_marker import FirstGap
 from strandline_proto.batch import BatchHeader, end_marker_epoch
 from strandline_proto.ids import Offset
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from strandline_broker.core.replication.follower import Follower, TruncateFully
     from strandline_broker.core.replication.partition_state import PartitionState
     from strandline_broker.hosts.disks.flush_schedule import FlushSchedule
-    from strandline_broker.hosts.member.to_controller import ToController
     from strandline_broker.hosts.replica.losses import Losses
+    from strandline_broker.hosts.replica.observers import LogStartObserver
     from strandline_broker.hosts.replica.partition import Partition
-    from strandline_broker.hosts.upkeep.log_retention import LogRetention
+    from strandline_broker.hosts.replica.to_controller import ToController
     from strandline_proto.decompression import Buffer
     from strandline_runtime.runtime import Clock
 
@@ -54,7 +54,7 @@ class Following:
         *,
         controller: ToController,
         flushes: FlushSchedule,
-        retention: LogRetention,
+        retention: LogStartObserver,
         losses: Losses,
     ) -> None:
         self._partition = partition

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import grpc
 
 from strandline_broker.core.replication.partition_state import IsrAnswer
-from strandline_broker.hosts.member.controller_calls import AlterPartitionAnswer
+from strandline_broker.hosts.common.controller_calls import AlterPartitionAnswer
 from strandline_broker.hosts.replica.leading import Leading
 from strandline_proto.errors import RequestTimedOut, UnknownServerError, WireError
 from strandline_proto.ids import NO_BROKER_EPOCH, TopicId
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.replication.isr_proposal import ProposeIsr
     from strandline_broker.core.replication.partition_state import PartitionState
-    from strandline_broker.hosts.member.controller_calls import ControllerCalls, Key
+    from strandline_broker.hosts.common.controller_calls import ControllerCalls, Key
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_proto.ids import BrokerEpoch, BrokerId
     from strandline_runtime.runtime import Runtime

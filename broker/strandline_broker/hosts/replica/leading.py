@@ -29,13 +29,16 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.replication.leader import Effect, Leader
     from strandline_broker.core.replication.partition_state import IsrAnswer, PartitionState
+    from strandline_broker.hosts.common.fetch_messages import Position
     from strandline_broker.hosts.disks.flush_schedule import FlushSchedule
-    from strandline_broker.hosts.fetching.messages import Position
-    from strandline_broker.hosts.member.to_controller import ToController
-    from strandline_broker.hosts.replica.observers import FetchListener, RoleObserver
+    from strandline_broker.hosts.replica.observers import (
+        FetchListener,
+        LogStartObserver,
+        RoleObserver,
+    )
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.hosts.replica.ticks import Ticks
-    from strandline_broker.hosts.upkeep.log_retention import LogRetention
+    from strandline_broker.hosts.replica.to_controller import ToController
     from strandline_runtime.runtime import Clock
 
 
@@ -79,7 +82,7 @@ class Leading:
         *,
         controller: ToController,
         flushes: FlushSchedule,
-        retention: LogRetention,
+        retention: LogStartObserver,
         ticks: Ticks,
         observers: Sequence[RoleObserver],
     ) -> None:

@@ -8,12 +8,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.push_answer import LogEnd
-from strandline_broker.hosts.member.controller_calls import ReplicaLoss
+from strandline_broker.hosts.common.controller_calls import ReplicaLoss
 
 if TYPE_CHECKING:
     from strandline_broker.core.replication.partition_state import PartitionState
-    from strandline_broker.hosts.member.to_controller import ToController
     from strandline_broker.hosts.replica.partition import Partition
+    from strandline_broker.hosts.replica.to_controller import ToController
     from strandline_runtime.runtime import Runtime
 
 WAITING_MAX: Final = 10_000

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strandline_broker.hosts.replica.partition import Partition
 
 
@@ -74,4 +76,16 @@ class LogObserver(Protocol):
 
     async def leave_alone(self, partition: Partition) -> None:
         """Returns once nothing works on the log, which is about to be truncated under the gate."""
+        ...
+
+
+class LogStartObserver(Protocol):
+    """Makes log starts durable, and removes the segments below them."""
+
+    def log_start_raised(self, partition: Partition, on_durable: Callable[[], None]) -> None:
+        """A replica's log begins later; `on_durable` is called once that start is durable."""
+        ...
+
+    async def until_durable(self, partition: Partition) -> None:
+        """Returns once the present log start is durable; raises KafkaStorageError otherwise."""
         ...

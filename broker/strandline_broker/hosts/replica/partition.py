@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline_broker.core.replication.producer_state import ProducerStates
-from strandline_broker.hosts.member.dynamic_config import log_config
-from strandline_broker.hosts.replica.producer_loading import load_producers
+from strandline_broker.hosts.common.dynamic_config import log_config
+from strandline_broker.hosts.disks.producer_loading import load_producers
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from strandline_broker.core.replication.leader import Leader
     from strandline_broker.core.replication.partition_state import PartitionState
     from strandline_broker.core.replication.replica_condition import RefusedTruncation
+    from strandline_broker.hosts.common.dynamic_config import DynamicConfig
     from strandline_broker.hosts.disks.log_dirs import LogDirs
-    from strandline_broker.hosts.member.dynamic_config import DynamicConfig
     from strandline_broker.hosts.replica.observers import FetchListener, LogObserver
     from strandline_broker.hosts.replica.role import Role
     from strandline_broker.hosts.replica.suspects import Suspects

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.core.replication.isolation import Isolation
-    from strandline_broker.hosts.fetching.messages import Position
+    from strandline_broker.hosts.common.fetch_messages import Position
     from strandline_broker.hosts.replica.leading import Leading
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.storage.log.reader import LogRead

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from strandline_broker.hosts.fetching.messages import Key
+    from strandline_broker.hosts.common.fetch_messages import Key
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.storage.log.config import LogConfig
     from strandline_proto.batch import BatchHeader

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline_broker.core.replication.partition_state import PartitionState
-    from strandline_broker.hosts.member.dynamic_config import DynamicConfig
-    from strandline_broker.hosts.member.to_controller import ToController
+    from strandline_broker.hosts.common.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.disks.flush_schedule import FlushSchedule
     from strandline_broker.hosts.replica.eligibility import Eligibility
     from strandline_broker.hosts.replica.losses import Losses
-    from strandline_broker.hosts.replica.observers import RoleObserver
+    from strandline_broker.hosts.replica.observers import LogStartObserver, RoleObserver
     from strandline_broker.hosts.replica.partition import Partition
+    from strandline_broker.hosts.replica.to_controller import ToController
     from strandline_broker.hosts.replica.truncations import Truncations
-    from strandline_broker.hosts.upkeep.log_upkeep import LogUpkeep
     from strandline_runtime.runtime import Clock
 
 
@@ -40,8 +40,9 @@ class Roles:
         clock: Clock,
         config: DynamicConfig,
         controller: ToController,
-        upkeep: LogUpkeep,
         *,
+        flushes: FlushSchedule,
+        retention: LogStartObserver,
         eligibility: Eligibility,
         truncations: Truncations,
         losses: Losses,
@@ -50,8 +51,8 @@ class Roles:
         self._clock = clock
         self._config = config
         self._controller = controller
-        self._flushes = upkeep.flushes
-        self._retention = upkeep.retention
+        self._flushes = flushes
+        self._retention = retention
         self.ticks = Ticks(clock, lag_ms_max=config.current.replica_lag_time_max_ms)
         self._eligibility = eligibility
         self._truncations = truncations

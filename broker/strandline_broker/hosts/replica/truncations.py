@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline_broker.core.replication.partition_state import PartitionState
-    from strandline_broker.hosts.member.to_controller import ToController
     from strandline_broker.hosts.replica.partition import Partition
+    from strandline_broker.hosts.replica.to_controller import ToController
     from strandline_proto.ids import BrokerId
     from strandline_runtime.runtime import Runtime
 

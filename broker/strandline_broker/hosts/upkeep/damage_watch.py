@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.hosts.replica.service_state import unusable
-from strandline_broker.storage.segment.check import check_segment
+from strandline_broker.storage.log.segment_check import check_segment
 from strandline_proto.errors import WireError
 from strandline_proto.ids import TopicId
 
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.disks.log_dirs import LogDirs
     from strandline_broker.hosts.fetching.fetchers import Fetchers
-    from strandline_broker.hosts.member.to_controller import ToController
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.hosts.replica.suspects import Suspects
-    from strandline_broker.storage.log.damaged_ranges import DamagedRange
+    from strandline_broker.hosts.replica.to_controller import ToController
     from strandline_broker.storage.log.log import Log
+    from strandline_broker.storage.segment.damaged_ranges import DamagedRange
     from strandline_proto.ids import BrokerId
     from strandline_runtime.runtime import Runtime
 

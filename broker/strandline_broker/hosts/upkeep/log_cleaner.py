@@ -38,8 +38,8 @@ from strandline_broker.storage.cleaner.cleaner import (
     Task,
 )
 from strandline_broker.storage.cleaner.swap import Swap
-from strandline_broker.storage.segment.check import check_segment
-from strandline_broker.storage.segment.damage import BadBatch
+from strandline_broker.storage.files.damage import BadBatch
+from strandline_broker.storage.log.segment_check import check_segment
 from strandline_proto.errors import WireError
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
+    from strandline_broker.hosts.common.dynamic_config import DynamicConfig
     from strandline_broker.hosts.disks.log_dirs import LogDirs
-    from strandline_broker.hosts.member.dynamic_config import DynamicConfig
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.hosts.upkeep.segment_removals import SegmentRemovals
     from strandline_broker.storage.log.log import Log

@@ -18,17 +18,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.retention import RetentionLimits, SegmentFacts, expired
+from strandline_broker.storage.files.damage import BadBatch
 from strandline_broker.storage.log.reader import damage_met
-from strandline_broker.storage.segment.damage import BadBatch
 from strandline_proto.errors import WireError
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from strandline_broker.hosts.common.dynamic_config import DynamicConfig
     from strandline_broker.hosts.disks.log_dirs import LogDirs
     from strandline_broker.hosts.disks.log_starts import LogStarts
-    from strandline_broker.hosts.member.dynamic_config import DynamicConfig
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.hosts.upkeep.segment_removals import SegmentRemovals
     from strandline_broker.storage.segment.segment import Segment

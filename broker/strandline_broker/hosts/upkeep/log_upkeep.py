@@ -8,8 +8,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from strandline_broker.hosts.disks.flush_schedule import FlushSchedule
-from strandline_broker.hosts.disks.log_checkpoints import LogCheckpoints
 from strandline_broker.hosts.disks.log_starts import LogStarts
+from strandline_broker.hosts.upkeep.log_checkpoints import LogCheckpoints
 from strandline_broker.hosts.upkeep.log_cleaner import LogCleaner
 from strandline_broker.hosts.upkeep.log_retention import LogRetention
 from strandline_broker.hosts.upkeep.segment_removals import SegmentRemovals
@@ -17,8 +17,8 @@ from strandline_broker.hosts.upkeep.segment_removals import SegmentRemovals
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from strandline_broker.hosts.common.dynamic_config import DynamicConfig
     from strandline_broker.hosts.disks.log_dirs import LogDirs
-    from strandline_broker.hosts.member.dynamic_config import DynamicConfig
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_runtime.runtime import Runtime
 

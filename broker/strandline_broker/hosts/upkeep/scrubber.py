@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.segment.check import SegmentCheck
+from strandline_broker.storage.log.segment_check import SegmentCheck
 from strandline_runtime.milliseconds import monotonic_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from concurrent.futures import Executor
 
-    from strandline_broker.hosts.member.dynamic_config import DynamicConfig
+    from strandline_broker.hosts.common.dynamic_config import DynamicConfig
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.storage.log.log import Log
     from strandline_broker.storage.segment.segment import Segment

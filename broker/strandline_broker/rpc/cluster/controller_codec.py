@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.registration import Registration
 from strandline_broker.core.replication.partition_state import IsrAnswer, IsrMember
-from strandline_broker.hosts.member.controller_calls import (
+from strandline_broker.hosts.common.controller_calls import (
     AlterPartitionAnswer,
     HeartbeatAnswer,
     ProducerIdBlock,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from strandline_broker.core.replication.isr_proposal import ProposeIsr
-    from strandline_broker.hosts.member.controller_calls import Heartbeat, Key, ReplicaLoss
+    from strandline_broker.hosts.common.controller_calls import Heartbeat, Key, ReplicaLoss
     from strandline_proto.errors import WireError
 
     class MayRefuse(Protocol):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.registration import Registration
     from strandline_broker.core.replication.isr_proposal import ProposeIsr
-    from strandline_broker.hosts.member.controller_calls import (
+    from strandline_broker.hosts.common.controller_calls import (
         AlterPartitionAnswer,
         Heartbeat,
         HeartbeatAnswer,

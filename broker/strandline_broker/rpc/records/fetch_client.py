@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from strandline_broker.core.addresses import Endpoint
-    from strandline_broker.hosts.fetching.messages import FetchRequest, FetchResponse
+    from strandline_broker.hosts.common.fetch_messages import FetchRequest, FetchResponse
     from strandline_runtime.runtime import Network
 
 

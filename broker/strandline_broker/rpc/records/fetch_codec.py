@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from strandline_broker.core.metadata_cache import CurrentLeader
-from strandline_broker.hosts.fetching.messages import (
+from strandline_broker.hosts.common.fetch_messages import (
     NO_OFFSETS,
     FetchedPartition,
     FetchRequest,
@@ -23,7 +23,7 @@ from strandline_proto.v1 import fetch_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline_broker.hosts.fetching.messages import Key
+    from strandline_broker.hosts.common.fetch_messages import Key
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.cleaner.interrupted_swap import CLEANED, SWAP
+from strandline_broker.storage.log.interrupted_swap import CLEANED, SWAP
 from strandline_broker.storage.segment.segment import Segment
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from strandline_broker.storage.cleaner.groups import groups_of
 from strandline_broker.storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
 from strandline_broker.storage.cleaner.rebuilt_batch import emptied
 from strandline_broker.storage.cleaner.swap import Swap
+from strandline_broker.storage.files.damage import BadBatch
 from strandline_broker.storage.files.file import File
 from strandline_broker.storage.segment.batch_walk import walk_whole
-from strandline_broker.storage.segment.damage import BadBatch
 from strandline_proto.errors import WireError
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from strandline_broker.storage.controller.metadata_snapshot import (
 )
 from strandline_broker.storage.directory.directory import DirectoryError
 from strandline_broker.storage.directory.meta_properties import FILE_NAME as META_NAME
+from strandline_broker.storage.files.damage import METADATA_REMEDY
 from strandline_broker.storage.files.file import NO_SPACE, PASSING
 from strandline_broker.storage.log.log import INT64_MAX, LogConfig
-from strandline_broker.storage.segment.damage import METADATA_REMEDY
 from strandline_broker.storage.segment.segment import SEGMENT_NAME
 from strandline_proto.batch import build_batch, crc_matches, iter_headers, read_header
 from strandline_proto.errors import CorruptMessage, KafkaStorageError
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from strandline_broker.storage.directory.directory import DataDirectory
     from strandline_broker.storage.directory.partition_dirs import PartitionDir
+    from strandline_broker.storage.files.damage import Report
     from strandline_broker.storage.log.log import Log
-    from strandline_broker.storage.segment.damage import Report
     from strandline_runtime.runtime import FileSystem
 
 TOPIC: Final = "__cluster_metadata"

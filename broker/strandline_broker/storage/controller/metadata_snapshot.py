@@ -10,11 +10,11 @@ that.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.storage.files.atomic_file import replace_file_with
+from strandline_broker.storage.files.checkpoints import METADATA_SNAPSHOT as NAME
 from strandline_broker.storage.files.file import read_whole
 from strandline_proto.batch import (
     MAGIC,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import FileSystem
 
-NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 VERSION: Final = 1
 """Version of the format. It rises with the level of the records
 (`core.controller.records.LOG_LEVEL`); older versions are read.

@@ -16,8 +16,8 @@ from strandline_broker.storage.controller.metadata_log import CONFIG, DIRECTORY,
 from strandline_broker.storage.controller.metadata_snapshot import SnapshotId, write_snapshot
 from strandline_broker.storage.directory.directory import DirectoryError
 from strandline_broker.storage.directory.meta_properties import write_meta_properties
-from strandline_broker.storage.directory.partition_metadata import write_partition_metadata
 from strandline_broker.storage.directory.strandline_state import read_state, write_state
+from strandline_broker.storage.files.partition_metadata import write_partition_metadata
 from strandline_broker.storage.segment.segment import Segment
 
 if TYPE_CHECKING:

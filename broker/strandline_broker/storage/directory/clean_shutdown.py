@@ -14,7 +14,7 @@ from strandline_broker.storage.files.atomic_file import remove_file, replace_fil
 from strandline_broker.storage.files.file import read_whole
 
 if TYPE_CHECKING:
-    from strandline_broker.storage.segment.damage import Report
+    from strandline_broker.storage.files.damage import Report
     from strandline_runtime.runtime import FileSystem
 
 FILE_NAME: Final = ".kafka_cleanshutdown"

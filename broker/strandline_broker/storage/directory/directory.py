@@ -15,13 +15,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.storage.directory.checkpoint_limits import CheckpointLimits
 from strandline_broker.storage.directory.clean_shutdown import (
     NO_EPOCH,
     take_clean_shutdown,
     write_clean_shutdown,
 )
-from strandline_broker.storage.directory.failed_flush import forget_failed_flush, has_failed_flush
 from strandline_broker.storage.directory.lock_holder import LockHeld, take_lock
 from strandline_broker.storage.directory.meta_properties import FILE_NAME as META_NAME
 from strandline_broker.storage.directory.meta_properties import (
@@ -37,16 +35,18 @@ from strandline_broker.storage.directory.partition_dirs import (
     purge_deleted,
 )
 from strandline_broker.storage.directory.partition_identity import PartitionDirs, is_stray
-from strandline_broker.storage.directory.partition_metadata import seal_partition_metadata
 from strandline_broker.storage.directory.shared_checkpoints import Key, SharedCheckpoints, Taken
 from strandline_broker.storage.directory.strandline_state import ALWAYS, BrokerState, Memory
 from strandline_broker.storage.directory.strandline_state import FILE_NAME as STATE_NAME
+from strandline_broker.storage.files.checkpoint_limits import CheckpointLimits
 from strandline_broker.storage.files.checkpoints import (
     CLEANED,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
 )
+from strandline_broker.storage.files.failed_flush import forget_failed_flush, has_failed_flush
+from strandline_broker.storage.files.partition_metadata import seal_partition_metadata
 from strandline_broker.storage.files.sealed_file import SUFFIX as SEAL
 from strandline_broker.storage.files.steps import side_by_side
 from strandline_broker.storage.log.log import Log, LogConfig
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from strandline_broker.storage.directory.partition_dirs import UnknownDir
+    from strandline_broker.storage.files.damage import Report
     from strandline_broker.storage.files.steps import Steps
-    from strandline_broker.storage.segment.damage import Report
     from strandline_proto.errors import KafkaStorageError
     from strandline_runtime.runtime import FileSystem
 

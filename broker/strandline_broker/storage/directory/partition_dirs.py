@@ -8,18 +8,18 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.directory.checkpoint_limits import SHARED
 from strandline_broker.storage.directory.clean_shutdown import FILE_NAME as MARKER_NAME
-from strandline_broker.storage.directory.failed_flush import FILE_NAME as FAILED_NAME
 from strandline_broker.storage.directory.meta_properties import FILE_NAME as META_NAME
-from strandline_broker.storage.directory.partition_metadata import read_partition_metadata
 from strandline_broker.storage.directory.strandline_state import FILE_NAME as STATE_NAME
 from strandline_broker.storage.files.atomic_file import TEMPORARY
+from strandline_broker.storage.files.checkpoint_limits import SHARED
+from strandline_broker.storage.files.failed_flush import FILE_NAME as FAILED_NAME
+from strandline_broker.storage.files.partition_metadata import read_partition_metadata
 from strandline_broker.storage.files.sealed_file import SUFFIX as SEAL
 from strandline_broker.storage.segment.segment import SEGMENT_NAME
 
 if TYPE_CHECKING:
-    from strandline_broker.storage.segment.damage import Report
+    from strandline_broker.storage.files.damage import Report
     from strandline_runtime.runtime import FileSystem
 
 LOCK_NAME: Final = ".lock"

@@ -18,7 +18,7 @@ from strandline_broker.storage.directory.partition_dirs import (
     find_partitions,
     has_segments,
 )
-from strandline_broker.storage.directory.partition_metadata import (
+from strandline_broker.storage.files.partition_metadata import (
     read_partition_metadata,
     sealed_as,
     write_partition_metadata,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable
 
     from strandline_broker.storage.directory.directory import DataDirectory
+    from strandline_broker.storage.files.damage import Report
     from strandline_broker.storage.log.new_log import NewLog
-    from strandline_broker.storage.segment.damage import Report
     from strandline_runtime.runtime import FileSystem
 
 

@@ -25,9 +25,9 @@ from strandline_broker.storage.files.sealed_file import SealedFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from strandline_broker.storage.directory.checkpoint_limits import CheckpointLimits, Limit
+    from strandline_broker.storage.files.checkpoint_limits import CheckpointLimits, Limit
+    from strandline_broker.storage.files.damage import Report
     from strandline_broker.storage.log.log import Log
-    from strandline_broker.storage.segment.damage import Report
     from strandline_runtime.runtime import FileSystem
 
 Key = tuple[str, int]

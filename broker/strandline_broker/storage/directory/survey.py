@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.storage.directory.meta_properties import MetaProperties
     from strandline_broker.storage.directory.partition_dirs import PartitionDir
-    from strandline_broker.storage.segment.damage import Report
+    from strandline_broker.storage.files.damage import Report
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import FileSystem
 

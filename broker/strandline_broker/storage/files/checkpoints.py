@@ -9,6 +9,7 @@ treated as absent, with a report, and never as empty and valid (I-8).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
@@ -19,10 +20,12 @@ from strandline_broker.storage.files.file import read_whole
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from strandline_broker.storage.files.damage import Report
     from strandline_broker.storage.files.sealed_file import SealedFile
-    from strandline_broker.storage.segment.damage import Report
     from strandline_runtime.runtime import FileSystem
 
+METADATA_SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+"""Name of a snapshot of the controller's state, which lies beside its log."""
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"

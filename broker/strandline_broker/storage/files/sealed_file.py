@@ -26,8 +26,8 @@ from strandline_broker.storage.files.steps import in_a_row
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from strandline_broker.storage.files.damage import Report
     from strandline_broker.storage.files.steps import Steps
-    from strandline_broker.storage.segment.damage import Report
     from strandline_runtime.runtime import FileSystem
 
 SUFFIX: Final = ".seal"

@@ -16,8 +16,8 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.storage.files.damage import BadBatch
 from strandline_broker.storage.segment.batch_walk import walk
-from strandline_broker.storage.segment.damage import BadBatch
 from strandline_broker.storage.segment.reader import first_batch_to
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from strandline_proto.errors import KafkaStorageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from strandline_broker.storage.files.damage import Report
     from strandline_broker.storage.files.steps import Steps
-    from strandline_broker.storage.segment.damage import Report
     from strandline_runtime.runtime import FileSystem
 
 FILE_NAME: Final = "leader-epoch-checkpoint"

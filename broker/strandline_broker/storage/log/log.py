@@ -17,8 +17,9 @@ from itertools import takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.cleaner.gaps_marker import FirstGap, Gaps
-from strandline_broker.storage.directory.failed_flush import noting_failure
+from strandline_broker.storage.files.damage import BadBatch
+from strandline_broker.storage.files.failed_flush import noting_failure
+from strandline_broker.storage.files.gaps_marker import FirstGap, Gaps
 from strandline_broker.storage.files.steps import in_a_row
 from strandline_broker.storage.log.config import INT64_MAX, Appended, LogConfig
 from strandline_broker.storage.log.follower_run import check_run, has_gap
@@ -26,7 +27,6 @@ from strandline_broker.storage.log.producer_snapshot import ProducerSnapshots
 from strandline_broker.storage.log.reader import LogRead, LogReader, damage_met
 from strandline_broker.storage.log.recovery import Expectations, Recovery
 from strandline_broker.storage.log.state import LogState, Tail
-from strandline_broker.storage.segment.damage import BadBatch
 from strandline_broker.storage.segment.deleted_segments import DeletedSegments
 from strandline_broker.storage.segment.open_segments import OpenSegments
 from strandline_broker.storage.segment.reader import Place, first_batch_to
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from strandline_broker.storage.directory.checkpoint_limits import CheckpointLimits
+    from strandline_broker.storage.files.checkpoint_limits import CheckpointLimits
+    from strandline_broker.storage.files.damage import Report
     from strandline_broker.storage.files.file import File
     from strandline_broker.storage.files.steps import Steps
-    from strandline_broker.storage.log.damaged_ranges import DamagedRanges
     from strandline_broker.storage.log.producer_snapshot import Entry
-    from strandline_broker.storage.log.recent_batches import RecentBatches
     from strandline_broker.storage.log.recovery import Recovered
     from strandline_broker.storage.log.time_lookup import Found
-    from strandline_broker.storage.segment.damage import Report
+    from strandline_broker.storage.segment.damaged_ranges import DamagedRanges
+    from strandline_broker.storage.segment.recent_batches import RecentBatches
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import Buffer, FileSystem
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from strandline_broker.storage.directory.partition_metadata import writing_partition_metadata
-from strandline_broker.storage.log.damaged_ranges import DamagedRanges
+from strandline_broker.storage.files.partition_metadata import writing_partition_metadata
 from strandline_broker.storage.log.leader_epochs import LeaderEpochs
-from strandline_broker.storage.log.recent_batches import RecentBatches
 from strandline_broker.storage.log.recovery import Recovered
+from strandline_broker.storage.segment.damaged_ranges import DamagedRanges
+from strandline_broker.storage.segment.recent_batches import RecentBatches
 from strandline_broker.storage.segment.segment import Segment
 from strandline_proto.errors import KafkaStorageError
 

@@ -30,7 +30,7 @@ from strandline_broker.storage.files.file import File, read_whole, write_whole
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from strandline_broker.storage.segment.damage import Report
+    from strandline_broker.storage.files.damage import Report
     from strandline_runtime.runtime import FileSystem
 
 VERSION: Final = 1

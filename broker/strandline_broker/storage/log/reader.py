@@ -13,11 +13,11 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, ParamSpec, TypeVar
 
-from strandline_broker.storage.log.damaged_ranges import NOWHERE, DamagedRange, refusal
+from strandline_broker.storage.files.damage import BadBatch
+from strandline_broker.storage.log.batch_judge import BatchJudge
 from strandline_broker.storage.log.time_lookup import Found, TimeLookup
-from strandline_broker.storage.segment.batch_judge import BatchJudge
-from strandline_broker.storage.segment.damage import BadBatch
 from strandline_broker.storage.segment.damage_walk import walk_over_damage
+from strandline_broker.storage.segment.damaged_ranges import NOWHERE, DamagedRange, refusal
 from strandline_broker.storage.segment.reader import Run, find_run, first_batch_to
 from strandline_proto.batch import (
     HEADER_SIZE,

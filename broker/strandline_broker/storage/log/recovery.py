@@ -30,35 +30,34 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.cleaner.gaps_marker import NAME as MARKER_NAME
-from strandline_broker.storage.cleaner.gaps_marker import Gaps
-from strandline_broker.storage.cleaner.interrupted_swap import finish_swaps
-from strandline_broker.storage.controller.metadata_snapshot import NAME as SNAPSHOT_NAME
-from strandline_broker.storage.directory.checkpoint_limits import NAME as LIMIT_NAME
-from strandline_broker.storage.directory.failed_flush import noting_failure
-from strandline_broker.storage.directory.partition_metadata import FILE_NAME as METADATA_NAME
-from strandline_broker.storage.files.checkpoints import OFFSET_MAX
+from strandline_broker.storage.files.checkpoint_limits import NAME as LIMIT_NAME
+from strandline_broker.storage.files.checkpoints import METADATA_SNAPSHOT, OFFSET_MAX
+from strandline_broker.storage.files.damage import BadBatch
+from strandline_broker.storage.files.failed_flush import noting_failure
 from strandline_broker.storage.files.file import File, read_whole
+from strandline_broker.storage.files.gaps_marker import NAME as MARKER_NAME
+from strandline_broker.storage.files.gaps_marker import Gaps
+from strandline_broker.storage.files.partition_metadata import FILE_NAME as METADATA_NAME
 from strandline_broker.storage.files.sealed_file import SUFFIX as SEAL
-from strandline_broker.storage.log.damaged_ranges import FILE_NAME as DAMAGED_NAME
-from strandline_broker.storage.log.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
 from strandline_broker.storage.log.epochs_check import is_contradicted
 from strandline_broker.storage.log.epochs_read import read_epochs
+from strandline_broker.storage.log.interrupted_swap import finish_swaps
 from strandline_broker.storage.log.leader_epochs import FILE_NAME as EPOCHS_NAME
 from strandline_broker.storage.log.leader_epochs import LeaderEpochs
-from strandline_broker.storage.log.recent_batches import RecentBatches
 from strandline_broker.storage.log.recovery_rewrite import rewrite_from
 from strandline_broker.storage.log.recovery_scan import Expectations, Scan
 from strandline_broker.storage.log.sealed_end import end_by_index
-from strandline_broker.storage.segment.damage import BadBatch
 from strandline_broker.storage.segment.damage_walk import walk_over_damage
+from strandline_broker.storage.segment.damaged_ranges import FILE_NAME as DAMAGED_NAME
+from strandline_broker.storage.segment.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
 from strandline_broker.storage.segment.deleted_segments import DELETED_NAME
+from strandline_broker.storage.segment.recent_batches import RecentBatches
 from strandline_broker.storage.segment.segment import SEGMENT_NAME, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_broker.storage.segment.damage import Report
+    from strandline_broker.storage.files.damage import Report
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import FileSystem
 
@@ -66,7 +65,7 @@ __all__ = ["Expectations", "Recovered", "Recovery"]
 
 KNOWN_NAMES: Final = re.compile(
     rf"\d{{20}}\.(log|index|timeindex|snapshot|txnindex)|({re.escape(METADATA_NAME)}|{EPOCHS_NAME})"
-    rf"({re.escape(SEAL)})?|{LIMIT_NAME.pattern}|{DAMAGED_NAME}|{MARKER_NAME}|{SNAPSHOT_NAME.pattern}"
+    rf"({re.escape(SEAL)})?|{LIMIT_NAME.pattern}|{DAMAGED_NAME}|{MARKER_NAME}|{METADATA_SNAPSHOT.pattern}"
 )
 TEMPORARY_NAMES: Final = re.compile(r".*\.tmp")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.segment.damage import BadBatch
+from strandline_broker.storage.files.damage import BadBatch
 from strandline_broker.storage.segment.reader import first_batch_to
 
 if TYPE_CHECKING:

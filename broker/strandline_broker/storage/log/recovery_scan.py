@@ -13,18 +13,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.files.checkpoints import OFFSET_MAX
-from strandline_broker.storage.log.damaged_ranges import NOWHERE, DamagedRange
-from strandline_broker.storage.log.recent_batches import RecentBatches
+from strandline_broker.storage.files.damage import METADATA_REMEDY, BadBatch, DamagedLog
 from strandline_broker.storage.segment.batch_walk import sound_batch_follows, walk
-from strandline_broker.storage.segment.damage import METADATA_REMEDY, BadBatch, DamagedLog
 from strandline_broker.storage.segment.damage_walk import jumps, sound_batch_behind
+from strandline_broker.storage.segment.damaged_ranges import NOWHERE, DamagedRange
+from strandline_broker.storage.segment.recent_batches import RecentBatches
 from strandline_broker.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strandline_broker.storage.files.damage import Report
     from strandline_broker.storage.log.leader_epochs import LeaderEpochs
-    from strandline_broker.storage.segment.damage import Report
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import FileSystem
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.storage.files.damage import BadBatch
 from strandline_broker.storage.files.file import File
 from strandline_broker.storage.segment.batch_walk import walk
-from strandline_broker.storage.segment.damage import BadBatch
 from strandline_broker.storage.segment.offset_index import ENTRY_SIZE
 from strandline_broker.storage.segment.time_index import ENTRY, NO_TIMESTAMP
 

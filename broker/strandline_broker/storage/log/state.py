@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from strandline_broker.storage.log.recent_batches import RecentBatches
+from strandline_broker.storage.segment.recent_batches import RecentBatches
 from strandline_proto.errors import KafkaStorageError
 
 if TYPE_CHECKING:

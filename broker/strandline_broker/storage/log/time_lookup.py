@@ -20,7 +20,7 @@ from strandline_broker.storage.segment.reader import first_record_at, latest_tim
 if TYPE_CHECKING:
     from strandline_broker.storage.files.steps import Steps
     from strandline_broker.storage.log.log import Log
-    from strandline_broker.storage.log.recent_batches import RecentBatches
+    from strandline_broker.storage.segment.recent_batches import RecentBatches
     from strandline_broker.storage.segment.segment import Segment
 
 Found = tuple[int, int, int]

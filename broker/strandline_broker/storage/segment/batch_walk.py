@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.files.checkpoints import OFFSET_MAX
-from strandline_broker.storage.segment.damage import BadBatch
+from strandline_broker.storage.files.damage import BadBatch
 from strandline_proto.batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,

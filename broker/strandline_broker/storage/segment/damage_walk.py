@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.log.damaged_ranges import NOWHERE, DamagedRange
+from strandline_broker.storage.files.damage import BadBatch
 from strandline_broker.storage.segment.batch_walk import is_plausible, walk
-from strandline_broker.storage.segment.damage import BadBatch
+from strandline_broker.storage.segment.damaged_ranges import NOWHERE, DamagedRange
 from strandline_broker.storage.segment.offset_index import RELATIVE_MAX
 from strandline_proto.batch import HEADER_SIZE, MAGIC, crc_matches, read_header
 

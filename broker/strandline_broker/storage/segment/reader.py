@@ -11,9 +11,9 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.files.checkpoints import OFFSET_MAX
+from strandline_broker.storage.files.damage import BadBatch
 from strandline_broker.storage.files.steps import HEADERS_A_STEP, RECORDS_A_STEP, paced
 from strandline_broker.storage.segment.batch_walk import walk
-from strandline_broker.storage.segment.damage import BadBatch
 from strandline_broker.storage.segment.offset_index import RELATIVE_MAX
 from strandline_proto.batch import (
     HEADER_SIZE,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aiokafka.record._protocols import DefaultRecordProtocol
 
     from strandline_broker.storage.files.steps import Steps
-    from strandline_broker.storage.log.recent_batches import RecentBatches
+    from strandline_broker.storage.segment.recent_batches import RecentBatches
     from strandline_broker.storage.segment.segment import Segment, View
     from strandline_proto.batch import BatchHeader
     from strandline_proto.decompression import Bound

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strandline_broker.storage.files.checkpoints import OFFSET_MAX
+from strandline_broker.storage.files.damage import BadBatch
 from strandline_broker.storage.files.file import (
     CREATE_EMPTY,
     READ,
@@ -20,11 +21,10 @@ from strandline_broker.storage.files.file import (
     read_whole,
     write_whole,
 )
-from strandline_broker.storage.log.recent_batches import RecentBatches
 from strandline_broker.storage.segment.batch_walk import walk
-from strandline_broker.storage.segment.damage import BadBatch
 from strandline_broker.storage.segment.offset_index import ENTRY_SIZE, RELATIVE_MAX, OffsetIndex
 from strandline_broker.storage.segment.reader import is_contradicted
+from strandline_broker.storage.segment.recent_batches import RecentBatches
 from strandline_broker.storage.segment.time_index import ENTRY, TimeIndex, read_last
 from strandline_proto.batch import HEADER_SIZE, MAGIC, read_header
 

@@ -126,7 +126,7 @@ FOUND_IN_STORAGE: Final = (
         "the scrub compares a segment that was cut before its turn with its old length",
         (
             Edit(
-                "strandline_broker.storage.segment.check",
+                "strandline_broker.storage.log.segment_check",
                 "        if not self._is_current:\n            return ()\n",
                 "",
             ),
@@ -213,7 +213,7 @@ FOUND_IN_STORAGE: Final = (
         " since",
         (
             Edit(
-                "strandline_broker.storage.directory.checkpoint_limits",
+                "strandline_broker.storage.files.checkpoint_limits",
                 "            elif shared == LOG_STARTS and shared in limit.named"
                 " and offset > limit.offset:\n",
                 "            elif shared == LOG_STARTS and offset < 0:\n",

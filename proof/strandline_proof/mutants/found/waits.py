@@ -181,14 +181,14 @@ FOUND_IN_WAITS: Final = (
         "a look for damage reads the log's generation after its segments, not before",
         (
             Edit(
-                "strandline_broker.storage.segment.check",
+                "strandline_broker.storage.log.segment_check",
                 "        self._generation = log.state.generation\n"
                 "        segments, recent = log.state.tail\n",
                 "        segments, recent = log.state.tail\n"
                 "        self._generation = log.state.generation\n",
             ),
         ),
-        history="tests/unit/broker/storage/segment/test_damage.py"
+        history="tests/unit/broker/storage/files/test_damage.py"
         "::test_a_segment_that_is_cut_as_the_look_at_it_begins_is_not_damaged",
     ),
     Mutant(
@@ -257,7 +257,7 @@ FOUND_IN_WAITS: Final = (
                 "",
             ),
         ),
-        history="tests/unit/broker/hosts/disks/test_log_checkpoints.py"
+        history="tests/unit/broker/hosts/upkeep/test_log_checkpoints.py"
         "::test_a_log_start_that_was_told_does_not_fall_in_its_file",
     ),
     Mutant(
@@ -272,7 +272,7 @@ FOUND_IN_WAITS: Final = (
                 "CheckpointLimits(self._fs, path, self._limits_from)",
             ),
         ),
-        history="tests/unit/broker/storage/directory/test_checkpoint_limits.py"
+        history="tests/unit/broker/storage/files/test_checkpoint_limits.py"
         "::test_a_limit_of_a_creation_that_broke_off_counts_no_longer_than_it_has_to",
     ),
     Mutant(
@@ -282,14 +282,14 @@ FOUND_IN_WAITS: Final = (
         " behind, and the next start applies it",
         (
             Edit(
-                "strandline_broker.storage.directory.checkpoint_limits",
+                "strandline_broker.storage.files.checkpoint_limits",
                 "            with contextlib.suppress(OSError):\n"
                 '                self._fs.unlink(f"{self.directory}/{limit.name}")\n'
                 "            raise\n",
                 "            raise\n",
             ),
         ),
-        history="tests/unit/broker/storage/directory/test_checkpoint_limits.py"
+        history="tests/unit/broker/storage/files/test_checkpoint_limits.py"
         "::test_a_limit_of_a_cut_that_did_not_begin_does_not_count_at_the_next_start",
     ),
     Mutant(

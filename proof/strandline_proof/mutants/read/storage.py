@@ -14,7 +14,7 @@ READ_IN_STORAGE: Final = (
         " itself; an election may remove that record",
         (
             Edit(
-                "strandline_broker.storage.log.recent_batches",
+                "strandline_broker.storage.segment.recent_batches",
                 "        j = bisect_left(lasts, limit)\n",
                 "        j = bisect_right(lasts, limit)\n",
             ),

@@ -12,7 +12,7 @@ from strandline_proof.sim.plan.plan import Fault
 _FETCHER: Final = "strandline_broker.hosts.fetching.fetcher"
 _RETENTION: Final = "strandline_broker.hosts.upkeep.log_retention"
 _STARTS: Final = "strandline_broker.hosts.disks.log_starts"
-_LOADING: Final = "strandline_broker.hosts.replica.producer_loading"
+_LOADING: Final = "strandline_broker.hosts.disks.producer_loading"
 _LOG: Final = "strandline_broker.storage.log.log"
 _STATE: Final = "strandline_broker.storage.log.state"
 _RECOVERY: Final = "strandline_broker.storage.log.recovery"

@@ -14,7 +14,7 @@ _CUT: Final = "strandline_broker.storage.log.log"
 _RECOVERY: Final = "strandline_broker.storage.log.recovery"
 _SHARED: Final = "strandline_broker.storage.directory.shared_checkpoints"
 _MARKER: Final = "strandline_broker.storage.directory.clean_shutdown"
-_CHECKPOINTS: Final = "strandline_broker.hosts.disks.log_checkpoints"
+_CHECKPOINTS: Final = "strandline_broker.hosts.upkeep.log_checkpoints"
 _APP: Final = "strandline_broker.app"
 _LOCK: Final = "strandline_broker.storage.directory.lock_holder"
 

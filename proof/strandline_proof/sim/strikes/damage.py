@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.controller.metadata_snapshot import NAME
+from strandline_broker.storage.files.checkpoints import METADATA_SNAPSHOT as NAME
 from strandline_broker.storage.files.sealed_file import SUFFIX as SEAL
 from strandline_proof.sim.cluster.topology import CONTROLLER, broker_id
 from strandline_proof.sim.disk.inode import Inode

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from strandline_broker.storage.files.checkpoints import read_checkpoint, read_offsets, write_offsets
 from strandline_broker.storage.files.sealed_file import SealedFile
 from strandline_broker.storage.log.leader_epochs import LeaderEpochs
-from strandline_broker.storage.log.recent_batches import KEPT, RecentBatches
 from strandline_broker.storage.segment.offset_index import OffsetIndex
+from strandline_broker.storage.segment.recent_batches import KEPT, RecentBatches
 from strandline_broker.storage.segment.time_index import NO_TIMESTAMP, TimeIndex
 from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem

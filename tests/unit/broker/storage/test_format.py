@@ -20,11 +20,11 @@ from strandline_broker.storage.directory.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
-from strandline_broker.storage.directory.partition_metadata import (
+from strandline_broker.storage.files.checkpoints import read_offsets, write_offsets
+from strandline_broker.storage.files.partition_metadata import (
     read_partition_metadata,
     write_partition_metadata,
 )
-from strandline_broker.storage.files.checkpoints import read_offsets, write_offsets
 from strandline_broker.storage.files.sealed_file import SealedFile
 from strandline_broker.storage.log.leader_epochs import LeaderEpochs
 from strandline_broker.storage.log.log import LogConfig

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from strandline_broker.storage.directory.checkpoint_limits import SHARED
 from strandline_broker.storage.files.atomic_file import replace_file
+from strandline_broker.storage.files.checkpoint_limits import SHARED
 from strandline_broker.storage.files.file import read_whole
 from strandline_proof.sim.disk.disk import CAPACITY, SimDisk
 from strandline_proof.sim.disk.fs import SimFs

@@ -11,7 +11,7 @@ from strandline_broker.core.groups.records import codec
 from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_broker.hosts.coordination import loader
 from strandline_broker.hosts.coordination.loader import CannotLoad, load_groups
-from strandline_broker.storage.log.damaged_ranges import DamagedRange
+from strandline_broker.storage.segment.damaged_ranges import DamagedRange
 from strandline_proto.batch import build_batch, prefix
 from strandline_proto.errors import CoordinatorNotAvailable
 from strandline_proto.ids import Offset

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from strandline_broker.core.replication.follower import Backoff, FetchPosition
+from strandline_broker.hosts.common.fetch_messages import FetchedPartition, FetchResponse
 from strandline_broker.hosts.disks.flush_schedule import FlushSchedule
 from strandline_broker.hosts.fetching.fetcher import BACKOFF_MS_MAX, Fetcher
-from strandline_broker.hosts.fetching.messages import FetchedPartition, FetchResponse
 from strandline_proto.errors import UnknownTopicOrPartition
 from strandline_proto.ids import BrokerId, LeaderEpoch, Offset
 

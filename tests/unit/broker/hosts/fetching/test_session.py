@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from strandline_broker.hosts.common.fetch_messages import FetchRequest, Position, Replica
 from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.fetching.long_poll import LongPoll
-from strandline_broker.hosts.fetching.messages import FetchRequest, Position, Replica
 from strandline_broker.hosts.fetching.session import REQUESTS_AHEAD_MAX, FetchSession
 from strandline_broker.hosts.fetching.session_partitions import ANSWERED_MAX, AT_ONCE
 from strandline_broker.hosts.member.replica_manager import ReplicaManager
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from strandline_broker.core.replication.leader import Leader
-    from strandline_broker.hosts.fetching.messages import FetchResponse, Key
+    from strandline_broker.hosts.common.fetch_messages import FetchResponse, Key
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.storage.log.reader import LogRead
 

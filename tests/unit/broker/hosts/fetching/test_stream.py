@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from strandline_broker.hosts.common.fetch_messages import FetchResponse
 from strandline_broker.hosts.fetching import stream as fetch_stream
-from strandline_broker.hosts.fetching.messages import FetchResponse
 from strandline_broker.hosts.fetching.stream import FetchStream, FetchStreams
 from strandline_proto.ids import BrokerEpoch, BrokerId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from strandline_broker.hosts.fetching.messages import FetchRequest
+    from strandline_broker.hosts.common.fetch_messages import FetchRequest
 
 
 class Leader:

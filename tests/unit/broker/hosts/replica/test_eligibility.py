@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strandline_broker.core.replication.partition_state import IsrAnswer, IsrMember
-from strandline_broker.hosts.fetching.messages import Position
+from strandline_broker.hosts.common.fetch_messages import Position
 from strandline_broker.hosts.replica.eligibility import Eligibility
 from strandline_broker.hosts.replica.leading import Leading, check_leader
 from strandline_proto.batch import build_batch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strandline_broker.core.replication.isolation import Isolation
-from strandline_broker.hosts.fetching.messages import Position
+from strandline_broker.hosts.common.fetch_messages import Position
 from strandline_broker.hosts.replica.reads import read_for_consumer
 from strandline_proto.errors import NotLeaderOrFollower, OffsetOutOfRange
 from support.replica_nodes import decide, run_node, state

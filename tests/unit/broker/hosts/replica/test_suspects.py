@@ -12,7 +12,7 @@ from strandline_broker.hosts.member import replica_manager
 from strandline_broker.hosts.replica.suspects import Suspects
 from strandline_broker.hosts.upkeep import damage_watch
 from strandline_broker.hosts.upkeep.damage_watch import condition_of
-from strandline_broker.storage.log.damaged_ranges import NOWHERE, DamagedRange
+from strandline_broker.storage.segment.damaged_ranges import NOWHERE, DamagedRange
 from strandline_proto.ids import BrokerId, LeaderEpoch, Offset
 from support.replica_nodes import TOPIC_ID, Node, decide, run_node, state
 

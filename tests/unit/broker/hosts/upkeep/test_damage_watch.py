@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from strandline_broker.hosts.replica.suspects import Suspects
 from strandline_broker.hosts.upkeep import damage_watch
 from strandline_broker.hosts.upkeep.damage_watch import DamageWatch
-from strandline_broker.storage.log.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
+from strandline_broker.storage.segment.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
 from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import BrokerId
 from support.disk import Hurried

@@ -8,7 +8,7 @@ import pytest
 
 from strandline_broker.storage.controller.metadata_log import MetadataLog, NoRoom, check_identity
 from strandline_broker.storage.directory.directory import DataDirectory, DirectoryError
-from strandline_broker.storage.segment.damage import DamagedLog
+from strandline_broker.storage.files.damage import DamagedLog
 from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError
 from support.disk import FaultyDisk

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strandline_broker.storage.directory.broker_directories import BrokerDirectories
-from strandline_broker.storage.directory.partition_metadata import read_partition_metadata
+from strandline_broker.storage.files.partition_metadata import read_partition_metadata
 from strandline_runtime.real import RealFileSystem
 from support.disk import Hurried
 from support.storage import SMALL, TOPIC_ID, Store

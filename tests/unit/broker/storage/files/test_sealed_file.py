@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from strandline_broker.offline.roots import verify
-from strandline_broker.storage.directory.checkpoint_limits import CheckpointLimits
+from strandline_broker.storage.files.checkpoint_limits import CheckpointLimits
 from strandline_broker.storage.files.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,

@@ -9,9 +9,9 @@ import pytest
 
 from strandline_broker.offline.findings import PartitionReport
 from strandline_broker.offline.roots import verify
-from strandline_broker.storage.log.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
 from strandline_broker.storage.log.log import LogConfig
-from strandline_broker.storage.segment.check import check_segment
+from strandline_broker.storage.log.segment_check import check_segment
+from strandline_broker.storage.segment.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
 from strandline_proto.batch import iter_headers
 from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline_broker.storage.cleaner.gaps_marker import NAME, FirstGap
+from strandline_broker.storage.files.gaps_marker import NAME, FirstGap
 from strandline_proto.batch import prefix, read_header
 from strandline_proto.errors import CorruptMessage
 from support.storage import LARGE, Store, batch_of

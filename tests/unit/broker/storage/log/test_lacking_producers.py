@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline_broker.hosts.replica.producer_loading import load_producers
+from strandline_broker.hosts.disks.producer_loading import load_producers
 from strandline_broker.storage.log.log import LogConfig
-from strandline_broker.storage.segment.check import check_segment
+from strandline_broker.storage.log.segment_check import check_segment
 from strandline_proto.batch import build_batch, iter_headers, read_header
 from support.disk import Hurried
 from support.producer_log import end_marker

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from strandline_broker.core.replication.producer_state import PersistedProducer
-from strandline_broker.hosts.replica.producer_loading import load_producers
+from strandline_broker.hosts.disks.producer_loading import load_producers
 from strandline_broker.storage.files.checkpoints import OFFSET_MAX
+from strandline_broker.storage.files.damage import BadBatch
 from strandline_broker.storage.files.file import File
-from strandline_broker.storage.log.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
+from strandline_broker.storage.log.batch_judge import BatchJudge
 from strandline_broker.storage.log.leader_epochs import LeaderEpochs
 from strandline_broker.storage.log.log import Log, LogConfig
 from strandline_broker.storage.log.reader import damage_met
-from strandline_broker.storage.segment.batch_judge import BatchJudge
+from strandline_broker.storage.log.segment_check import check_segment
 from strandline_broker.storage.segment.batch_walk import walk
-from strandline_broker.storage.segment.check import check_segment
-from strandline_broker.storage.segment.damage import BadBatch
+from strandline_broker.storage.segment.damaged_ranges import NOWHERE, DamagedRange, DamagedRanges
 from strandline_proto.batch import build_batch, iter_headers, prefix, read_header
 from strandline_proto.errors import KafkaStorageError
 from strandline_runtime.real import RealFileSystem

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline_broker.storage.directory.checkpoint_limits import CheckpointLimits
 from strandline_broker.storage.directory.directory import DataDirectory
-from strandline_broker.storage.directory.failed_flush import has_failed_flush, note_failed_flush
+from strandline_broker.storage.files.checkpoint_limits import CheckpointLimits
+from strandline_broker.storage.files.failed_flush import has_failed_flush, note_failed_flush
 from strandline_proof.sim.disk.disk import SimDisk
 from strandline_proof.sim.disk.fs import SimFs
 from strandline_runtime.runtime import Buffer

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.replication.isr_proposal import ProposeIsr
     from strandline_broker.core.replication.replica_condition import RefusedTruncation
-    from strandline_broker.hosts.member.controller_calls import OfflineReplicas
+    from strandline_broker.hosts.common.controller_calls import OfflineReplicas
     from strandline_broker.hosts.replica.losses import Losses
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_proto.ids import BrokerEpoch

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline_broker.storage.cleaner.interrupted_swap import finish_swaps
+from strandline_broker.storage.log.interrupted_swap import finish_swaps
 from strandline_runtime.real import RealFileSystem
 from support.storage import SMALL, Store
 

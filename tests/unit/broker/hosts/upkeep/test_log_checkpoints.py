@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_broker.hosts.disks.log_checkpoints import LogCheckpoints
 from strandline_broker.hosts.disks.log_starts import LogStarts
+from strandline_broker.hosts.upkeep.log_checkpoints import LogCheckpoints
 from strandline_broker.storage.files.checkpoints import HIGH_WATERMARKS, LOG_STARTS
 from strandline_proto.batch import read_header
 from strandline_proto.errors import KafkaStorageError

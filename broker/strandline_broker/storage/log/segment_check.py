@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.log.damaged_ranges import NOWHERE, DamagedRange
-from strandline_broker.storage.segment.batch_judge import BatchJudge
+from strandline_broker.storage.log.batch_judge import BatchJudge
 from strandline_broker.storage.segment.damage_walk import walk_over_damage
+from strandline_broker.storage.segment.damaged_ranges import NOWHERE, DamagedRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

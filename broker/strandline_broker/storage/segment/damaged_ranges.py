@@ -29,7 +29,7 @@ from strandline_proto.errors import KafkaStorageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from strandline_broker.storage.segment.damage import Report
+    from strandline_broker.storage.files.damage import Report
     from strandline_runtime.runtime import FileSystem
 
 FILE_NAME: Final = "damaged-ranges"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from strandline_broker.storage.files.damage import BadBatch
 from strandline_broker.storage.files.file import File
-from strandline_broker.storage.log.damaged_ranges import DamagedRange, DamagedRanges
-from strandline_broker.storage.segment.check import SegmentCheck, check_segment
-from strandline_broker.storage.segment.damage import BadBatch
+from strandline_broker.storage.log.segment_check import SegmentCheck, check_segment
 from strandline_broker.storage.segment.damage_walk import sound_batch_behind
+from strandline_broker.storage.segment.damaged_ranges import DamagedRange, DamagedRanges
 from strandline_broker.storage.segment.segment import Segment
 from strandline_proto.batch import iter_headers, read_header
 from strandline_proto.errors import KafkaStorageError

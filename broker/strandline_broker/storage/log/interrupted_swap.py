@@ -13,12 +13,12 @@ import contextlib
 import re
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.storage.files.damage import BadBatch
 from strandline_broker.storage.files.file import File
 from strandline_broker.storage.segment.batch_walk import walk
-from strandline_broker.storage.segment.damage import BadBatch
 
 if TYPE_CHECKING:
-    from strandline_broker.storage.segment.damage import Report
+    from strandline_broker.storage.files.damage import Report
     from strandline_runtime.runtime import FileSystem
 
 CLEANED: Final = ".cleaned"

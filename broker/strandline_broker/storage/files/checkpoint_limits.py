@@ -32,7 +32,7 @@ from strandline_broker.storage.files.checkpoints import (
 )
 
 if TYPE_CHECKING:
-    from strandline_broker.storage.segment.damage import Report
+    from strandline_broker.storage.files.damage import Report
     from strandline_runtime.runtime import FileSystem
 
 NAME: Final = re.compile(r"checkpoint-limit-(\d+)")
