@@ -14,6 +14,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 CITED_FILE = re.compile(r"`([\w/.-]*\w\.(?:py|proto|md|sh))`")
+RECIPE = re.compile(r"^### (.+)\n\nFiles: (.+)$", re.MULTILINE)
+RECIPES = {"A configuration key", "An RPC", "A metric", "A command", "A listener", "An error"}
 ARCHITECTURE = ROOT / "docs" / "internals" / "architecture.md"
 ORACLES = ROOT / "proof" / "strandline_proof" / "sim" / "oracles"
 RULE = re.compile(r"^\| (I-\d+) \|.*\| ([^|]*) \|$", re.MULTILINE)
@@ -75,6 +77,18 @@ def test_the_path_of_a_request_enters_a_room_once() -> None:
         for room, file in rows:
             path = file if file.startswith(room) else f"{room}{file}"
             assert (ROOT / "broker" / "strandline_broker" / path).is_file(), path
+
+
+def test_each_recipe_names_at_most_two_files_which_exist() -> None:
+    recipes = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("\n## Recipes\n")[2]
+    named = {
+        title: CITED_FILE.findall(files)
+        for title, files in RECIPE.findall(recipes.partition("\n## ")[0])
+    }
+    assert set(named) == RECIPES
+    for title, files in named.items():
+        assert 1 <= len(files) <= 2, title
+        assert [file for file in files if not (ROOT / file).is_file()] == [], title
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:

@@ -110,7 +110,10 @@ def rewritten(paths: Iterable[Path], listed: set[str]) -> list[Path]:
     return [path for path in paths if not any(path.is_relative_to(ROOT / each) for each in listed)]
 
 
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 @pytest.mark.parametrize("document", rewritten(DOCUMENTS, LONG_DOCUMENTS), ids=name_of)
