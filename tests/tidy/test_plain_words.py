@@ -23,7 +23,6 @@ LONG_DOCUMENTS = {
     "docs/guide/client.md",
     "docs/internals/invariants.md",
     "docs/guide/operations.md",
-    "docs/internals/protocol.md",
     "docs/internals/storage-format.md",
 }
 SUBJECTLESS = {
