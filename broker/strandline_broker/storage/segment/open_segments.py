@@ -84,8 +84,8 @@ class OpenSegments:
             segment.release()
 
     def give_up(self, segments: Sequence[Segment]) -> None:
-        """Release segments that have left their log, so that no flush will sync them; some objects
-        may refer to them for long (I-182).
+        """Release segments that have left their log, together with their unsynced files: no flush
+        will sync these, and some objects may refer to the segments for long (I-182).
         """
         for segment in segments:
             segment.unsynced = ()

@@ -213,7 +213,8 @@ class ProducerIdsRecord(Record, frozen=True, kw_only=True):
 
 class LossRecord(Record, frozen=True, kw_only=True):
     """A replica has given up, or lost, the records from `start` to below `end`; it knew those below
-    `committed` to be committed. Without an `end`: the leader's log ended at `start`.
+    `committed` to be committed. With `end` equal to `start` no lost record is known: the leader's
+    log ended there.
     """
 
     broker_id: BrokerId
