@@ -1,5 +1,5 @@
-"""The account in a commit of a fenced table: the offset ranges that it took in, their rows, skipped
-and lost offsets, and the topic's end at that time.
+"""The account in a commit of a fenced table. It has the offset ranges that the commit took in, with
+their rows, skipped and lost offsets, and the topic's end at that time.
 """
 
 from __future__ import annotations

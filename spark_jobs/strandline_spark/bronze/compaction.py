@@ -3,10 +3,11 @@ few large ones, while a job writes and others read.
 
 Only files change. Rows, fences and accounts stay, and readers of an earlier version find its files
 until `vacuum` removes them. New files are synced before the commit that replaces the old ones by
-them. That commit carries `txn(strandline/maintenance, <number>)`, so the later commit is refused in
-two cases: of two compactions at once, which would duplicate rows, and of a compaction that a vacuum
-has overtaken. (delta-rs's own compaction carries no transaction.) A job's commits carry other
-transactions, so neither refuses the other.
+them. A job's commits and a compaction do not refuse each other.
+
+That commit carries `txn(strandline/maintenance, <number>)`. So the later one of two compactions at
+once is refused: together they would duplicate rows. A compaction that a vacuum has overtaken is
+refused too. (delta-rs's own compaction carries no transaction.)
 
 A new file holds rows of one partition in the order of their offsets. Only row groups of bounded
 size are in memory.

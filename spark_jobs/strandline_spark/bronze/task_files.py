@@ -3,7 +3,7 @@ row.
 
 Records never enter the JVM. Otherwise the JVM would do nine tenths of the work for a bronze table
 (Arrow to row, Parquet encoding). Spark sees, retries and checkpoints the manifest. A file whose
-task was retried or whose batch was not committed is not in the table's log, hence not in the table;
+task was retried or whose batch was not committed is not in the table's log, hence not in the table.
 `vacuum(full=True)` of delta-rs removes such files.
 
 The job registers the class, which is not found by name. Its option `tablePath` and its rows are

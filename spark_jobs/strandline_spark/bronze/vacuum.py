@@ -1,14 +1,18 @@
 """`vacuum`: removes data files that are no longer part of a bronze table, or never became one.
 Other files in its folder stay.
 
-Such files are of three kinds: files that `compact` replaced, files of tasks whose batch was not
-committed, and files that Spark wrote for a killed job in dataframe mode with another checkpoint. A
-file is removed once it has been out of the table for the retention time, which readers of an
+Such files are of three kinds:
+
+* files that `compact` replaced
+* files of tasks whose batch was not committed
+* files that Spark wrote for a killed job in dataframe mode with another checkpoint
+
+A file is removed once it has been out of the table for the retention time, which readers of an
 earlier version need. Two kinds stay at any age:
 
-* a file of a batch that a running job has not committed yet. Its offsets lie at or beyond the
-  table's end: the fence refuses a batch that ends there, so it can never commit. A vacuum that
-  keeps less than a week is refused if it would remove such a file.
+* a file of a batch that a running job has not committed yet. Its offsets are at or beyond the
+  table's end. (The fence refuses a batch that ends below, so such a batch can never commit.) A
+  vacuum that keeps less than a week is refused if it would remove such a file.
 * a file that a compaction is writing. A vacuum first commits a maintenance of its own, so a
   compaction that began before it is refused when it commits.
 """

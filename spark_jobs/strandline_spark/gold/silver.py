@@ -1,5 +1,5 @@
-"""A silver table at one version, as gold reads it: the event times and offsets of each file, its
-end in each partition, and its rows in Spark.
+"""A silver table at one version, as gold reads it: event times and offsets of each file, the end of
+each partition, and the rows in Spark.
 
 Delta keeps the times in a file's statistics as milliseconds or microseconds. So a bound that is a
 whole millisecond may stand for any microsecond of it.

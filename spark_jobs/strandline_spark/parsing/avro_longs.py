@@ -1,5 +1,5 @@
-"""The search for whole numbers of more than 64 bits in Avro datums. fastavro drops the bits beyond,
-and so takes a damaged datum for one with other numbers.
+"""The search for whole numbers of more than 64 bits in Avro datums. The package fastavro drops
+the bits beyond, and so takes a damaged datum for one with other numbers.
 
 A number is written in groups of seven bits, of which all but the last have the highest bit of their
 byte set. One that is too large has nine bytes of that kind and then more than a 1. Few datums have

@@ -1,7 +1,7 @@
 """The lag of a checkpoint's query behind its topics: offsets against high watermarks.
 
-The functions read what Spark stores about a query, so the job need not run: the end of the last
-finished batch, and the end of the planned batch that may be in progress.
+Spark stores the end of the last finished batch, and the end of the planned batch that may be in
+progress. These functions read them from the checkpoint, so the job need not run.
 """
 
 from __future__ import annotations

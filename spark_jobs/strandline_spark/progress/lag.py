@@ -106,7 +106,7 @@ def with_behind(latest: dict[str, Any], behind: Offsets) -> dict[str, Any]:
 
 def reported(end: str | None, latest: str | None) -> tuple[StreamOffset, Offsets] | None:
     """Returns the end offset of a micro-batch and the latest offsets, from Spark's report of a
-    source; None if the source is not ours, or nothing was planned.
+    source. Returns None if the source is not ours, or nothing was planned.
     """
     try:
         ended, logs = parse_json(end or "null"), parse_json(latest or "null")

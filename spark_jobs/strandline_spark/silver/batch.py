@@ -1,7 +1,7 @@
 """The driver's part in silver. The driver judges a micro-batch that bronze holds by the reports of
 its tasks, and commits it to silver and quarantine, in this order.
 
-Bronze continues without silver. Whatever the reason, rows that silver lacks come from bronze later
+Bronze continues without silver. Rows that silver lacks for any reason come from bronze later
 (`catch_up`): a record parses in the same way each time.
 """
 

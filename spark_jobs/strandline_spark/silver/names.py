@@ -18,7 +18,7 @@ OWN_COLUMNS: Final = (
     "batch_id",
     "ingest_date",
 )
-"""Columns of each silver table beside the parsed ones."""
+"""Columns of each silver table that are not parsed from values."""
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
 """Columns that the view of a gold step adds to silver's."""
 NOT_IN_NAMES: Final = frozenset(" ,;{}()\n\t=")

@@ -5,9 +5,9 @@ source, with their lineage:
 
 An offset names a record only within one topic (`id`) and one history of leaders. `epochs` bounds
 that history: all records below the offset have that leader epoch or an earlier one. `starts` gives
-the start of a batch whose partition does not begin where the previous batch ended: the first batch
-of a stream, a topic that was created again, a truncated log. The plain form, without `@lineage`, is
-read too.
+the start of a batch whose partition does not begin where the previous batch ended. That is so in
+the first batch of a stream, for a topic that was created again, and after a truncation. The plain
+form, without `@lineage`, is read too.
 
 Spark compares two offsets as JSON text, so the text is a function of the offsets alone. Topics are
 sorted, and partitions are sorted by number. With an unstable order an availableNow run never ends.

@@ -1,8 +1,10 @@
 """Walks over the records of many batches, which find positions. Arrow then copies the bytes.
 
-A record has these fields, all zigzag varints unless noted: length, attributes (one byte), timestamp
-delta, offset delta, key length (-1: null), key, value length (-1: null), value, number of headers.
-Each header has key length, key, value length (-1: null), value.
+A record has these fields, where all integers are zigzag varints unless noted:
+
+    length, attributes (one byte), timestamp delta, offset delta, key length (-1: null), key,
+    value length (-1: null), value, number of headers; for each header key length, key,
+    value length (-1: null), value
 
 Positions are 32-bit, like Arrow's binary offsets; the caller keeps the buffer below 2 GiB. The
 walks trust no input: every read is bounded by the body's end. If a body does not hold exactly its

@@ -94,8 +94,10 @@ def prepare() -> str:
 
 
 def _exercise(session: SparkSession, scratch: str) -> None:
-    """Makes the JVM load the classes of our jobs: a stream from a Python source, micro-batches that
-    are collected, an aggregation in SQL, Parquet files that are written and read.
+    """Makes the JVM load the classes of our jobs.
+
+    It runs a stream from a Python source, collects micro-batches, aggregates in SQL, and writes and
+    reads Parquet files.
     """
     session.dataSource.register(OneRow)
 

@@ -91,8 +91,8 @@ _NOT_TAKEN: Final = (
     *("spark.sql.optimizer.excludedRules", "spark.sql.requireAllClusterKeys"),
 )
 # The commands of `spark-submit`, with two differences. Ctrl-C does not reach the JVM. The JVM does
-# not know Spark's home: its interpreters would import PySpark from the zip file there, which each
-# of them compiles again, in place of the compiled package beside it.
+# not know Spark's home. Otherwise its interpreters would import PySpark from the zip file there,
+# which each of them compiles again, and not from the compiled package beside it.
 _START: Final = """trap '' INT
 exec() { unset SPARK_HOME; builtin exec "$@"; }
 . "$0" "$@"
