@@ -1,15 +1,15 @@
-"""Strandline's client library: `Producer`, `Consumer` and `Admin`, asynchronous; the same,
-blocking, in `strandline.sync`.
+"""Strandline's client library: asynchronous `Producer`, `Consumer` and `Admin`.
 
-Names are imported when they are first used, so that `import strandline` costs nothing.
+`strandline.sync` has the same classes in blocking form. A name is imported at its first use, so
+that `import strandline` is fast.
 """
 
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-# gRPC's handlers of fork() crash a child now and then while calls are under way, even a child that
-# never touches gRPC. gRPC looks when it is imported, which is why this stands here.
+# gRPC's handlers of fork() can crash a child while calls are under way, even a child that never
+# uses gRPC. gRPC reads this variable when it is imported, so it is set here.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:

@@ -64,10 +64,10 @@ if TYPE_CHECKING:
 
 
 class Admin(GroupAdministration, Reassignments):
-    """Asks and changes the cluster. Use it as an asynchronous context manager.
+    """Describes and changes the cluster. Use it as an asynchronous context manager.
 
-    Every call takes its deadline from `request_timeout_ms`. Calls about several topics raise the
-    first error; the other topics have been dealt with all the same.
+    Every call takes its deadline from `request_timeout_ms`. A call about several topics raises the
+    first error after it has handled all of them.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Admin(GroupAdministration, Reassignments):
         await self.close()
 
     async def start(self) -> None:
-        """Connect. Raises NoBrokerReachable, and leaves nothing behind then."""
+        """Connects. Raises NoBrokerReachable, and leaves no connection behind then."""
         if self._session is not None:
             self._session.require()
             raise ClientClosed("the admin has been started already")
@@ -111,6 +111,7 @@ class Admin(GroupAdministration, Reassignments):
         self._session = session
 
     async def close(self) -> None:
+        """Closes all connections."""
         session = self._session
         if session is None or session.is_elsewhere:
             return
@@ -125,7 +126,7 @@ class Admin(GroupAdministration, Reassignments):
         return self._session
 
     async def _ask(self, method: Callable[[Any], Callable[..., Any]], request: Any) -> Any:
-        """One call that may be made twice, to whichever broker answers."""
+        """Makes one call, which is safe to repeat, to any broker that answers."""
         only_looks = isinstance(request, metadata_pb2.MetadataRequest)
         attempt_s = LOOK_TIMEOUT_S if only_looks else None  # a broker may be paused, others are not
         return await self._started().cluster.ask_any(
@@ -137,7 +138,7 @@ class Admin(GroupAdministration, Reassignments):
     async def create_topics(
         self, topics: Iterable[NewTopic | str], *, validate_only: bool = False
     ) -> list[CreatedTopic]:
-        """Create topics, each in one decision of the controller; in the order of the arguments.
+        """Creates topics, each atomically, and returns them in the order of the arguments.
 
         Returns once this client's next calls can use them.
         """
@@ -169,11 +170,11 @@ class Admin(GroupAdministration, Reassignments):
     async def create_partitions(
         self, wanted: Mapping[str, NewPartitions | int], *, validate_only: bool = False
     ) -> dict[str, int]:
-        """Have each topic have so many partitions, more than it has; how many it had.
+        """Grows each topic to a number of partitions, and returns how many it had.
 
-        Records with a key may go to another partition than before from then on: what was written
-        stays where it is. Producers, and consumers of whole topics, find the new partitions by
-        themselves. Raises InvalidPartitions for fewer than there are, or as many.
+        A key may belong to another partition afterwards; written records stay where they are.
+        Producers, and consumers of whole topics, find the new partitions by themselves. Raises
+        InvalidPartitions unless the number is greater than before.
         """
         request = more_partitions(wanted, timeout_s=self._timeout_s, validate_only=validate_only)
         answer = await self._ask(lambda stub: stub.CreatePartitions, request)
@@ -184,7 +185,7 @@ class Admin(GroupAdministration, Reassignments):
         return before
 
     async def _appears(self, name: str, count: int = 1) -> None:
-        """Wait until so many partitions have leaders, as brokers know; at most two seconds."""
+        """Waits until metadata has `count` partitions with leaders; at most two seconds."""
         cluster = self._started().cluster
         try:
             async with asyncio.timeout(min(2.0, self._timeout_s)):
@@ -195,10 +196,10 @@ class Admin(GroupAdministration, Reassignments):
                         return
                     await cluster.refresh(self._timeout_s)
         except (TimeoutError, UnknownTopicOrPartition):
-            return  # created it is; whoever uses it next waits by itself
+            return  # the topic exists; the next call that uses it waits for metadata
 
     async def delete_topics(self, topics: Iterable[str]) -> None:
-        """Delete topics by name. Raises UnknownTopicOrPartition for one that is not there."""
+        """Deletes topics by name. Raises UnknownTopicOrPartition for a missing one."""
         request = metadata_pb2.DeleteTopicsRequest(timeout_ms=int(self._timeout_s * 1000))
         for name in several("topics", topics, str):
             request.topics.add(name=name)
@@ -213,11 +214,11 @@ class Admin(GroupAdministration, Reassignments):
     async def delete_records(
         self, before: Mapping[TopicPartition | tuple[str, int], int]
     ) -> dict[TopicPartition, int]:
-        """Delete the records below an offset in each of these partitions; -1: all committed ones.
+        """Deletes the records below an offset in each partition; -1 stands for all committed ones.
 
-        Returns where each partition begins now, on every live replica in sync. Raises
-        OffsetOutOfRange for an offset beyond the high watermark, PolicyViolation for a topic that
-        is only compacted; the other partitions have been dealt with all the same.
+        Returns the new start offset of each partition, which every live in-sync replica has.
+        Raises OffsetOutOfRange for an offset above the high watermark, PolicyViolation for a topic
+        that is only compacted; the other partitions are handled all the same.
         """
         session = self._started()
         wanted = {}
@@ -235,17 +236,17 @@ class Admin(GroupAdministration, Reassignments):
         return dict(zip(partitions, map(found.__getitem__, wanted), strict=True))
 
     async def list_topics(self, *, include_internal: bool = False) -> list[str]:
-        """The names of all topics, sorted; of the cluster's own two only if asked."""
+        """Returns the names of all topics, sorted; the two internal ones only if asked."""
         answer = await self._ask(lambda stub: stub.Metadata, metadata_pb2.MetadataRequest())
         return sorted(t.name for t in answer.topics if include_internal or not t.is_internal)
 
     async def describe_topics(
         self, topics: Iterable[str] | None = None, *, include_internal: bool = False
     ) -> dict[str, TopicDescription]:
-        """Leaders, replicas and in-sync replicas; of every topic if none is named, of the
-        cluster's own two only if they are, or if asked.
+        """Returns leaders, replicas and in-sync replicas of the named topics; of all by default.
 
-        Raises UnknownTopicOrPartition for one that is not there.
+        The two internal topics are included if they are named or `include_internal` is set. Raises
+        UnknownTopicOrPartition for a missing topic.
         """
         request = metadata_pb2.MetadataRequest()
         if topics is not None:
@@ -271,11 +272,11 @@ class Admin(GroupAdministration, Reassignments):
         kind: ElectionType = ElectionType.PREFERRED,
         partitions: Iterable[TopicPartition | tuple[str, int] | str] | None = None,
     ) -> list[ElectionResult]:
-        """Have leaders elected, each partition by itself; a topic's name stands for all of it.
+        """Elects leaders, each partition by itself; a topic's name stands for all its partitions.
 
-        Without `partitions`: every partition of the cluster that the preferred leader does not
-        lead. No acknowledged record is lost; producers and consumers find the new leader by
-        themselves. Raises only what concerns the whole request.
+        Without `partitions`, elects for every partition that its preferred leader does not lead.
+        No acknowledged record is lost; producers and consumers find the new leader by themselves.
+        Errors of single partitions are in the results; an error of the whole request is raised.
         """
         request = election(kind, partitions, self._timeout_s)
         return [] if request is None else await self._elect(request)
@@ -283,9 +284,9 @@ class Admin(GroupAdministration, Reassignments):
     async def move_leaders(
         self, leaders: Mapping[TopicPartition | tuple[str, int], int]
     ) -> list[ElectionResult]:
-        """Have each of these partitions led by that member of its ISR.
+        """Makes the given in-sync replica the leader of each partition.
 
-        It leads until the next election, be it one that brings the preferred leader back.
+        The replica leads until the next election, which may restore the preferred leader.
         """
         request = moves(leaders, self._timeout_s)
         return [] if request is None else await self._elect(request)
@@ -296,7 +297,7 @@ class Admin(GroupAdministration, Reassignments):
     # Cluster.
 
     async def describe_cluster(self) -> ClusterDescription:
-        """The controller and every registered broker, as the controller knows them."""
+        """Describes the controller and every registered broker, as the controller knows them."""
         answer = await self._ask(
             lambda stub: stub.DescribeCluster, metadata_pb2.DescribeClusterRequest()
         )
@@ -309,7 +310,7 @@ class Admin(GroupAdministration, Reassignments):
         )
 
     async def brokers(self) -> list[Broker]:
-        """The live brokers and their addresses, as brokers tell clients."""
+        """Returns the live brokers and their addresses for clients, sorted by id."""
         answer = await self._ask(
             lambda stub: stub.Metadata, metadata_pb2.MetadataRequest(only_named=True)
         )
@@ -319,9 +320,9 @@ class Admin(GroupAdministration, Reassignments):
         )
 
     async def describe_replicas(self, topics: Iterable[str] | None = None) -> list[ReplicaInfo]:
-        """The state of each replica of `topics` (of all, if none is named), from its own broker.
+        """Describes each replica of `topics` (of all topics by default), as its broker reports it.
 
-        A broker that cannot be reached is left out: its replicas do not appear.
+        Replicas of an unreachable broker are missing in the result.
         """
         session = self._started()
         request = metadata_pb2.DescribeReplicasRequest()
@@ -353,11 +354,11 @@ class Admin(GroupAdministration, Reassignments):
     async def allow_truncation(
         self, partition: TopicPartition | tuple[str, int], *, broker: int, offset: int
     ) -> None:
-        """Let a replica cut the records from `offset` on that it has refused to, and go on.
+        """Permits a replica to truncate the committed records that it has refused to truncate.
 
-        They are committed, as far as that replica knows, and lost unless another replica holds
-        them. `offset` is the one that the replica reports. Raises InvalidRequest if it has refused
-        nothing, OffsetOutOfRange if it was to be cut elsewhere.
+        `offset` is the one that the replica reports. The records from `offset` on are lost unless
+        another replica holds them. Raises InvalidRequest if the replica has refused nothing,
+        OffsetOutOfRange if it was to truncate at another offset.
         """
         await allow_truncation(self._started(), partition, broker, offset, self._timeout_s)
 
@@ -366,11 +367,11 @@ class Admin(GroupAdministration, Reassignments):
     async def describe_configs(
         self, resources: Iterable[tuple[str, str | int]]
     ) -> dict[tuple[str, str], dict[str, ConfigValue]]:
-        """Configuration of ("topic", name), ("broker", id) and ("group", id) with the origin of
-        each value.
+        """Describes the configuration of ("topic", name), ("broker", id) and ("group", id), with
+        the source of each value.
 
-        ("broker", "") is what was altered at run time for all brokers. A broker describes itself:
-        raises BrokerUnreachable for one that is down.
+        ("broker", "") is the configuration altered at run time for all brokers. A broker describes
+        itself: BrokerUnreachable is raised for one that is down.
         """
         return await describe_configs(self._started(), resources_of(resources), self._timeout_s)
 
@@ -380,12 +381,12 @@ class Admin(GroupAdministration, Reassignments):
         *,
         validate_only: bool = False,
     ) -> list[int]:
-        """Alter keys of ("topic", name), ("broker", id), ("group", id) and, for all brokers,
+        """Alters keys of ("topic", name), ("broker", id), ("group", id) or, for all brokers,
         ("broker", "").
 
-        Each of them is altered whole or not at all; keys that are not named stay as they are.
-        Returns once all live brokers work by it, or the ids of those that have not said so yet: the
-        change is durable, and will reach them.
+        Each resource is altered atomically; other keys keep their values. Returns the ids of live
+        brokers that have not confirmed the change; an empty list means that all have applied it.
+        The change is durable by then and reaches the others later.
         """
         request = alteration(changes, timeout_s=self._timeout_s, validate_only=validate_only)
         answer = await self._ask(lambda stub: stub.IncrementalAlterConfigs, request)
@@ -397,7 +398,7 @@ class Admin(GroupAdministration, Reassignments):
     # Offsets.
 
     async def list_offsets(self, topic: str) -> list[TopicOffsets]:
-        """Where each partition of `topic` starts and ends for a consumer."""
+        """Returns the first readable offset and the end offset of each partition of `topic`."""
         cluster = self._started().cluster
         offsets = Offsets(self._started())
         view = await cluster.topic(topic, self._timeout_s)

@@ -1,9 +1,10 @@
-"""The consumer: reads partitions in order, committed records only.
+"""The consumer: reads the committed records of partitions, in order.
 
-Positions are kept by topic id with leader epochs: a log that was truncated or a topic that was
-created anew is an error or a reset by policy, never read over (P-82, P-83). With a `group_id` the
-partitions of the topics are shared with the other members of the group, and positions are committed
-to it; without one, the consumer reads all of its topics, or what `assign` names.
+A position has its topic's id and a leader epoch. A truncated log or a recreated topic therefore
+raises an error or resets the position by policy; the consumer never reads across it (P-82, P-83).
+
+With a `group_id`, the members of the group share the partitions of their topics and commit their
+positions. Without one, the consumer reads its topics whole, or the partitions of `assign`.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ NO_GROUP: Final = -1
 class Consumer:
     """Reads records. Use it as an asynchronous context manager, and iterate or call `getmany`.
 
-    With `group_id`, topics given here are subscribed to. Without, they are read whole, until
-    `assign` is called: partitions that are added later are found within `metadata_max_age_ms` and
-    read from their first record, whatever `auto_offset_reset` is, since all that is in them is
-    newer than this consumer.
+    With `group_id`, the consumer subscribes to `topics`. Without, it reads them whole, until
+    `assign` is called. It finds partitions that are added later within `metadata_max_age_ms`, and
+    reads them from their first record, whatever `auto_offset_reset` is: all their records are newer
+    than this consumer.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Consumer:
         self._request_timeout_s = options.request_timeout_s
         self._session: Session | None = None
         self._group: Group | None = None
-        """While the consumer runs, if it has a group_id."""
+        """The group of a running consumer with a group_id; else None."""
         self._is_stopping = False
         self._delivery = Delivery(
             check_crcs=options.check_crcs, max_decompressed_bytes=max_decompressed_bytes
@@ -121,7 +122,7 @@ class Consumer:
         self._lending = Lending(self._delivery, self._on_step)
         self._assigned = Assigned(self._delivery, self._lending, options.policy)
         self._wanted: tuple[Subscription, object] | None = None
-        """What was subscribed to before the start."""
+        """The subscription and listener given before the start."""
         self._bootstrap = parse_bootstrap(bootstrap_servers)
         self._topics = tuple(given.several("topics", topics, str))
         if self._topics and group_id is not None:
@@ -144,8 +145,9 @@ class Consumer:
         await self.stop()
 
     async def start(self) -> None:
-        """Connect, and subscribe to the topics of the constructor, or assign them. Leaves nothing
-        behind if it fails.
+        """Connects, and subscribes to the topics of the constructor, or assigns them.
+
+        A failed start leaves no connection behind.
         """
         if self._session is not None:
             self._session.require()
@@ -153,7 +155,7 @@ class Consumer:
         options = self._options
         session = Session("consumer", self._bootstrap, self._runtime)
         session.cluster.max_age_s = options.metadata_max_age_ms / 1000
-        if options.group_id is not None:  # known at once, so that the first answer tells of them
+        if options.group_id is not None:  # the first metadata answer then has these topics
             session.cluster.follow(OFFSETS_TOPIC)
             if self._wanted is not None:
                 session.cluster.follow(*self._wanted[0].topics)
@@ -193,12 +195,12 @@ class Consumer:
         fetcher.cluster.watchers.append(self._on_metadata)
 
     async def stop(self, timeout_ms: float | None = None) -> None:
-        """Leave the group and close the streams.
+        """Leaves the group and closes the streams.
 
-        With auto-commit, what was handed over before the last poll is committed first; listeners
-        hear that their partitions are revoked. All of it takes at most `timeout_ms` (None:
-        `request_timeout_ms`), whatever has become of the brokers; the group notices the rest when
-        the member's session ends.
+        With auto-commit, the consumer first commits the records delivered before the last poll.
+        The listener's `on_partitions_revoked` runs. `stop` takes at most `timeout_ms` (None:
+        `request_timeout_ms`), even if every broker is dead; the group then removes the member when
+        its session ends.
         """
         if timeout_ms is not None:
             given.milliseconds("timeout_ms", timeout_ms, least=0)
@@ -212,7 +214,7 @@ class Consumer:
         if self._is_stopping:
             return
         self._is_stopping = True
-        self._assigned.call_for_poll()  # whoever waits for records hears of the end
+        self._assigned.call_for_poll()  # a call that waits for records ends
         try:
             if group is not None and not session.is_broken:
                 await group.unsubscribe(
@@ -230,10 +232,10 @@ class Consumer:
     # Assignment.
 
     async def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
-        """Read these partitions from now on; those that were assigned before keep their position.
+        """Assigns these partitions in place of the earlier ones; common ones keep their position.
 
-        With a `group_id` the others begin at what the group has committed, and commits are the
-        group's; but the consumer is not a member, and nobody keeps others from the same partitions.
+        With a `group_id`, new partitions begin at the group's committed offsets, and commits go to
+        the group. The consumer is not a member: other consumers may read the same partitions.
         Raises UnknownTopicOrPartition if one does not exist.
         """
         fetcher = self._started()
@@ -243,7 +245,7 @@ class Consumer:
             topic, number = tp
             view = await fetcher.cluster.topic(topic, self._request_timeout_s, number)
             wanted[view.topic_id, number] = tp
-        find = self._assigned.find  # what others have assigned or dropped while this call asked
+        find = self._assigned.find  # another call may have changed the assignment meanwhile
         begun: dict[PartitionKey, Position] = {}
         while new := {k: tp for k, tp in wanted.items() if k not in begun and find(k) is None}:
             begun |= {position.key: position for position in await self._begin(new)}
@@ -258,7 +260,7 @@ class Consumer:
             )
 
     async def _begin(self, new: dict[PartitionKey, TopicPartition]) -> list[Position]:
-        """Where to begin in partitions that the caller assigns."""
+        """Returns first positions for partitions that the caller assigns."""
         if self._group is not None and new:
             found = await self._group.commits.fetched(list(new), self._request_timeout_s)
             positions = [self._assigned.position_at(tp, k[0], found[k]) for k, tp in new.items()]
@@ -270,7 +272,7 @@ class Consumer:
         return positions
 
     def _on_metadata(self, _: Changes) -> None:
-        """Take up partitions that were added to topics that are read whole."""
+        """Adds new partitions of topics that are read whole."""
         if (fetcher := self._assigned.fetcher) is None:
             return
         known, policy = self._assigned.keys, self._options.policy
@@ -278,17 +280,18 @@ class Consumer:
             self._assigned.add(added.values())
 
     def assignment(self) -> frozenset[TopicPartition]:
+        """Returns the assigned partitions."""
         return frozenset(self._assigned.keys)
 
     async def partitions_for_topic(self, topic: str) -> frozenset[int]:
-        """The partitions of `topic`. Raises UnknownTopicOrPartition."""
+        """Returns the partitions of `topic`. Raises UnknownTopicOrPartition."""
         view = await self._started().cluster.topic(topic, self._request_timeout_s)
         return frozenset(view.partitions)
 
     # Records.
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
-        """The next record, when there is one."""
+        """Polls until a record is available, and returns it."""
         while True:
             found = await self.getmany(*partitions, timeout_ms=None, max_records=1)
             for records in found.values():
@@ -300,14 +303,14 @@ class Consumer:
         timeout_ms: float | None = 0,
         max_records: int | None = None,
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """What has arrived, by partition; waits up to `timeout_ms` (None: for ever) for the first.
+        """Returns available records by partition; waits `timeout_ms` at most (None: no limit).
 
-        In a group this is a poll, and so are `getone` and each step of an iteration: what was
-        handed over before it counts as processed, and the rebalance listener runs in it, for which
-        it waits beyond `timeout_ms`.
+        In a group, `getmany`, `getone` and each step of an iteration are polls. A poll marks the
+        records delivered before it as processed. The rebalance listener runs in a poll, which waits
+        for it beyond `timeout_ms`.
 
-        Raises what stands in a partition's way (LogTruncated, OffsetOutOfRange, CorruptRecords,
-        TopicRecreated …) once nothing before it is left to deliver.
+        Raises the error of a partition (LogTruncated, OffsetOutOfRange, CorruptRecords,
+        TopicRecreated …) once all records before the error are delivered.
         """
         self._started()
         limit = max_records if max_records is not None else self._options.max_poll_records
@@ -392,11 +395,12 @@ class Consumer:
         pattern: str | None = None,
         listener: object = None,
     ) -> None:
-        """Share these topics with the other members of the group, instead of those of before.
+        """Subscribes to topics or to a pattern, in place of the earlier subscription.
 
-        `pattern` is a regular expression in RE2's syntax; brokers take every topic whose whole name
-        matches it, of those to come too. `listener` (a ConsumerRebalanceListener) hears which
-        partitions come and go. Topics that do not exist are taken up when they are created.
+        `pattern` is a regular expression in RE2's syntax; it selects every topic whose whole name
+        matches, also topics created later. `listener` (a ConsumerRebalanceListener) is called when
+        partitions are assigned, revoked or lost. A missing topic joins the subscription when it is
+        created.
         """
         if self._options.group_id is None:
             raise ConfigurationError(
@@ -430,8 +434,9 @@ class Consumer:
         group.subscribe(subscription, listener)
 
     async def unsubscribe(self) -> None:
-        """Commit what was handed over before the last poll (with auto-commit), give up all
-        partitions, and leave the group.
+        """Gives up all partitions and leaves the group.
+
+        With auto-commit, the consumer first commits the records delivered before the last poll.
         """
         self._wanted = None
         if self._session is None:
@@ -440,11 +445,11 @@ class Consumer:
         group = self._group
         if group is not None:
             await group.unsubscribe(self._request_timeout_s)
-        if group is None or not group.is_subscribed:  # again, while the group heard of the leave
+        if group is None or not group.is_subscribed:  # no new subscription meanwhile
             self._assigned.replace({})
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to; of a pattern, those of which something is assigned."""
+        """Returns the subscribed topics; for a pattern, the topics with an assigned partition."""
         if self._group is None:
             wanted = None if self._wanted is None else self._wanted[0]
         else:
@@ -454,8 +459,10 @@ class Consumer:
         return frozenset(() if wanted is None else wanted.topics)
 
     async def wait_assigned(self, timeout_ms: float | None = None) -> frozenset[TopicPartition]:
-        """Wait until the group has given this member something, and return that. A poll: listeners
-        run in it. Raises OperationTimedOut, which says what stands in the way.
+        """Polls until the group has assigned partitions to this member, and returns them.
+
+        The rebalance listener runs in it. Raises OperationTimedOut, whose message names the
+        obstacle.
         """
         group = self._grouped("wait_assigned")
         if timeout_ms is not None:
@@ -468,7 +475,7 @@ class Consumer:
         return frozenset(self._assigned.keys)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group."""
+        """Returns this consumer's identity in its group."""
         group = self._grouped("group_metadata")
         known = group.membership.is_member and group.membership.epoch > 0
         return ConsumerGroupMetadata(
@@ -481,18 +488,19 @@ class Consumer:
     # Offsets.
 
     async def commit(self, offsets: ToCommit | None = None) -> None:
-        """Commit these offsets (of the records to read next), or the positions of all assigned
-        partitions: everything that was handed over.
+        """Commits these offsets (of the records to read next), or the positions of all assigned
+        partitions: every delivered record.
 
-        Once it returns, the offsets survive what acknowledged records survive. Raises CommitFailed
-        if the partitions have gone to others, and OperationTimedOut if nobody has said so within
-        `request_timeout_ms`: they may be committed or not. A cancelled commit goes on.
+        Committed offsets survive the same failures as acknowledged records. Raises CommitFailed if
+        the partitions were reassigned, and OperationTimedOut if the outcome is unknown after
+        `request_timeout_ms`. Cancelling the call does not cancel the commit.
         """
         await self.commit_async(offsets)
 
     def commit_async(self, offsets: ToCommit | None = None) -> asyncio.Future[None]:
-        """Hand a commit over; the future that comes back is its end. Commits of a consumer are
-        carried out one after the other.
+        """Starts a commit and returns the future of its outcome.
+
+        Commits of one consumer run one after the other.
         """
         group = self._grouped("commit")
         if offsets is None:
@@ -524,7 +532,7 @@ class Consumer:
         given.text(f"{name}, metadata", found.metadata)
         epoch = found.leader_epoch
         if epoch < 0:
-            # Without one whoever goes on there would believe a deposed leader (P-82).
+            # Without an epoch, the next owner would trust a deposed leader (P-82).
             epoch = position.epoch_before(found.offset)
         return position.key, CommitOffset(found.offset, epoch, found.metadata)
 
@@ -542,7 +550,10 @@ class Consumer:
     async def committed(
         self, partition: Partition, *, metadata: bool = False
     ) -> int | OffsetAndMetadata | None:
-        """What the group has committed of a partition, whoever did; None if nothing."""
+        """Returns the group's committed offset of a partition, from any member; None if none.
+
+        `metadata=True` returns text and leader epoch too.
+        """
         group = self._grouped("committed")
         tp = given.one_partition("partition", partition)
         cluster = self._started().cluster
@@ -560,10 +571,10 @@ class Consumer:
     def seek(
         self, partition: TopicPartition | tuple[str, int], offset: int, leader_epoch: int = -1
     ) -> None:
-        """Read from `offset` on.
+        """Moves the position of a partition to `offset`.
 
-        With the leader epoch of the record before it (a record's `leader_epoch`, or what was kept
-        beside a saved offset), a log that has lost that record is detected.
+        `leader_epoch` is the epoch of the record before `offset`, from the record itself or saved
+        with the offset. With it, the consumer detects a log that has lost that record.
         """
         given.whole("offset", offset, 0, given.INT64_MAX, hint="or use seek_to_beginning, _end")
         given.whole("leader_epoch", leader_epoch, -1)
@@ -581,11 +592,11 @@ class Consumer:
             self._group.on_sought(position)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read from the first record that is there; of all assigned partitions if none is named."""
+        """Moves these partitions (all assigned ones by default) to their first record."""
         await self._reset(partitions, EARLIEST)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read only what is committed from now on."""
+        """Moves these partitions (all assigned ones by default) past the last committed record."""
         await self._reset(partitions, LATEST)
 
     async def _reset(self, partitions: tuple[TopicPartition, ...], to: int) -> None:
@@ -598,12 +609,13 @@ class Consumer:
             await self._resolved(position.partition)
 
     async def position(self, partition: TopicPartition | tuple[str, int]) -> int:
-        """The offset of the next record that the caller gets."""
+        """Returns the offset of the next record that the caller gets."""
         return await self._resolved(partition)
 
     async def _resolved(self, partition: TopicPartition | tuple[str, int]) -> int:
-        """Wait until an offset that is being looked up is known, while the partition is assigned:
-        nobody looks for another's.
+        """Waits until the lookup of an offset ends, while the partition is assigned.
+
+        The lookup of a partition that is no longer assigned never ends.
         """
         fetcher = self._started()
         deadline = asyncio.get_running_loop().time() + self._request_timeout_s
@@ -623,20 +635,24 @@ class Consumer:
         return position.offset
 
     def position_epoch(self, partition: TopicPartition | tuple[str, int]) -> int:
-        """Leader epoch of the last record delivered, to be saved with the offset; -1 if none."""
+        """Returns the leader epoch of the last delivered record, to be saved with the offset.
+
+        It is -1 if there is none.
+        """
         return self._assigned.position(partition).epoch
 
     def highwater(self, partition: TopicPartition | tuple[str, int]) -> int | None:
-        """The high watermark that came with the last answer; None before the first."""
+        """Returns the high watermark of the last fetch; None before the first one."""
         mark = self._assigned.position(partition).high_watermark
         return None if mark < 0 else mark
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Deliver nothing of these until `resume`."""
+        """Stops delivery from these partitions until `resume`."""
         for position in self._assigned.of(partitions):
             position.paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
+        """Resumes delivery from these paused partitions."""
         fetcher = self._started()
         for position in self._assigned.of(partitions):
             position.paused = False
@@ -644,6 +660,7 @@ class Consumer:
         fetcher.plan()
 
     def paused(self) -> frozenset[TopicPartition]:
+        """Returns the paused partitions."""
         return frozenset(p.partition for p in self._assigned.of(()) if p.paused)
 
     # Offsets of any partitions.
@@ -651,13 +668,13 @@ class Consumer:
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition | tuple[str, int]]
     ) -> dict[TopicPartition, int]:
-        """The first offset that is there, of each partition."""
+        """Returns the first available offset of each partition."""
         return await self._ends(partitions, EARLIEST)
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition | tuple[str, int]]
     ) -> dict[TopicPartition, int]:
-        """One past the last committed record, of each partition."""
+        """Returns the offset after the last committed record of each partition."""
         return await self._ends(partitions, LATEST)
 
     async def _ends(
@@ -670,7 +687,7 @@ class Consumer:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each timestamp (ms); None where there is none."""
+        """Returns the first record at or after each timestamp (ms); None if there is none."""
         for time_ms in timestamps.values():
             given.whole("timestamps", time_ms, 0, given.INT64_MAX)
         found = await self._list(dict(timestamps))
@@ -708,8 +725,10 @@ class Consumer:
 
 
 class Ahead(NamedTuple):
-    """What a blocking consumer's iteration works with: records, and on the loop a poll for more and
-    how they are taken back.
+    """The parts of a consumer that a blocking iteration uses: records lent ahead, a poll for more,
+    and a function that takes them back.
+
+    `poll` and `take_back` run on the loop.
     """
 
     records: deque[ConsumerRecord]
@@ -718,5 +737,5 @@ class Ahead(NamedTuple):
 
 
 def ahead_of(consumer: Consumer) -> Ahead:
-    """The records that are lent to the consumer's blocking twin."""
+    """Returns the records lent to the consumer's blocking twin."""
     return Ahead(consumer._lending.ahead, consumer._lend, consumer._lending.take_back)

@@ -1,10 +1,12 @@
-"""What can go wrong in the client library, as types.
+"""The errors of the client library.
 
-Every error is a `StrandlineError`. It says whether the same call may succeed later (`retriable`)
-and whether the records of the call may be in the log all the same (`may_have_been_written`); False
-there is a promise (I-21). An error that a broker answered is a `BrokerError` and derives from the
-class of `strandline_proto.errors` with the same name: numeric `code` (Kafka's), meaning and
-retriability come from there. A time-out carries the last thing that stood in the way as `cause`.
+Every error is a `StrandlineError`. `retriable` is True if the same call may succeed later.
+`may_have_been_written` is True if the records of the call may be in the log all the same; False is
+a promise (I-21).
+
+An error code that a broker returns becomes a `BrokerError`. Its class derives from the class of
+`strandline_proto.errors` with the same name, which defines the numeric `code` (Kafka's), the
+meaning and `retriable`. A time-out carries the last known obstacle as `cause`.
 """
 
 from __future__ import annotations
@@ -18,18 +20,18 @@ if TYPE_CHECKING:
 
 
 class StrandlineError(Exception):
-    """Base of everything the client library raises on purpose."""
+    """Base of all errors that the client library raises on purpose."""
 
     retriable: ClassVar[bool] = False
     may_have_been_written: bool = False
 
 
 class ConfigurationError(StrandlineError, ValueError):
-    """An option or an argument that is not accepted, or a combination of them."""
+    """An option, an argument or a combination of them is invalid."""
 
 
 class UnsupportedFeature(StrandlineError):
-    """Something that this version does not do; the message says what to use instead."""
+    """This version does not support the feature; the message says what to use instead."""
 
 
 class ClientClosed(StrandlineError):
@@ -43,7 +45,7 @@ class ClientMisused(StrandlineError, RuntimeError):
 
 
 class OperationTimedOut(StrandlineError, TimeoutError):
-    """A call ran into its deadline; `cause` is what stood in the way, if that is known."""
+    """A call reached its deadline; `cause` is the obstacle, if it is known."""
 
     retriable = True
 
@@ -63,14 +65,15 @@ class BrokerUnreachable(StrandlineError):
 
 
 class CallNotServed(BrokerUnreachable, UnsupportedFeature):
-    """The process there does not know the call: it is no Strandline broker, or an older one."""
+    """The process at the address is no Strandline broker, or an older one without this call."""
 
     retriable = False
 
 
 class DeliveryError(StrandlineError):
-    """Records were not acknowledged. `cause` says why; `may_have_been_written` whether they may
-    be in the log.
+    """Records were not acknowledged.
+
+    `cause` is the reason; `may_have_been_written` is True if the records may be in the log.
     """
 
     def __init__(
@@ -86,13 +89,13 @@ class DeliveryError(StrandlineError):
 
 
 class DeliveryTimedOut(DeliveryError, TimeoutError):
-    """The delivery deadline passed before the acknowledgement came."""
+    """The delivery deadline passed before the acknowledgement arrived."""
 
     retriable = True
 
 
 class OutcomeUnknown(DeliveryError):
-    """The answer was lost and no retry could find out: the records may be in the log."""
+    """The answer was lost and no retry recovered it: the records may be in the log."""
 
 
 class BufferFull(DeliveryError, TimeoutError):
@@ -110,8 +113,10 @@ class SendManyFailed(DeliveryError):
 
 
 class FlushFailed(DeliveryError):
-    """Records handed over by `send` were not acknowledged, and nobody has waited for them: `failed`
-    are certainly not in the log, `unknown` may be; `errors` has one for each batch.
+    """Records sent by `send` failed, and the program has not looked at their futures.
+
+    `failed` records are certainly not in the log, `unknown` records may be. `errors` has one error
+    for each batch.
     """
 
     def __init__(self, failed: int, unknown: int, errors: tuple[Exception, ...]) -> None:
@@ -125,11 +130,10 @@ class FlushFailed(DeliveryError):
 
 
 class LogTruncated(StrandlineError):
-    """The log no longer holds what stood before the consumer's position: it was truncated
-    (KIP-320).
+    """The log was truncated below the consumer's position (KIP-320).
 
-    `divergent_offset` is the first offset that may differ from what was read; None if no offset in
-    common is known.
+    `divergent_offset` is the first offset whose record may differ from the record that was read;
+    None if no common offset is known.
     """
 
     def __init__(self, message: str, partition: TopicPartition, divergent: int | None) -> None:
@@ -139,8 +143,8 @@ class LogTruncated(StrandlineError):
 
 
 class TopicRecreated(StrandlineError):
-    """The topic was deleted and created anew: positions in the old one mean nothing in the new
-    one (P-83).
+    """The topic was deleted and created again: positions in the old topic are not valid in the
+    new one (P-83).
     """
 
 
@@ -151,18 +155,20 @@ class CorruptRecords(StrandlineError):
 
 
 class CommitFailed(StrandlineError):
-    """Offsets were not committed, and will not be: the partition is another member's by now, or
-    is about to be. Whoever owns it reads on from what was committed before. With
-    `may_have_been_written` an earlier try has got no answer, and that may be what it reads on from.
+    """Offsets were not committed, and will not be: the partition was reassigned after the
+    commit was requested, or is about to be.
+
+    The partition's next owner reads on from the last committed offset. With
+    `may_have_been_written`, an earlier try got no answer, and its offset may be the committed one.
     """
 
 
 class NoOffsetForPartition(StrandlineError):
-    """The group has committed no offset for the partition, and `auto_offset_reset` is error."""
+    """The group has no committed offset for the partition, and `auto_offset_reset` is error."""
 
 
 class BrokerError(StrandlineError, wire.WireError):
-    """A broker answered with an error code."""
+    """A broker returned an error code."""
 
 
 # From here: made from strandline_proto.errors by `make proto`; change it there.

@@ -1,4 +1,4 @@
-"""The values that calls about consumer groups take and give back."""
+"""The values that calls about consumer groups take and return."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ GROUP_TYPES: Final = ("Consumer", "Classic")
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset: of the next record to read, with a text of the application's and the
-    leader epoch of the record before it (-1: unknown; a consumer that commits adds that of what it
-    has handed over).
+    """A committed offset: the offset of the next record to read, and a text of the application.
+
+    `leader_epoch` is the epoch of the record before the offset; -1 if unknown. A commit of a
+    consumer adds it for records that this consumer has delivered.
     """
 
     offset: int
@@ -34,7 +35,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who a consumer is in its group; no member id and generation -1 while it is no member."""
+    """A consumer's identity in its group; empty member id and generation -1 if it is no member."""
 
     group_id: str
     generation_id: int
@@ -45,6 +46,8 @@ class ConsumerGroupMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
+    """One entry of `Admin.list_groups`."""
+
     group_id: str
     state: str
     """`Empty`, `Assigning`, `Reconciling`, `Stable` or `Dead`."""
@@ -52,14 +55,16 @@ class GroupListing:
     """`Consumer` or `Classic`."""
     protocol_type: str
     coordinator: int
-    """The broker that answered for it."""
+    """Id of the broker that listed the group."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
+    """One member of a group, as its coordinator describes it."""
+
     member_id: str
     instance_id: str | None
-    """Of a static member."""
+    """The group instance id of a static member; None for a dynamic one."""
     rack: str | None
     client_id: str
     host: str
@@ -67,24 +72,24 @@ class GroupMember:
     subscribed_topics: tuple[str, ...]
     subscribed_pattern: str | None
     assignment: frozenset[TopicPartition]
-    """What it may own now."""
+    """The partitions that the member may own now."""
     target_assignment: frozenset[TopicPartition]
-    """What it is to own."""
+    """The partitions that the member is to own once the rebalance ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group has come in one partition."""
+    """The progress of a group in one partition."""
 
     partition: TopicPartition
     committed: int | None
     """The committed position; None if there is none."""
     log_start_offset: int | None
-    """None with the other end if the topic is gone."""
+    """First offset in the log; None, as `log_end_offset`, if the topic is gone."""
     log_end_offset: int | None
-    """The high watermark."""
+    """The high watermark; None if the topic is gone."""
     member_id: str | None
-    """Whose it is now."""
+    """The member that owns the partition now; None if there is none."""
 
     @property
     def lag(self) -> int | None:
@@ -96,22 +101,24 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
+    """A group, its members and its lags, as its coordinator describes it."""
+
     group_id: str
     state: str
     type: str
     group_epoch: int
     assignment_epoch: int
-    """Equal to `group_epoch` where the target takes every member into account."""
+    """Epoch of the target assignment; equals `group_epoch` once it covers every member."""
     assignor: str
     members: tuple[GroupMember, ...]
-    """By member id."""
+    """Members, sorted by member id."""
     lags: tuple[PartitionLag, ...]
-    """Of the partitions that are assigned or committed; by topic and partition."""
+    """Lags of assigned or committed partitions, sorted by topic and partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedMember:
-    """What became of one member that was to be removed."""
+    """The outcome of `Admin.remove_members` for one member; `error` is None if it was removed."""
 
     member_id: str
     instance_id: str | None

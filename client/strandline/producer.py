@@ -1,9 +1,10 @@
-"""The producer: records in, acknowledgements out.
+"""The producer: sends records and returns acknowledgements.
 
-`send` hands a record over and returns a future of its acknowledgement; `send_and_wait` waits for
-it; `send_many` takes an iterable and gives one answer. Idempotent by default: records of a
-partition are in the log in the order of the calls, each once, over retries and changes of leader
-(I-59).
+`send` hands a record over and returns a future of its acknowledgement. `send_and_wait` waits for
+the acknowledgement. `send_many` takes an iterable and returns one result.
+
+The producer is idempotent by default: each record is in its partition's log once, in the order of
+the calls, across retries and changes of leader (I-59).
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class Producer:
                 raise
 
     async def start(self) -> None:
-        """Connect. Raises NoBrokerReachable, and leaves nothing behind then."""
+        """Connects. Raises NoBrokerReachable, and leaves no connection behind then."""
         if self._session is not None:
             self._session.require()
             raise ClientClosed("the producer has been started already")
@@ -139,10 +140,9 @@ class Producer:
         session.tasks.start(self._sender.keep_identity(), "identity")
 
     async def stop(self) -> None:
-        """Take no more records, wait for what is under way (each record has its deadline), then
-        close.
+        """Refuses new records, waits for those under way (each has its deadline), then closes.
 
-        Raises FlushFailed at the end if any failed without anybody who heard of it.
+        Raises FlushFailed at the end if a record failed and its failure was not reported yet.
         """
         session, sender = self._session, self._sender
         if session is None or sender is None or session.is_elsewhere:
@@ -150,7 +150,7 @@ class Producer:
         session.require_own_loop()
         closed = ClientClosed("the producer was closed")
         hand_over, self._hand_over = self._hand_over, None
-        if hand_over is not None:  # else what comes during the flush would be cut off behind it
+        if hand_over is not None:  # a record sent during the flush would be lost after it
             hand_over.end(closed)
         try:
             if not session.is_broken:
@@ -182,12 +182,12 @@ class Producer:
         headers: Headers = NO_HEADERS,
         on_delivery: OnDelivery | None = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Hand one record over; the future that comes back is its acknowledgement.
+        """Hands one record over and returns the future of its acknowledgement.
 
-        Waits only for room in the buffer, and for the topic if it is used for the first time. If
-        this call is cancelled, the record was not handed over. `on_delivery(error, metadata)` is
-        called once the record's fate is known, one of the two being None. A failure that nobody
-        hears of, neither by the future nor by `on_delivery`, is raised by `flush` or `stop`.
+        The call waits only for room in the buffer, and for metadata of a new topic. A cancelled
+        call has not handed the record over. `on_delivery(error, metadata)` is called once the
+        outcome is known; one of the two is None. `flush` or `stop` raises a failure that neither
+        the future nor `on_delivery` has reported.
         """
         hand_over = self._hand_over or self._started()[1]
         try:
@@ -217,10 +217,10 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = NO_HEADERS,
     ) -> RecordMetadata:
-        """Send one record and wait for its acknowledgement.
+        """Sends one record and waits for its acknowledgement.
 
-        If this call is cancelled while it waits, the record is delivered all the same: `flush` and
-        `stop` wait for it.
+        A call that is cancelled while it waits does not cancel the delivery: `flush` and `stop`
+        wait for the record.
         """
         return await (
             await self.send(
@@ -243,11 +243,11 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> SendManyResult:
-        """Send all of `records` and wait for one answer about them.
+        """Sends all `records` and returns one result for them.
 
-        A record is its value as bytes, a (key, value) pair, or a `Record`. The iterable is read as
-        there is room for more. Raises SendManyFailed, with the same result inside, unless every
-        record was acknowledged.
+        A record is its value as bytes, a (key, value) pair, or a `Record`. The iterable is read
+        only as fast as the buffer has room. Raises SendManyFailed, which holds the result, unless
+        every record was acknowledged.
         """
         sender, hand_over = self._started()
         await hand_over.topic(topic)
@@ -288,14 +288,14 @@ class Producer:
         return result
 
     async def partitions_for(self, topic: str) -> frozenset[int]:
-        """The partitions of `topic`. Raises UnknownTopicOrPartition."""
+        """Returns the partitions of `topic`. Raises UnknownTopicOrPartition."""
         return frozenset((await self._started()[1].topic(topic)).partitions)
 
     async def flush(self, timeout_ms: float | None = None) -> None:
-        """Wait until every record handed over so far is acknowledged or has failed.
+        """Waits until every earlier record is acknowledged or has failed.
 
-        Raises FlushFailed if any failed without anybody who heard of it, OperationTimedOut if some
-        are under way still after `timeout_ms`.
+        Raises FlushFailed if a record failed and its failure was not reported yet,
+        OperationTimedOut if records are still under way after `timeout_ms`.
         """
         sender, _ = self._started()
         if timeout_ms is not None:
@@ -306,10 +306,10 @@ class Producer:
 
 
 def sender_of(producer: Producer) -> tuple[Sender, HandOver]:
-    """What a started producer sends with, for who cuts the batches himself."""
+    """Returns the parts of a started producer, for a caller that builds batches itself."""
     return producer._started()
 
 
 def hand_over_of(producer: Producer) -> HandOver:
-    """Where the records of a started producer go, for its blocking twin."""
+    """Returns the entry of a started producer, for its blocking twin."""
     return sender_of(producer)[1]

@@ -1,4 +1,4 @@
-"""The values that the library's calls take and give back."""
+"""The values that the library's calls take and return."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic, by the name that people use."""
+    """A partition of a topic, by the topic's name."""
 
     topic: str
     partition: int
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record is. `offset` is -1 where the broker no longer knows it, and
-    with acks=0.
+    """The place of an acknowledged record.
+
+    `offset` is -1 with acks=0, and if the broker no longer knows the offset.
     """
 
     topic: str
@@ -34,15 +35,16 @@ class RecordMetadata(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """The record's topic and partition as one value."""
         return TopicPartition(self.topic, self.partition)
 
 
 OnDelivery = Callable[[Exception | None, RecordMetadata | None], object]
-"""What `send` takes to be called with the record's fate: (error, None) or (None, metadata)."""
+"""A callback of `send`: the client calls it with (error, None) or with (None, metadata)."""
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as it was read; `timestamp` in milliseconds since the epoch."""
+    """A record as the consumer reads it; `timestamp` in milliseconds since the epoch."""
 
     topic: str
     partition: int
@@ -53,10 +55,12 @@ class ConsumerRecord(NamedTuple):
     headers: Headers
     leader_epoch: int
     timestamp_type: int = 0
-    """0: the timestamp is the producer's; 1: the leader's, of the append (LogAppendTime)."""
+    """0: the producer set the timestamp; 1: the leader set it at the append (LogAppendTime)."""
 
 
 class OffsetAndTimestamp(NamedTuple):
+    """A record found by its timestamp (ms since the epoch)."""
+
     offset: int
     timestamp: int
     leader_epoch: int
@@ -64,7 +68,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record to be sent with `send_many`, where (key, value) is not enough."""
+    """A record for `send_many`, if (key, value) is not enough."""
 
     value: bytes | None = None
     key: bytes | None = None
@@ -78,8 +82,8 @@ class OffsetRange:
     """Consecutive acknowledged records of one partition: offsets from `start` up to, not
     including, `end`.
 
-    `start` and `end` are -1 where the broker no longer knew the offsets of a batch sent twice, and
-    with acks=0.
+    `start` and `end` are -1 with acks=0, and if the broker no longer knew the offsets of a batch
+    that was sent twice.
     """
 
     topic: str
@@ -92,23 +96,23 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class SendManyResult:
-    """One answer for all records of a `send_many`: records = acknowledged + failed + unknown."""
+    """The result of all records of a `send_many`: records = acknowledged + failed + unknown."""
 
     records: int
     acknowledged: int
     failed: int
-    """Certainly not in the log."""
+    """Number of records that are certainly not in the log."""
     unknown: int
-    """Perhaps in the log, perhaps not."""
+    """Number of records that may be in the log."""
     ranges: tuple[OffsetRange, ...]
-    """What was acknowledged; neighbouring batches are merged, in the order of acknowledgement."""
+    """Acknowledged records, in the order of acknowledgement; neighbouring batches are merged."""
     errors: tuple[Exception, ...] = ()
-    """One for each batch that was not acknowledged."""
+    """One error for each batch that was not acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. -1 leaves the number to the controller's configuration."""
+    """A topic to create; -1 takes the number from the controller's configuration."""
 
     name: str
     num_partitions: int = -1
@@ -119,6 +123,8 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
+    """A topic that the controller has created."""
+
     name: str
     topic_id: bytes
     partitions: int
@@ -127,6 +133,8 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
+    """A live broker and its address for clients."""
+
     id: int
     host: str
     port: int
@@ -134,14 +142,17 @@ class Broker:
 
     @property
     def address(self) -> str:
+        """Host and port as `host:port`, an IPv6 host in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
+    """Leader, replicas and in-sync replicas of one partition."""
+
     partition: int
     leader: int
-    """-1: no leader at the moment."""
+    """Broker id of the leader; -1 if the partition has no leader at the moment."""
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -149,13 +160,15 @@ class PartitionInfo:
     elr: tuple[int, ...]
     partition_epoch: int
     offline_conditions: tuple[str, ...] = ()
-    """Why, for each of `offline_replicas`: fenced, out-of-service, missing, damaged,
+    """The reason for each of `offline_replicas`: fenced, out-of-service, missing, damaged,
     truncation-refused or disk-full.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
+    """A topic and its partitions."""
+
     name: str
     topic_id: bytes
     is_internal: bool
@@ -164,15 +177,15 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class RefusedTruncation:
-    """A replica was to cut what it knows to be committed, and has stopped instead."""
+    """A replica that has stopped, because its leader asked it to truncate committed records."""
 
     topic_id: bytes
     partition: int
     leader: int
-    """Whose history has parted from the replica's, in that epoch."""
+    """The broker whose log diverged from the replica's log in `leader_epoch`."""
     leader_epoch: int
     offset: int
-    """Where the log was to end."""
+    """The end offset that the truncation would have left."""
     high_watermark: int
     log_end_offset: int
 
@@ -190,23 +203,26 @@ class BrokerInfo:
     """(listener name, host, port)."""
     rack: str
     version: str
-    """Of its release: 0.1.0."""
+    """Version of the release, such as 0.1.0."""
     last_heard_ms: int
     decommissioning: bool = False
-    """It is to leave the cluster, and takes no new replicas."""
+    """True if the broker is to leave the cluster and takes no new replicas."""
     refused_truncations: tuple[RefusedTruncation, ...] = ()
     full_log_dirs: tuple[str, ...] = ()
-    """Data directories that refuse writes for want of room."""
+    """Data directories that refuse writes because their disk is full."""
     lacks_descriptors: bool = False
-    """It has no file descriptors left, so that its replicas take no more records."""
+    """True if the broker has no file descriptors left; its replicas then take no records."""
     build: str = ""
-    """Which build it runs, or ran last: version and commit, 0.1.0+7540e83e8f2c. A broker of before
-    builds had a name gives its version alone.
+    """The build that the broker runs, or ran last: version and commit, 0.1.0+7540e83e8f2c.
+
+    An old broker that does not report its build has the version alone.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerInfo:
+    """The active controller."""
+
     id: int
     pid: int
     host: str
@@ -216,15 +232,15 @@ class ControllerInfo:
     metadata_offset: int
     store_id: str
     version: str
-    """Of its release: 0.1.0."""
+    """Version of the release, such as 0.1.0."""
     build: str = ""
-    """Which build it runs: version and commit, 0.1.0+7540e83e8f2c."""
+    """The build that the controller runs: version and commit, 0.1.0+7540e83e8f2c."""
 
 
 @dataclass(frozen=True, slots=True)
 class LossInfo:
-    """An election of a replica that was not known to be in sync, and what it has cost as far as
-    replicas have said.
+    """An election of a replica that was not known to be in sync, and the losses that replicas
+    have reported since.
     """
 
     topic: str
@@ -232,33 +248,38 @@ class LossInfo:
     partition: int
     leader_epoch: int
     leader: int
-    """Who was elected."""
+    """Broker id of the elected replica."""
     elected_uncleanly: bool
-    """False: a replica has cut records that it knew to be committed without such an election."""
+    """False if a replica truncated committed records without such an election."""
     start: int
     end: int
-    """Offsets from `start` on, below `end`, are gone or hold other records; -1: none are known."""
+    """Offsets from `start` on, below `end`, are gone or hold other records; -1: none known."""
     acknowledged: int
-    """How many of them were committed, at least."""
+    """Least number of committed records among the lost ones."""
     brokers: tuple[int, ...]
-    """Who has said so."""
+    """Brokers that reported the loss."""
     possibly_from: int | None = None
-    """From this offset on more may be lost that was acknowledged: what nobody holds any more nobody
-    can tell. None: without such an election nothing beyond `end` is.
+    """First offset from which more acknowledged records may be lost; no replica is left to tell.
+
+    None: there was no such election, and nothing beyond `end` is lost.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
+    """The cluster as the controller knows it: controller, brokers and losses."""
+
     cluster_id: str
     controller: ControllerInfo
     brokers: tuple[BrokerInfo, ...]
     losses: tuple[LossInfo, ...] = ()
-    """Oldest first. Beyond 1000 several elections of one partition are told in one."""
+    """Losses, oldest first. Beyond 1000, elections of one partition are merged into one entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerInfo:
+    """One follower, as its leader sees it."""
+
     broker: int
     log_end_offset: int
     last_caught_up_ms: int
@@ -287,11 +308,11 @@ class ReplicaInfo:
 
 
 class ConfigSource(IntEnum):
-    """Where a configuration value comes from; the lower the number, the stronger the source."""
+    """The source of a configuration value; a lower number overrides a higher one."""
 
     UNKNOWN_CONFIG = 0
     DYNAMIC_TOPIC_CONFIG = 1
-    """The topic's own."""
+    """The topic's own configuration."""
     DYNAMIC_BROKER_CONFIG = 2
     """Altered at run time for the broker."""
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
@@ -300,11 +321,11 @@ class ConfigSource(IntEnum):
     """The server's file, environment or flags."""
     DEFAULT_CONFIG = 5
     GROUP_CONFIG = 8
-    """The consumer group's own."""
+    """The consumer group's own configuration."""
 
 
 class ConfigSynonym(NamedTuple):
-    """What a weaker source would give: a topic's retention.ms is log.retention.ms of a broker."""
+    """A key's value in one source: retention.ms of a topic is log.retention.ms of a broker."""
 
     name: str
     value: str
@@ -313,30 +334,32 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
+    """The value of one configuration key, with its source."""
+
     name: str
     value: str
     source: ConfigSource
     read_only: bool
-    """It cannot be altered at run time."""
+    """True if the key cannot be altered at run time."""
     sensitive: bool
     documentation: str
     synonyms: tuple[ConfigSynonym, ...] = ()
-    """Every source that gives the key a value, the strongest first."""
+    """All sources that give the key a value, the strongest first."""
 
 
 class AlterConfigOpType(IntEnum):
-    """What is done to a key. APPEND and SUBTRACT are for keys that are lists."""
+    """The change to a key. APPEND and SUBTRACT are for keys whose values are lists."""
 
     SET = 0
     DELETE = 1
-    """The default counts again."""
+    """Removes the value, so that the default applies."""
     APPEND = 2
     SUBTRACT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One key of `Admin.incremental_alter_configs`; no value is needed for a DELETE."""
+    """One change for `Admin.incremental_alter_configs`; a DELETE needs no value."""
 
     name: str
     value: str | None = None
@@ -345,15 +368,15 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic is to have, those that it has included."""
+    """The total number of partitions a topic is to have, existing ones included."""
 
     total_count: int
     new_assignments: Sequence[Sequence[int]] | None = None
-    """Replicas of each new partition, the preferred leader first; None: the controller's choice."""
+    """Replicas of each new partition, preferred leader first; None: the controller chooses."""
 
 
 class ElectionType(IntEnum):
-    """Which replica `Admin.elect_leaders` makes the leader."""
+    """The replica that `Admin.elect_leaders` makes the leader."""
 
     PREFERRED = 0
     """The first of the partition's replicas."""
@@ -362,18 +385,21 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ElectionResult:
-    """What became of one partition in an election."""
+    """The outcome of an election for one partition."""
 
     partition: TopicPartition
     leader: int
-    """Who leads it now; -1: nobody."""
+    """Broker id of the leader after the election; -1 if there is none."""
     error: Exception | None
-    """Why the leader was not changed; ElectionNotNeeded if the right one led already."""
+    """The reason why the leader did not change; ElectionNotNeeded if the right one led already."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentResult:
-    """Whether a reassignment of one partition, or its cancel, was accepted."""
+    """The controller's answer about one partition's reassignment, or about its cancel.
+
+    `error` is None if the controller accepted it.
+    """
 
     partition: TopicPartition
     error: Exception | None
@@ -384,23 +410,24 @@ class PartitionReassignment:
     """A reassignment under way."""
 
     replicas: tuple[int, ...]
-    """The target, then those that go."""
+    """The target replicas, then the replicas to be removed."""
     adding: tuple[int, ...]
     removing: tuple[int, ...]
     original: tuple[int, ...]
-    """What a cancel goes back to."""
+    """The replicas that a cancel restores."""
     isr: tuple[int, ...]
     leader: int
-    """-1: nobody."""
+    """Broker id of the leader; -1 if the partition has none."""
 
     @property
     def target(self) -> tuple[int, ...]:
+        """The replicas that remain once the reassignment is complete."""
         return tuple(b for b in self.replicas if b not in self.removing)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
-    """Start and end of what consumers can read of one partition."""
+    """The range of offsets that consumers can read in one partition."""
 
     partition: TopicPartition
     start: int

@@ -27,7 +27,13 @@ LONG_DOCUMENTS = {
 }
 SUBJECTLESS = {
     "broker/strandline_broker/hosts/coordination",
-    "client/strandline",
+    "client/strandline/_admin",
+    "client/strandline/_blocking",
+    "client/strandline/_consumer",
+    "client/strandline/_core",
+    "client/strandline/_groups",
+    "client/strandline/_net",
+    "client/strandline/_producer",
 }
 
 OPENERS = re.compile(

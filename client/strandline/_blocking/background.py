@@ -1,4 +1,4 @@
-"""An asynchronous client on a thread of its own: what the blocking clients are made of."""
+"""An asynchronous client on a thread of its own: the base of the blocking clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ts = TypeVarTuple("Ts")
 Twin = TypeVar("Twin", AsyncProducer, AsyncConsumer, AsyncAdmin)
 
 END_S: Final = 2.0
-"""So long a loop that is closed waits for what was cancelled in it."""
+"""Seconds that a closing loop waits for its cancelled tasks."""
 
 
 class _Loop(asyncio.SelectorEventLoop):

@@ -1,4 +1,4 @@
-"""The blocking consumer, whose rebalance listener runs on the thread that polls."""
+"""The blocking consumer; its rebalance listener runs on the thread that polls."""
 
 from __future__ import annotations
 
@@ -25,23 +25,25 @@ T = TypeVar("T")
 
 
 class ConsumerRebalanceListener:
-    """Derive from it what a blocking consumer's `subscribe(listener=...)` takes. The methods run on
-    the thread that polls, and may commit, seek, pause and ask, but not poll.
+    """Base class of rebalance listeners for a blocking consumer's `subscribe(listener=...)`.
+
+    The methods run on the thread that polls. They may commit, seek, pause and query, but not
+    poll.
     """
 
     def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> None:
-        """These go to other members once this returns; until then they can be committed."""
+        """Runs before other members get these partitions: the last chance to commit them."""
 
     def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
-        """These are new. Their positions are set, and may be changed by `seek`."""
+        """Runs before records of these new partitions arrive; `seek` may change their positions."""
 
     def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> None:
-        """These are other members' already: nothing of them can be committed any more."""
+        """Runs if the group has reassigned these partitions already: their commits fail."""
         self.on_partitions_revoked(lost)
 
 
 class Consumer(Blocking[AsyncConsumer]):
-    """`strandline.Consumer`, blocking. Takes the same options."""
+    """The blocking form of `strandline.Consumer`, with the same options."""
 
     def __init__(self, *topics: str, **options: Any) -> None:
         twin = AsyncConsumer(*topics, **options)
@@ -51,17 +53,22 @@ class Consumer(Blocking[AsyncConsumer]):
         self._stop_timeout_ms: float | None = None
 
     def stop(self, timeout_ms: float | None = None) -> None:
+        """Commits (with auto-commit), leaves the group and closes the consumer.
+
+        Takes at most `timeout_ms` (None: `request_timeout_ms`), even if every broker is dead.
+        """
         self._stop_timeout_ms = timeout_ms
         self.close()
 
     def close(self) -> None:
+        """Closes the consumer as `stop()` does, within `request_timeout_ms`."""
         self._serving.require_outside("stop")
         super().close()
 
     def _finish(self, loop: BlockingLoop, twin: AsyncConsumer) -> None:
         self._wait(loop, twin.stop(self._stop_timeout_ms))
 
-    # Every call but a step of an iteration finds nothing lent, so that positions are the user's.
+    # Every call but a step of an iteration takes lent records back first: positions are exact.
 
     def _poll(
         self, what: str, coroutine_of: Callable[[AsyncConsumer], Coroutine[Any, Any, T]]
@@ -102,8 +109,9 @@ class Consumer(Blocking[AsyncConsumer]):
         pattern: str | None = None,
         listener: object = None,
     ) -> None:
-        """As the asynchronous consumer's; the listener has plain methods, and is called on the
-        thread that polls.
+        """Subscribes to topics or to a pattern, in place of the earlier subscription.
+
+        The methods of `listener` are plain functions, and run on the thread that polls.
         """
         check_listener(listener)
         served = None if listener is None else Served(listener, self._serving)
@@ -113,22 +121,34 @@ class Consumer(Blocking[AsyncConsumer]):
             self._run(lambda twin: twin.subscribe(topics, pattern, served))
 
     def unsubscribe(self) -> None:
+        """Commits (with auto-commit), gives up all partitions and leaves the group."""
         self._poll("unsubscribe", lambda twin: twin.unsubscribe())
 
     def subscription(self) -> frozenset[str]:
+        """Returns the subscribed topics; for a pattern, the topics with an assigned partition."""
         return self._run(lambda twin: twin.subscription())
 
     def wait_assigned(self, timeout_ms: float | None = None) -> frozenset[TopicPartition]:
+        """Polls until the group has assigned partitions to this member, and returns them.
+
+        Raises OperationTimedOut, whose message names the obstacle.
+        """
         return self._poll("wait_assigned", lambda twin: twin.wait_assigned(timeout_ms))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
+        """Returns this consumer's identity in its group."""
         return self._run(lambda twin: twin.group_metadata())
 
     def commit(self, offsets: ToCommit | None = None) -> None:
+        """Commits these offsets, or the positions of all assigned partitions.
+
+        Raises CommitFailed if the partitions were reassigned, OperationTimedOut if the outcome is
+        unknown after `request_timeout_ms`.
+        """
         self._call(lambda twin: twin.commit(offsets))
 
     def commit_async(self, offsets: ToCommit | None = None) -> Future[None]:
-        """Hand a commit over; `result()` of what comes back waits for its end."""
+        """Starts a commit; `result()` of the returned future waits for its outcome."""
         loop, _ = self._running()
         handed = self._run(lambda twin: twin.commit_async(offsets))
 
@@ -147,64 +167,90 @@ class Consumer(Blocking[AsyncConsumer]):
     def committed(
         self, partition: Partition, *, metadata: bool = False
     ) -> int | OffsetAndMetadata | None:
+        """Returns the group's committed offset of a partition; None if there is none.
+
+        `metadata=True` returns text and leader epoch too.
+        """
         return self._call(lambda twin: twin.committed(partition, metadata=metadata))
 
     # Partitions.
 
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Assigns these partitions instead of the earlier ones; common ones keep their position."""
         self._call(lambda twin: twin.assign(partitions))
 
     def assignment(self) -> frozenset[TopicPartition]:
+        """Returns the assigned partitions."""
         return self._run(lambda twin: twin.assignment())
 
     def partitions_for_topic(self, topic: str) -> frozenset[int]:
+        """Returns the partitions of `topic`. Raises UnknownTopicOrPartition."""
         return self._call(lambda twin: twin.partitions_for_topic(topic))
 
     def seek(
         self, partition: TopicPartition | tuple[str, int], offset: int, leader_epoch: int = -1
     ) -> None:
+        """Moves the position of a partition to `offset`.
+
+        `leader_epoch` is the epoch of the record before it: with it, truncation is detected.
+        """
         self._run(lambda twin: twin.seek(partition, offset, leader_epoch))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Moves these partitions (all assigned ones by default) to their first record."""
         self._call(lambda twin: twin.seek_to_beginning(*partitions))
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Moves these partitions (all assigned ones by default) past the last committed record."""
         self._call(lambda twin: twin.seek_to_end(*partitions))
 
     def position(self, partition: TopicPartition | tuple[str, int]) -> int:
+        """Returns the offset of the next record that the caller gets."""
         return self._call(lambda twin: twin.position(partition))
 
     def position_epoch(self, partition: TopicPartition | tuple[str, int]) -> int:
+        """Returns the leader epoch of the last delivered record, to be saved with the offset.
+
+        It is -1 if there is none.
+        """
         return self._run(lambda twin: twin.position_epoch(partition))
 
     def highwater(self, partition: TopicPartition | tuple[str, int]) -> int | None:
+        """Returns the high watermark of the last fetch; None before the first one."""
         return self._run(lambda twin: twin.highwater(partition))
 
     def pause(self, *partitions: TopicPartition) -> None:
+        """Stops delivery from these partitions until `resume`."""
         self._run(lambda twin: twin.pause(*partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
+        """Resumes delivery from these paused partitions."""
         self._run(lambda twin: twin.resume(*partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
+        """Returns the paused partitions."""
         return self._run(lambda twin: twin.paused())
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition | tuple[str, int]]
     ) -> dict[TopicPartition, int]:
+        """Returns the first available offset of each partition."""
         return self._call(lambda twin: twin.beginning_offsets(partitions))
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition | tuple[str, int]]
     ) -> dict[TopicPartition, int]:
+        """Returns the offset after the last committed record of each partition."""
         return self._call(lambda twin: twin.end_offsets(partitions))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Returns the first record at or after each timestamp (ms); None if there is none."""
         return self._call(lambda twin: twin.offsets_for_times(timestamps))
 
     def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
+        """Polls until a record is available, and returns it."""
         return self._poll("getone", lambda twin: twin.getone(*partitions))
 
     def getmany(
@@ -213,6 +259,10 @@ class Consumer(Blocking[AsyncConsumer]):
         timeout_ms: float | None = 0,
         max_records: int | None = None,
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Polls: returns the available records by partition, after at most `timeout_ms` of waiting.
+
+        Without a limit (`timeout_ms=None`), waits until there is a record.
+        """
         return self._poll(
             "getmany",
             lambda twin: twin.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records),

@@ -1,4 +1,4 @@
-"""The blocking producer, whose records any number of threads send."""
+"""The blocking producer; any number of threads may send records."""
 
 from __future__ import annotations
 
@@ -22,19 +22,23 @@ T = TypeVar("T")
 
 
 class Producer(Blocking[AsyncProducer]):
-    """`strandline.Producer`, blocking. Takes the same options."""
+    """The blocking form of `strandline.Producer`, with the same options."""
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
         super().__init__("producer", AsyncProducer(bootstrap_servers, **options))
         self._outbox: Outbox | None = None
 
     def start(self) -> None:
-        """Connect. If that fails, nothing is left behind."""
+        """Connects. A failed start leaves no thread or connection behind."""
         super().start()
         loop, twin = self._running()
         self._outbox = Outbox(loop, loop.run(lambda: hand_over_of(twin)))
 
     def stop(self) -> None:
+        """Waits until every record is acknowledged or has failed, then closes the producer.
+
+        Raises FlushFailed as the asynchronous producer does.
+        """
         self.close()
 
     def _finish(self, loop: BlockingLoop, twin: AsyncProducer) -> None:
@@ -54,7 +58,7 @@ class Producer(Blocking[AsyncProducer]):
         return loop, self._outbox
 
     def _call(self, coroutine_of: Callable[[AsyncProducer], Coroutine[Any, Any, T]]) -> T:
-        """Behind every record that was sent before."""
+        """Runs the coroutine once the records of earlier `send` calls have left the queue."""
         loop, outbox = self._open()
 
         async def behind() -> T:
@@ -74,12 +78,12 @@ class Producer(Blocking[AsyncProducer]):
         headers: Headers = NO_HEADERS,
         on_delivery: OnDelivery | None = None,
     ) -> Future[RecordMetadata]:
-        """Hand one record over; `result()` of what comes back waits for its acknowledgement.
+        """Hands one record over; `result()` of the returned future waits for its acknowledgement.
 
-        Waits only for room in the buffer, and for the topic if it is used for the first time. What
-        is wrong with the record, or a buffer that stays full, is told as any other failure is: by
-        the future, or by `on_delivery`, which is called on the producer's own thread. If this call
-        is interrupted while it waits, the record was not handed over.
+        The call waits only for room in the buffer, and for metadata of a new topic. The future
+        and `on_delivery` report every failure, also an invalid record or a buffer that stays full.
+        `on_delivery` runs on the producer's own thread. An interrupted call has not handed the
+        record over.
         """
         loop, outbox = self._open()
         record = Acknowledgement(loop)
@@ -112,7 +116,7 @@ class Producer(Blocking[AsyncProducer]):
         timestamp_ms: int | None = None,
         headers: Headers = NO_HEADERS,
     ) -> RecordMetadata:
-        """Send one record and wait for its acknowledgement."""
+        """Sends one record and waits for its acknowledgement."""
         return self._call(
             lambda twin: twin.send_and_wait(
                 topic,
@@ -132,7 +136,7 @@ class Producer(Blocking[AsyncProducer]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> SendManyResult:
-        """Send all of `records` (read on the loop's thread) and wait for one answer about them."""
+        """Sends all `records` (read on the loop's thread) and returns one result for them."""
         return self._call(
             lambda twin: twin.send_many(
                 topic, records, partition=partition, timestamp_ms=timestamp_ms
@@ -140,8 +144,12 @@ class Producer(Blocking[AsyncProducer]):
         )
 
     def flush(self, timeout_ms: float | None = None) -> None:
-        """Wait until all is acknowledged or has failed. Raises FlushFailed, OperationTimedOut."""
+        """Waits until every earlier record is acknowledged or has failed.
+
+        Raises FlushFailed and OperationTimedOut as the asynchronous producer does.
+        """
         self._call(lambda twin: twin.flush(timeout_ms))
 
     def partitions_for(self, topic: str) -> frozenset[int]:
+        """Returns the partitions of `topic`. Raises UnknownTopicOrPartition."""
         return self._call(lambda twin: twin.partitions_for(topic))
