@@ -16,7 +16,7 @@ from strandline_proof.sim.sweep.expected import EVENTS, GROUP_EVENTS, runs_neede
 HEAD = """\
 # Tables of the proof
 
-Made from the code by `make docs`; change it there.
+`make docs` writes these tables from the code; change them there.
 [proof.md](../docs/internals/proof.md) says what they are for.
 """
 FAULTS = """\
@@ -24,24 +24,27 @@ A seed draws from one to nine of these kinds, their times and their arguments. A
 role, such as the leader of partition 0 when the fault strikes.
 """
 MOMENTS_HEAD = """\
-Short sequences of faults, each aimed at a window that single ones hardly meet.
+A moment is a short sequence of faults, aimed at a window that single faults hardly hit.
 """
 SOMETIMES = """\
-A sweep of so many schedules or more fails if it has never seen this, and so for each kind of fault.
+A sweep of so many schedules or more fails if it has never seen the event. The same holds for each
+kind of fault.
 """
 BUGS = """\
-`strandline chaos mutants` plants each in a copy of the sources, and says after how many schedules
-which oracle objects. What ordinary seeds find is what a sweep would; `--ordinary` looks for all of
-them so. The rest needs plans that say less of a sweep, and each row says which: *narrowed* to a
-cluster, to kinds of faults or to a moment without which the bug does not matter; *aimed*, with
-faults at fixed times, or with those of the plan in the corpus that has found the bug once; or a
-written history.
+`strandline chaos mutants` plants each bug in a copy of the sources. It reports which oracle
+objects, and after how many schedules. A sweep finds what ordinary seeds find; `--ordinary` looks
+for all bugs with these. The other bugs need plans that say less of a sweep, and each row names
+them:
+
+- *narrowed* to a cluster, to kinds of faults or to a moment without which the bug does not matter
+- *aimed*, with faults at fixed times, or with those of the corpus plan that once found the bug
+- a written history
 """
 READ_HEAD = """\
-Somebody who read the product, and not the oracles, chose these before any run; none has a plan of
-its own, and none is left out for what came of it. `strandline chaos mutants --read --ordinary`
-looks for them. They are not in the counts above: how many ordinary seeds find says how sharp a
-sweep is for what nobody has thought of.
+A reader of the product, who had not read the oracles, chose these bugs before any run. None has a
+plan of its own, and none was dropped because of a result. `strandline chaos mutants --read
+--ordinary` looks for them. They are not in the counts above. The share that ordinary seeds find
+shows how sharp a sweep is for bugs that its authors did not think of.
 """
 ANY = "any"
 PLANS = {
@@ -91,7 +94,7 @@ def counted(how: str) -> list[Mutant]:
 
 
 def shares() -> str:
-    """What ordinary seeds find comes first."""
+    """The counts of planted bugs, those that ordinary seeds find first."""
     found = {how: len(counted(how)) for how in PLANS}
     words = ("ordinary seeds", "narrowed plans", "aimed plans", "written histories")
     rest = ", ".join(

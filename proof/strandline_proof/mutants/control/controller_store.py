@@ -17,7 +17,7 @@ _RESTORATION: Final = "strandline_broker.core.controller.log.restoration"
 _STARTS: Final = tuple(
     Fault(at_s, "kill", {"node": "controller", "restart_s": 0.2}) for at_s in (2.5, 4.5, 6.5)
 )
-"""Starts from whatever snapshots there are."""
+"""Starts from the snapshots that there are."""
 _BUSY: Final = (
     Fault(0.0, "slow-disk", {"node": "controller", "for_s": 9.0, "factor": 20}),
     *(
@@ -31,7 +31,7 @@ _BUSY: Final = (
     ),
     *(Fault(at_s, "kill", {"node": "controller", "restart_s": 0.1}) for at_s in (3.0, 4.0, 5.0)),
 )
-"""Many decisions, of which some fall between the look at the state and its writing."""
+"""Many decisions, some of them between the copy of the state and its writing."""
 _DARK: Final = tuple(
     Fault(at_s, "power", {"nodes": ["controller"], "restart_s": 0.2, "survival": 0.0})
     for at_s in (2.0, 3.5, 5.0, 6.5)

@@ -38,9 +38,9 @@ _ASKED_FOR_WHILE_FENCED: Final = Needs(
     ),
     alone=True,
 )
-"""A replica that has left the ISR catches up as its session ends. Its leader, to which news is
-slow, asks for it and is refused. When the replica is unfenced, the same request arrives once more,
-and nothing has been fetched in between.
+"""A replica that has left the ISR catches up as its session ends. Its leader, which gets metadata
+late, proposes it and is refused. When the replica is unfenced, the same request arrives once more,
+and no fetch has come in between.
 """
 
 FOUND_IN_CONTROL: Final = (

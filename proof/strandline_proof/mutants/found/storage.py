@@ -25,7 +25,7 @@ _STRUCK_TWICE: Final = tuple(
         ),
     )
 )
-"""A bit of a log flips, and one of the recovery points before anybody has read that."""
+"""A bit of a log flips, and a bit of the recovery points before the log's bit is read."""
 
 _NO_ROOM_AFTER_AN_ELECTION: Final = tuple(
     fault
@@ -37,7 +37,7 @@ _NO_ROOM_AFTER_AN_ELECTION: Final = tuple(
         ),
     )
 )
-"""A deposed leader has flushed what it has to cut, and its disk is full by then."""
+"""A deposed leader has flushed records that it must truncate, and its disk is full by then."""
 
 FOUND_IN_STORAGE: Final = (
     Mutant(

@@ -36,7 +36,7 @@ _LEVEL_AND_UNHEARD: Final = tuple(
         ),
     )
 )
-"""Nothing is written, and a member that holds everything is not heard."""
+"""No client writes, and a member that holds everything sends nothing."""
 
 _NAMELESS: Final = tuple(
     Fault(
@@ -46,7 +46,7 @@ _NAMELESS: Final = tuple(
     )
     for start_s, node in ((3.0, "broker-1"), (3.0, "broker-2"), (3.0, "broker-3"))
 )
-"""Every disk changes a bit of what says which replica a directory is."""
+"""Every disk changes a bit of a replica directory's identity."""
 
 BELIEVING: Final = (
     Mutant(

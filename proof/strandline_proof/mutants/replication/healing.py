@@ -31,7 +31,7 @@ _COMES_AND_GOES: Final = Needs(
         Fault(0.7, "slow-link", {**_LINK, "for_s": 7.5, "ms": 400}),
     ),
 )
-"""What reads badly reads well a moment later, and the controller's word of it comes late."""
+"""A misread batch is readable a moment later, and the controller's answer about it comes late."""
 
 _OVERTAKEN: Final = Needs(
     topology={"scrub_ms": 400, "segment_bytes": 400},
@@ -44,7 +44,7 @@ _OVERTAKEN: Final = Needs(
         ),
     ),
 )
-"""Damage comes and goes, while heartbeats are held over streams that their sender gives up."""
+"""Damage comes and goes, while heartbeats are held on streams that their sender gives up."""
 
 _FULL: Final = Needs(
     kinds=("kill",),

@@ -25,14 +25,16 @@ _CONTROLLER_DIES: Final = tuple(
     Fault(at_s, "kill", {"node": "controller", "restart_s": 0.4}, "isr", delay_s)
     for at_s, delay_s in ((1.0, 0.0), (3.5, 0.001), (6.0, 0.0))
 )
-"""Right after it has committed a change of an ISR: its answer is lost."""
+"""The controller dies right after it has committed a change of an ISR: its answer is lost."""
 
 _NO_ANSWER: Final = tuple(
     Fault(at_s, "partition", {"a": "leader-0", "b": b, "for_s": for_s, **_BOTH_WAYS})
     for start_s in (1.0, 5.0)
     for at_s, b, for_s in ((start_s, "other-0", 3.0), (start_s + 1.35, "controller", 0.9))
 )
-"""A leader asks to remove a member that it does not hear, and does not hear of that either."""
+"""A leader asks to remove a member from which it gets no fetch, and gets no answer to
+that either.
+"""
 
 _QUIET_RETURN: Final = tuple(
     fault
@@ -42,7 +44,7 @@ _QUIET_RETURN: Final = tuple(
         Fault(start_s + 0.01, "pause", {"node": "writer", "for_s": 3.0}),
     )
 )
-"""A broker forgets records, and nothing is written until it is back."""
+"""A broker forgets records, and no client writes until it is back."""
 
 LEADING: Final = (
     Mutant(

@@ -66,9 +66,9 @@ _RISES_WHILE_IT_IS_WRITTEN: Final = Needs(
     ),
     alone=True,
 )
-"""While retention drops a segment of one log, nothing holds back another log of the same follower:
-its start rises by what the leader says, and again during the write, which is of two files. The next
-write stands still until the leader has been told, and the power goes within it.
+"""The log start of one log rises while retention drops a segment of another log of the same
+follower. It rises to the leader's log start, and again during the write, which is of two files. The
+next write stands still until the leader has the report, and the power goes within it.
 """
 _ALL_END_BEHIND_IT: Final = Needs(
     topology=_RETAINED,
@@ -82,10 +82,10 @@ _ALL_END_BEHIND_IT: Final = Needs(
     ),
     alone=True,
 )
-"""Every broker is killed as it has renamed a segment's files, before the checkpoint that comes with
-the clock. A start that reads there of an older beginning takes what is deleted for damage. If the
-leader still begins there, followers cut what is committed to copy it; if it has the same damage,
-nobody can. One broker alone is told of a later start by its leader, and all its damage lies below.
+"""Every broker is killed after it has renamed a segment's files, before the periodic checkpoint. A
+start that reads an older log start there takes the deleted records for damage. If the leader still
+has them, followers truncate committed records to copy them; if it has the same damage, no replica
+can heal. One broker alone gets a later log start from its leader, and all its damage lies below.
 """
 
 _APART: Final = {"a": _NODE, "for_s": 1.4, "hold": False, "one_way": False}
@@ -111,9 +111,9 @@ _CUT_WHILE_IT_IS_WRITTEN: Final = Needs(
     ),
     alone=True,
 )
-"""A leader that no broker hears appends and flushes, and is cut while its recovery points are being
-written. It gets nothing more. All other checkpoints follow that one at once, as a topic is new and
-the high watermark was another, and the power goes before the recovery points are written again.
+"""A leader without followers appends and flushes, and is truncated while its recovery points are
+being written. It gets nothing more. All other checkpoints follow that one at once, as a topic is
+new and the high watermark has changed. The power goes before the recovery points are written again.
 """
 
 OVERTAKING: Final = (

@@ -57,7 +57,7 @@ _FIRST_IS_GONE_AGAIN: Final = Needs(
         Fault(2.9, "kill", {"node": "broker-1", "restart_s": 3.0}),
     ),
 )
-"""Who is back first, with all that it held, is away again when the others are back."""
+"""The first broker to return, with all its records, is away again when the others are back."""
 
 _APART: Final = {"for_s": 4.0, "hold": False, "one_way": False}
 _THE_NEXT_FAILS_TOO: Final = Needs(
@@ -75,7 +75,7 @@ _THE_NEXT_FAILS_TOO: Final = Needs(
         Fault(4.0, "power", {"nodes": ["leader-0"], "restart_s": 0.5, "survival": 0.0}),
     ),
 )
-"""The leader that all had waited for loses its tail before anybody could copy it."""
+"""The leader that all have waited for loses its tail before another replica has copied it."""
 
 _CUT: Final = {"a": "leader-0", "hold": False, "one_way": False}
 _TWO_LOGS_ARE_LOST: Final = Needs(
@@ -89,7 +89,9 @@ _TWO_LOGS_ARE_LOST: Final = Needs(
         Fault(4.4, "isolate", {"node": "leader-0", "for_s": 3.0, "hold": False}),
     ),
 )
-"""Two that hold more than the third, one more than the other, come back one after the other."""
+"""Two replicas that hold more than the third, one more than the other, return one after
+the other.
+"""
 
 RECOVERING: Final = (
     Mutant(

@@ -22,7 +22,7 @@ _HEIR_SLEEPS: Final = tuple(
         Fault(start_s + 0.3, "kill", {"node": "leader-0", "restart_s": 0.6}),
     )
 )
-"""Who leads next has not heard of a deletion."""
+"""The next leader has not learned of a deletion."""
 
 DELETING: Final = (
     Mutant(

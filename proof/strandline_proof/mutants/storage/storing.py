@@ -30,7 +30,7 @@ _CUT_THEN_DARK: Final = tuple(
         Fault(start_s + 2.1, "power", {"nodes": _BROKERS, "restart_s": 0.2, "survival": 0.5}),
     )
 )
-"""A leader that nobody hears appends and flushes, is cut, and loses its power."""
+"""A leader without followers appends and flushes, is truncated, and loses its power."""
 _DEPOSED_AT_ONCE: Final = tuple(
     fault
     for start_s, delay_s in ((0.8, 0.004), (3.4, 0.01), (6.0, 0.02))
@@ -41,7 +41,7 @@ _DEPOSED_AT_ONCE: Final = tuple(
         Fault(start_s + 0.1, "kill", {"node": "leader-0", "restart_s": 0.3}),
     )
 )
-"""A new leader is cut off before anybody has what it appended."""
+"""A new leader is cut off before any follower has its records."""
 
 _SECONDS: Final = tuple(
     Fault(at_s, "second", {"node": node})

@@ -10,26 +10,25 @@ MEANING: Final[dict[str, str]] = {
     "pause": "SIGSTOP and SIGCONT, short or beyond the session",
     "stall": "the event loop stands still for 0.3 to 10 s, the threads go on",
     "power": "one machine, all brokers or all servers lose power: each dirty page of 4 KiB is kept,"
-    " lost or torn at 512 bytes, and directory operations are undone from the end",
+    " lost or torn at 512 bytes, and directory operations are undone from the newest back",
     "crash-point": "power goes right before the n-th disk operation from then on",
     "crash-loop": "two to five starts that each live for 0.02 to 0.4 s",
-    "crash-at": "the end comes right before a named place (`kinds/places.py`): an append, a flush,"
-    " a step of a checkpoint, of a cut, of a deletion, of a start's recovery, of a cleaning, of the"
-    " controller's store",
+    "crash-at": "a process or its machine ends right before a named place (`kinds/places.py`): an"
+    " append, a flush, a step of a checkpoint, of a truncation, of a deletion, of a start's"
+    " recovery, of a cleaning, of the controller's store",
     "delay-at": "a thread stands still at such a place for 0.05 to 2 s while the others go on, or"
-    " what it has done is known so much later",
-    "lost-answer": "the n-th answer to a named method is lost by a reset, when all is done",
+    " its outcome is known so much later",
+    "lost-answer": "a reset takes the n-th answer to a named method, when the request is done",
     "twin": "another machine runs under a broker's id, on a copy of its disk or an empty one, and"
-    " goes for good after 0.3 to 4 s",
+    " ends for good after 0.3 to 4 s",
     "second": "a second process on the directory of a broker or of the controller; the lock must"
     " keep it out",
-    "partition": "nothing passes between two nodes, one way or both; it is dropped, or held and"
-    " comes late",
-    "isolate": "one node alone",
-    "split": "halves, a ring of majorities, a bridge, the controller, the replicas or the clients"
-    " cut off",
-    "slow-link": "20 to 500 ms more in each direction",
-    "lossy-link": "lost packets, which TCP turns into delay",
+    "partition": "messages between two nodes are dropped, or held and late, one way or both",
+    "isolate": "one node is cut off from all others",
+    "split": "the network splits: halves, a ring of majorities, a bridge, or the controller, the"
+    " replicas or the clients cut off",
+    "slow-link": "a link takes 20 to 500 ms more in each direction",
+    "lossy-link": "a link loses packets, which TCP turns into delay",
     "flapping-link": "a link that comes and goes",
     "reset": "connections break in the middle of an answer",
     "half-open": "one end of a connection is gone, and the other does not know",
@@ -42,51 +41,51 @@ MEANING: Final[dict[str, str]] = {
     "write-error": "EIO on writes",
     "short-write": "a part of the bytes is written",
     "read-error": "EIO on reads",
-    "misread": "bytes of another place, or older ones, are read; not by what opens a log, to which"
-    " they look like a torn tail, and not of the compacted topic, where"
-    " a later batch of the same size cannot be told from the one that was asked for",
-    "disk-full": "no room, then room again",
+    "misread": "a read returns bytes of another place, or older ones; not while a log is opened, as"
+    " they look like a torn tail there, and not of the compacted topic, where a later batch of the"
+    " same size looks like the requested one",
+    "disk-full": "a disk has no room, then room again",
     "bit-flip": "bits of a log, index or time index change, in a running broker or a stopped one;"
     " of a log only below the recovery point, in one replica at a time, while the ISR is full",
-    "file-flip": "the same in a file that is read at a start alone, while its process is down",
-    "helix": "another part is gone at each replica: nobody may be given what is wrong",
-    "store-flip": "the controller's log: a start is refused until the file is put back",
-    "snapshot-flip": "one of the controller's snapshots: the next start takes the other one",
-    "zero-tail": "zeros behind the end of a log",
-    "wipe": "an empty disk under the same id",
+    "file-flip": "bits change in a file that is read at a start alone, while its process is down",
+    "helix": "each replica loses another part of a log: no client may read a wrong record",
+    "store-flip": "a bit of the controller's log changes: a start is refused until it is restored",
+    "snapshot-flip": "a bit of a snapshot of the controller changes: the next start reads another",
+    "zero-tail": "zeros stand behind the end of a log",
+    "wipe": "a broker gets an empty disk under the same id",
     "store-restored": "the controller's directory is put back as it was 0.5 to 4 s ago; the first"
-    " broker that it meets must end it, and `controller restore` follows",
+    " broker that the controller meets must end it, and `controller restore` follows",
     "clock-jump": "the wall clock jumps",
     "clock-rate": "both clocks go faster or slower",
     "clock-strobe": "the wall clock jumps there and back, quickly",
     "clock-freeze": "the wall clock stands still",
-    "topic-recreate": "a topic under load is deleted and made again under its name",
-    "min-insync": "another min.insync.replicas for a while",
+    "topic-recreate": "a topic under load is deleted and created again under its name",
+    "min-insync": "a topic has another min.insync.replicas for a while",
     "delete-records": "records are deleted by command, some or all",
-    "retention": "a lower retention.bytes for a while, with a look every 0.6 s",
+    "retention": "a topic has a lower retention.bytes for a while, checked every 0.6 s",
     "compaction": "a compacted topic of few keys and small segments, cleaned every 0.5 s; later"
     " ones alter its configuration or take `compact` away",
     "unclean": "unclean elections are allowed for a while",
-    "elect-preferred": "preferred leaders are asked for",
+    "elect-preferred": "an administrator elects preferred leaders",
     "move-leader": "a leader is moved",
     "add-partitions": "the topic gets more partitions",
     "reassign": "a partition moves to other brokers",
-    "reassign-cancel": "the same, and it is cancelled under way",
-    "reassign-override": "the same, and another target is named under way",
-    "reassign-few": "a partition moves to fewer brokers than its minimum asks for, and to more"
-    " again 0.1 to 2.5 s later; those that are added may die on the way",
-    "resend": "a batch of the log comes again: it is known or refused, never appended twice",
-    "hostile-batch": "a right checksum over records that do not fit their batch, or over times out"
-    " of bounds: never acknowledged",
+    "reassign-cancel": "a reassignment is cancelled under way",
+    "reassign-override": "a reassignment gets another target under way",
+    "reassign-few": "a partition moves to fewer brokers than its minimum requires, and to more"
+    " again 0.1 to 2.5 s later; added brokers may die on the way",
+    "resend": "a batch of the log is sent again: it is recognized or refused, never appended twice",
+    "hostile-batch": "a batch with a right checksum has records that contradict it, or times out of"
+    " bounds: it is never acknowledged",
     "member-crash": "a member of a group is killed, and comes back",
     "member-leave": "a member leaves in order, and comes back",
     "member-pause": "a member stands still for 0.3 to 3 s, below or beyond its session",
-    "member-busy": "an application does not poll, and the library does its part",
+    "member-busy": "an application does not poll, and the library goes on",
     "member-cut": "a member does not reach its coordinator",
     "group-empty": "all members go, in order or killed, and come back together",
     "coordinator-move": "another replica is made the group's coordinator",
     "coordinator-reassign": "the coordinator's partition moves to other brokers",
-    "offsets-flip": "bits of a log of `__consumer_offsets` change, as those of a log by `bit-flip`",
-    "held-replica": "something long goes on under one replica's gate",
+    "offsets-flip": "bits of a log of `__consumer_offsets` change, as by `bit-flip`",
+    "held-replica": "one replica's gate is held for long",
 }
 """Sentences by kind, in the order of the tables."""

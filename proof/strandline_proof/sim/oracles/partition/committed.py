@@ -54,21 +54,17 @@ class Committed:
         self.excused: str | None = None
         """The reason why records may be missing now; over when `begin_anew` knows which survive."""
         self.min_insync = min_insync
-        """The lowest min.insync.replicas since as many members of the ISR as it requires held all
-        committed records.
-        """
+        """The lowest min.insync.replicas since that many ISR members held all committed records."""
         self._left: int | None = None
-        """The number of members of the ISR and the ELR when replicas were last taken away, until
-        the ISR has the minimum again.
+        """Members of ISR and ELR when replicas were last taken away, until the ISR has
+        the minimum.
         """
         self._always = always
         self._ids: dict[Identity, Entry] = {}
         self._committed: dict[Identity, Entry] = {}
         self._leaders: dict[int, tuple[str, int]] = {}
         self.lost_on: dict[str, bool] = {}
-        """Nodes that lack committed records since a loss of power; True if these were permitted to
-        go.
-        """
+        """Nodes that lack committed records after a loss of power; True if permitted."""
         self._cut_short: dict[str, int] = {}
         """Log ends of nodes that lost any records with the power, until they append."""
         self._replaced: set[str] = set()
@@ -82,12 +78,10 @@ class Committed:
         self.begins = 0
         """The greatest log start that any replica has had."""
         self._removed_to = 0
-        """The greatest log start since the last unclean election, which gave offsets new
-        records.
-        """
+        """The greatest log start since the last unclean election."""
         self.deleted: dict[str, int] = {}
-        """The offset below which a node holds nothing: a leader has confirmed the deletion, and the
-        node was in the ISR (I-75).
+        """The offset below which a node of the ISR holds nothing, as a leader has
+        confirmed (I-75).
         """
         self.given_up = False
         """True if the partition is not required ever to be whole again."""
