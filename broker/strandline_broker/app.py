@@ -271,7 +271,7 @@ class Broker:
     async def _replicate(self) -> None:
         """Load every log, then keep replicas and apply pushes until cancelled."""
         await self.replicas.load()
-        # Before the first append under it (I-51), and after recovery has gone by the one before.
+        # Before the first append under it (I-51), and after recovery used the former one.
         await self.replicas.dirs.remember(flush_policy=self._config.flush_policy)
         self.is_loaded = True
         self.lifecycle.on_loaded()

@@ -224,7 +224,7 @@ async def serve_metrics(
         try:
             servers.append(await asyncio.start_server(answer, address.host, address.port))
         except OSError as error:
-            # A broker does its work without being watched.
+            # A broker works without metrics, too.
             log.error("metrics cannot be served", address=address.target, why=str(error))
     try:
         await asyncio.Event().wait()

@@ -115,7 +115,7 @@ class _Facts:
         self.polls: list[tuple[int, Key, list[tuple[Offset, Value]]]] = []
         self.removed: dict[Key, Offset] = {}
         self.removed_at_poll: list[Offset] = []
-        """For each of `polls`: below which offset of its key records might be gone by then."""
+        """For each of `polls`, the offset of its key below which records might be gone by then."""
         self.ends: list[tuple[int, Key, Offset, bool]] = []
         """(process, key, end, told): an end that a client was told, or has read up to."""
         self.final: dict[Key, dict[Offset, Value]] = {}

@@ -36,7 +36,7 @@ def main() -> NoReturn:
     # gRPC's own lines (a broker that says goodbye) are not for the user of a command.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     if sys.argv[1:2] == ["up"]:
-        # It stays with its cluster: a terminal or pipe that takes no notes must not hold it up.
+        # It stays with its cluster: a stalled terminal or pipe must not hold it up.
         take_over_stderr()
     status = run(sys.argv[1:])
     gc.freeze()

@@ -332,7 +332,7 @@ async def _until_in_sync(admin: "Admin") -> None:
 async def _members(cluster: LocalCluster, options: GroupOptions, report: Report) -> None:
     await _written(cluster.bootstrap, TOPIC, options.partitions)
     pids = [pid for i in cluster.broker_ids if (pid := cluster.process(i).pid) is not None]
-    # What coordinators load for the first group of all is not a member's.
+    # The coordinator's load for the very first group is not a member's cost.
     addresses = cluster.bootstrap.split(",")
     async with sessions(addresses, OTHERS, OTHERS, TOPIC, interval_s=INTERVAL_S) as found:
         await _until_joined(found, OTHERS)

@@ -25,7 +25,7 @@ class Member:
 
         self.owned: frozenset[TopicPartition] = frozenset()
         self.read_at: dict[TopicPartition, float] = {}
-        """When each partition was read first since `forget`."""
+        """Time at which each partition was first read since `forget`."""
         self._changed = changed
         self._topic = topic
         self.consumer: Consumer = Consumer(
@@ -178,7 +178,7 @@ class _Session:
         from strandline_proto.v1 import groups_pb2
 
         self.joined = asyncio.Event()
-        """Answered for the first time, or ended."""
+        """Set at the first answer, or at the end."""
         self._call = call
         self._wake = asyncio.Event()
         self._state = groups_pb2.GroupSessionRequest(stream_generation=1, seq=0, heartbeat=join)

@@ -95,7 +95,7 @@ def _sources(
         if known is None:
             hint = suggestion(variable, variables)
             raise ConfigError(f"unknown environment variable {variable}{hint}")
-        # One environment may be shared by both servers, so the other one's keys are no mistake
+        # Both servers may share one environment, so the other server's keys are no mistake
         # here.
         if known in keys or known in ONLY_VALUE:
             entries[known] = (environ[variable], f"in {variable}")

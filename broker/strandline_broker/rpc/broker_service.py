@@ -92,7 +92,7 @@ class Service:
         if any(isinstance(cause, AssertionError) for cause in causes):
             await self._unforeseen(name, error, context)
         if context.done() or context.cancelled() or all(map(_is_broken_off, causes)):
-            # The peer has gone; writing to it fails in ways that mean nothing else. To gRPC only a
+            # The peer is gone; every failed write to it means only that. To gRPC only a
             # cancellation is no failure of the handler's.
             self._runtime.log.debug("call ended by the peer", method=name, why=str(error))
             raise asyncio.CancelledError from error

@@ -39,10 +39,10 @@ _ELEMENTS: Final = {
     "ProduceRequest.topics.partitions": 5_000,
     # Each is answered with some sixty keys.
     "DescribeConfigsRequest.resources": 1_000,
-    # What one member owns: numbers alone.
+    # The partitions of one member: numbers only.
     "ConsumerGroupHeartbeatRequest.topic_partitions.topic_partitions.partitions": 100_000,
     "GroupSessionRequest.heartbeat.topic_partitions.topic_partitions.partitions": 100_000,
-    # Whole lists of what is wrong on a broker.
+    # Full lists of a broker's faults.
     "BrokerHeartbeatRequest.offline_replicas": 100_000,
     "BrokerHeartbeatRequest.losses": 100_000,
     "BrokerHeartbeatRequest.refused_truncations": 100_000,
@@ -273,4 +273,4 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
             return number, at
         shift += 7
         if shift > 63:
-            raise IndexError  # protobuf says what is wrong with it
+            raise IndexError  # protobuf reports the fault

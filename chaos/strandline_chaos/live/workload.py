@@ -113,7 +113,7 @@ async def _create_topic(arguments: argparse.Namespace) -> None:
         config={"min.insync.replicas": str(arguments.min_insync_replicas)},
     )
     async with Admin(arguments.bootstrap) as admin:
-        # One that is there already is an error: what others wrote would look like phantoms.
+        # An existing topic is an error: records of other writers would look like phantoms.
         await admin.create_topics([topic])
 
 

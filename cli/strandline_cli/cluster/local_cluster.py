@@ -264,7 +264,7 @@ class LocalCluster:
             self._ask(process_id, deadline, watched=[process_id])
             return
         broker_id = int(self._name(process_id).removeprefix("broker-"))
-        # The controller too: a broker that it meets may show that it must not run (P-76).
+        # The controller too: a broker may show it that it must not run (P-76).
         watched = [process_id, CONTROLLER]
         self._await_unfenced(broker_id, deadline, watched=watched)
         self._await_metadata(broker_id, {broker_id}, deadline, watched=watched)

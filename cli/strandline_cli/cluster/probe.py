@@ -63,7 +63,7 @@ class NoAnswer(CliError):
     def __init__(self, text: str, *, is_plain: bool = False) -> None:
         super().__init__(text)
         self.is_plain = is_plain
-        """Whether to ask again at once would be the same: nobody listens there."""
+        """True if a retry at once would fail in the same way: no process listens there."""
 
 
 def _ask(

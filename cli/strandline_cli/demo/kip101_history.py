@@ -161,7 +161,7 @@ class History:
             if logs[A][offset] != logs[C][offset]
         }
 
-    # The cluster, asked.
+    # Questions to the cluster.
 
     def _await(self, question: Callable[[], bool], what: str) -> None:
         deadline = self.cluster.patience(STEP_S)
@@ -200,7 +200,7 @@ class History:
     def _epoch_of_c(self) -> int:
         return self._replica_of_c().leader_epoch
 
-    # The cluster, used.
+    # Actions on the cluster.
 
     async def _create(self) -> None:
         from strandline import Admin, NewTopic

@@ -115,7 +115,7 @@ def _print_first_look(console: "Console", table: "pa.Table") -> None:
     look = Table(title="A first look at the table", title_justify="left")
     for name in ("partition", "offset", "epoch", "time", "key", "value"):
         look.add_column(name, no_wrap=True)
-    # What the frame and the other columns leave of the terminal's width.
+    # The terminal's width without the frame and the other columns.
     room = max(16, console.width - _OTHER_COLUMNS_WIDTH)
     first = table.sort_by([("offset", "ascending"), ("partition", "ascending")])
     for row in first.slice(0, _ROWS_SHOWN).to_pylist():

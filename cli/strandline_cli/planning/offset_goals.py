@@ -164,7 +164,7 @@ async def planned(
     at_time: dict[TopicPartition, int] = {}
     if goal.time_ms is not None:
         found = await consumer.offsets_for_times(dict.fromkeys(partitions, goal.time_ms))
-        # Nothing so late: all that comes from now on is later.
+        # No record so late: every record from now on is later.
         at_time = {p: ends[p] if at is None else at.offset for p, at in found.items()}
     plans = []
     for partition in partitions:

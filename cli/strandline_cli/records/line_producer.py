@@ -170,11 +170,11 @@ class LineProducer:
             result = why.result
             cause = why if why.cause is None else why.cause
             self.counts.failed(describe(cause), not_written=result.failed, unknown=result.unknown)
-            # A portion that is too large says nothing of the others; anything else meets them too.
+            # A too large portion affects no other; any other failure affects all.
             too_large = all(isinstance(error, RecordTooLarge) for error in result.errors)
             self.counts.stopped_early |= not too_large
         except StrandlineError as why:
-            # What of the portion was handed over before may yet arrive.
+            # Records of the portion that were sent before may still arrive.
             self.counts.failed(
                 describe(why), not_written=portion.left, unknown=portion.handed_over_count
             )
@@ -218,7 +218,7 @@ class _Portion(Iterable[Item]):
     def __init__(self, records: list[Item]) -> None:
         self.handed_over = asyncio.Event()
         self.handed_over_count = 0
-        """Those before the one that was taken last, which waits for room or was refused."""
+        """Lines before the last taken one, which waits for room or was refused."""
         self._records = records
 
     @property

@@ -119,7 +119,7 @@ class Administration:
             except ThrottlingQuotaExceeded:
                 continue
             except WireError as refused:
-                # Brokers without room for it, say: no reason to end, and it may pass.
+                # For example, brokers lack room: no reason to end, and it may pass.
                 self._runtime.log.warning("no topic for groups is made", why=str(refused))
                 await asyncio.sleep(AFTER_REFUSAL_S)
                 continue

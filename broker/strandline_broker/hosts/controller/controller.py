@@ -94,7 +94,7 @@ class Controller:
         self.sessions = Sessions(settings.session_ms)
         self.applied = Applied()
         self.told: dict[BrokerId, Heartbeat] = {}
-        """What each broker said last; for people to see, nothing is decided by it."""
+        """The last heartbeat of each broker, for people only; no decision uses it."""
         self.here = settings.here
         self._settings = settings
         self._runtime = runtime
@@ -301,7 +301,7 @@ class Controller:
             pass
         return self.applied.behind(self.state, wanted)
 
-    # -- who is alive
+    # -- live brokers
 
     def on_heartbeat_stream(self, heartbeat: Heartbeat) -> Callable[[], None]:
         """Record a heartbeat stream, now that its sender is known. Returns the function to call
@@ -381,7 +381,7 @@ class Controller:
             self._runtime.log.info("broker fenced", broker=broker_id, epoch=epoch, why=why)
         return True
 
-    # -- what a commit and an answer mean
+    # -- the effects of commits and answers
 
     def _on_commit(self, records: Sequence[AnyRecord], envelope: push.MetadataDelta) -> None:
         now_ms = self.now_ms()

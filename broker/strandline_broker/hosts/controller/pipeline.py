@@ -121,11 +121,11 @@ class Pipeline:
         self._on_commit = on_commit
         self._queue: asyncio.Queue[_Job] = asyncio.Queue(QUEUE_MAX)
         self.executor = runtime.serial_executor("metadata-log")
-        """Whatever changes the log runs here."""
+        """The thread for every change of the log."""
         self.pending: Sequence[AnyRecord] = ()
-        """What is decided and not yet committed; one batch at the most."""
+        """The records that are decided and not yet committed; one batch at most."""
         self._settled = asyncio.Event()
-        """Of that batch."""
+        """Set when that batch is settled."""
         self._quiet_until_s = 0.0
 
     async def submit(self, decide: Callable[[], Decision[Answer]]) -> Answer:

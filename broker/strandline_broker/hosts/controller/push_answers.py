@@ -70,7 +70,9 @@ class PushAnswers:
         self._refuse_to_run = refuse_to_run
         self._ends = ends
         self._unfit: dict[tuple[TopicId, int], dict[BrokerId, BrokerEpoch]] = {}
-        """Who could not apply a partition, and has applied no snapshot of it since."""
+        """The brokers that could not apply a partition, and have applied no snapshot of it
+        since.
+        """
 
     def on_answer(self, receiver: Broker, answer: PushAnswer, *, full: bool) -> None:
         mismatch = check_memory(

@@ -182,7 +182,7 @@ class PushStream:
         limit_s = self._plan.answer_timeout_s
         while True:
             now_s = self._plan.runtime.clock.monotonic()
-            # What is sent later is due later, so nothing is missed by sleeping so long.
+            # Later envelopes are due later, so this sleep misses nothing.
             due_s = (self._still_since_s() if self._unanswered else now_s) + limit_s
             if due_s <= now_s:
                 raise _Over(f"no answer and nothing applied for {limit_s} s")
@@ -231,7 +231,7 @@ class Pusher:
 
     def _start(self, broker: Broker) -> None:
         if self._tasks is None:
-            return  # `run` begins with everyone who is registered by then
+            return  # `run` starts the streams of all brokers registered by then
         stream = PushStream(self._plan, broker)
         self._streams[broker.broker_id] = (stream, self._tasks.create_task(stream.run()))
 

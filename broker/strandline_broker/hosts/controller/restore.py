@@ -70,7 +70,7 @@ class Restoration:
         self._request = request
         self._locks = ExitStack()
         self.lines: list[str] = []
-        """What was found and what is to be done, for the operator, a line each."""
+        """The findings and the planned changes, for the operator, one a line."""
 
     def __enter__(self) -> Restoration:
         """DirectoryError, CannotRestore or OSError: nothing was changed."""
@@ -139,7 +139,7 @@ class Restoration:
         )
         state = ControllerState()
         try:
-            # An earlier restoration may have broken off before it wrote the store's new id.
+            # An earlier restoration may have ended before it wrote the store's new id.
             log = MetadataLog.open(fs, directory, self._note, of_any_store=True)
             replay_log(state, log)
             log.close()

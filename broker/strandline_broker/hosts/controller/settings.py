@@ -19,8 +19,8 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLimits:
-    """The limits that trigger a new snapshot: so many bytes of log are not covered, or any are and
-    the last snapshot is so old (0: at any age).
+    """The limits that trigger a new snapshot: a number of log bytes that no snapshot covers, or the
+    age of the last snapshot with any such bytes (0: at any age).
     """
 
     max_bytes: int = 2 << 20

@@ -1,9 +1,11 @@
 """A broker that may open no more files (I-99).
 
 Descriptors belong to the process, not to a disk. So the first refused log stands for all: the next
-heartbeat names every replica, as if all disks were full, and other brokers lead where a sound
-replica is in sync. The replicas count again once some descriptors are spare, after a minimum delay.
-That delay doubles each time the descriptors run out again soon.
+heartbeat names every replica, as if all disks were full. Other brokers then lead where a sound
+replica is in sync.
+
+The replicas count again once some descriptors are spare, after a minimum delay. That delay doubles
+each time the descriptors run out again soon.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class DiskLane:
         """
         asked = _Asked(steps)
         self._asked.append(asked)
-        # The first job to run takes all that wait by then; the others find theirs done.
+        # The first job runs all waiting steps; the other jobs find theirs done.
         try:
             await to_the_end(self.thread, self._take_all)
         except asyncio.CancelledError as cancelled:

@@ -37,11 +37,11 @@ class FlushSchedule:
         dirs: LogDirs,
     ) -> None:
         self.always = config.flush_policy == "always"
-        """What is acknowledged, or named in a fetch, is durable before."""
+        """True if records are durable before they are acknowledged, or named in a fetch."""
         self._clock = clock
         self._dirs = dirs
         self._dirty_since_ms: dict[Log, int] = {}
-        """Since when a log holds what is not durable, or when its flush was asked for last."""
+        """Time since which a log has undurable records, or of its last requested flush."""
         self._due: Deadlines[Log] = Deadlines()
         self._wake = asyncio.Event()
 

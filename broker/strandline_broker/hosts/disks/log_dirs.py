@@ -56,7 +56,7 @@ class LogDir:
         self.directory = directory
         self.lanes = DiskLanes(runtime, number)
         self.disk: Executor = self.lanes.all[0].thread
-        """For what concerns the directory and no log."""
+        """The thread for work on the directory that concerns no log."""
         self.cold: Executor = runtime.serial_executor(f"cold-reads-{number}")
         self.failure: str | None = None
 

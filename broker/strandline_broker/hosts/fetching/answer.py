@@ -35,7 +35,7 @@ class Collected:
 
     def __init__(self, max_bytes: int, keys: Iterable[Key] = ()) -> None:
         self.left = iter(keys)
-        """What is still to be looked at."""
+        """The partitions still to check."""
         self.size = 0
         self.urgent = False
         self.partitions: dict[Key, FetchedPartition] = {}

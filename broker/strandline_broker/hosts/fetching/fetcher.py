@@ -92,7 +92,7 @@ class Fetcher:
         self._changed: dict[Key, None] = {}
         self._forgotten: dict[Key, None] = {}
         self._refused: list[tuple[_Target, str]] = []
-        """Of the answer that is being carried out."""
+        """The refused partitions in the answer that is being carried out."""
         self._has_work = asyncio.Event()
         self._nudge = asyncio.Event()
         self._log = runtime.log.bind(leader=leader)
@@ -320,7 +320,7 @@ class Fetcher:
         if copies.wait_s(target.partition) == 0:
             self._changed[key] = None
             return
-        # The leader would send the same again from the position that it knows.
+        # The leader would send the same records again from its known position.
         self._forgotten[key] = None
         self._changed.pop(key, None)
         copies.when_admitted(
@@ -334,7 +334,7 @@ class Fetcher:
         key = target.partition.key
         self._forgotten[key] = None
         self._changed.pop(key, None)
-        target.sent = None  # what is said of it until it is asked for again is no news
+        target.sent = None  # answers about it are ignored until the next request
         self._refused.append((target, reason))
 
     def _ask_again_later(self) -> None:

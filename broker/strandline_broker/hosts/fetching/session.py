@@ -61,11 +61,11 @@ class FetchSession:
         """The one under way; those in `_asked` come after it."""
         self._deadline_s = 0.0
         self._look: Collected | None = None
-        """What a look at the partitions has found that is not at its end."""
+        """The results of an unfinished check of the partitions."""
         self._cold: Cold | None = None
-        """What it cannot go on without."""
+        """The cold bytes that the check needs to continue."""
         self._taking: Iterator[None] | None = None
-        """What is left to be kept of the request under way."""
+        """The rest of the request that is being stored."""
         self._gives_way = False
         """Other work of the broker has its turn before this goes on."""
         self._ready: FetchResponse | None = None

@@ -116,18 +116,18 @@ class SessionPartitions(FetchListener):
         self._copies = copies
         self._wake = on_news
         self.replica = _NO_REPLICA
-        """Who reads; a consumer has no id."""
+        """The reader; a consumer has no id."""
         self.isolation = Isolation.READ_UNCOMMITTED
-        """How far a consumer reads, by its last request."""
+        """The isolation level of a consumer's last request."""
         self.held_until_s = math.inf
-        """By the loop's clock: when to look at what is held."""
+        """Time by the loop's clock at which to check the throttled partitions."""
         self._heard_ms = 0
-        """When the reader has last sent a request."""
+        """Time of the reader's last request."""
         self._kept: dict[Key, _Kept] = {}
         self._news: dict[Key, None] = {}
         self._quiet: dict[Key, None] = {}  # watermarks to mention in the next answer
         self._again: dict[Key, None] = {}
-        """To be looked at with the next request."""
+        """The partitions to check with the next request."""
         self._held: dict[Key, None] = {}
         """Copies for a reassignment that the throttle does not admit yet."""
 
@@ -263,7 +263,7 @@ class SessionPartitions(FetchListener):
         limit = collected.limit_for(kept.position.max_bytes)
         try:
             await self._replicas.warm(partition, kept.position.fetch_offset, limit)
-        except WireError as error:  # the disk has given back what was not written
+        except WireError as error:  # the disk returned other bytes than were written
             self._refuse(key, error, partition, collected)
         else:
             self._news.pop(key, None)
@@ -354,7 +354,7 @@ class SessionPartitions(FetchListener):
             kept.level_ms = self._heard_ms
         else:
             self._news[key] = None  # it lacks what cannot be read now
-        # Whether it does not know yet that our log begins later: DeleteRecords waits.
+        # True if the reader does not know our later log start yet: DeleteRecords waits.
         told = -1 if kept.told is None else kept.told.log_start
         if max(position.log_start_offset, told) < log.log_start_offset:
             collected.urgent = True

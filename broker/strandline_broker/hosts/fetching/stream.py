@@ -105,7 +105,7 @@ class FetchStream:
         self._requests = 0
         self._answers = 0
         self._asked_s: float | None = None
-        """Since when an answer is waited for."""
+        """Time since which the stream waits for an answer."""
         self._session_id = 0
         self._left = asyncio.Event()
         self._is_applying = False

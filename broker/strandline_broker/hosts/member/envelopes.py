@@ -86,7 +86,7 @@ class Envelopes:
         self.late = LateRoles(runtime, session_s=session_s, on_done=controller.ask_for_all)
         self._logs = logs
         self.lacks_something = False
-        """Whether something of the last envelope could not be applied that may be applied later."""
+        """True if a part of the last envelope could not be applied, and may be applied later."""
 
     async def apply(self, envelope: Envelope) -> list[FailedPartition]:
         """Carry out one accepted envelope; returns the partitions that could not be applied
@@ -232,7 +232,7 @@ class Envelopes:
             if state.leader != NO_LEADER:
                 await partition.give_up_lost_watermark()
             if state.leader == self._replicas.me:
-                # First what can fail and must last, then the role (I-46, P-36).
+                # First the durable steps, which can fail, then the role (I-46, P-36).
                 if not log.leader_epochs.has_begun(state.leader_epoch):
                     await partition.in_disk_group(log.assigning_epoch(state.leader_epoch))
                 self._roles.lead(partition, state)
@@ -282,7 +282,7 @@ class Envelopes:
     async def _set_strays_aside(self, envelope: Envelope) -> None:
         """Keep only the replicas that the snapshot assigns; rename the rest (I-87)."""
         assigned = {(s.topic_id, s.partition) for s in envelope.leader_and_isr}
-        # First those that are not open: one that is opened before its turn is among the others.
+        # First the closed ones: one that is opened before its turn is among the others.
         for key in [key for key in self._logs.refused if key not in assigned]:
             await self._logs.forget(key, delete=False)
         for key, partition in list(self._replicas.partitions.items()):

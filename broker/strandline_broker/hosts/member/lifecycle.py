@@ -1,8 +1,8 @@
 """The broker's life from the controller's view: registration, heartbeats, controlled shutdown.
 
 A process is one incarnation. Its broker epoch comes from its registration. A process that learns of
-another incarnation with its id ends at once and never registers again (P-73): its later writes and
-fetches would count for a replica that it is not.
+another incarnation with its id ends at once and never registers again (P-73). Otherwise its writes
+and fetches would count for a replica that it is not.
 
 A heartbeat stream has no deadline of its own; each message has (P-80). The arrival of a heartbeat
 keeps the session, so it contains nothing that takes time to compute.
@@ -176,7 +176,7 @@ class BrokerLifecycle:
 
     async def run(self, replicas: ReplicaReports) -> None:
         """Register, and report on `replicas` with each heartbeat."""
-        # A controller that starts together with its brokers is no cause for complaint.
+        # A controller that starts together with its brokers is no reason for a warning.
         self._quiet_until_s = self._runtime.clock.monotonic() + QUIET_START_S
         await self._register()
         while True:
@@ -321,7 +321,7 @@ class BrokerLifecycle:
             while True:
                 self._wake.clear()
                 told = replicas.offline_replicas()
-                # The controller takes back what this one does not name, however late it answers.
+                # The controller withdraws marks that this request does not name, however late.
                 self._known_at = {key: at for key, at in self._known_at.items() if key in told}
                 lost = replicas.losses.waiting()
                 self._asked_s = self._runtime.clock.monotonic()

@@ -36,7 +36,7 @@ class PushStreams:
         self._clock = runtime.clock
         self._current: IncomingPushStream | None = None
         self._again_at_s: float | None = None
-        """When to ask for everything again, as something could not be applied."""
+        """Time at which to request everything again, after a part could not be applied."""
 
     def open(self) -> IncomingPushStream:
         """Register the connection of a controller; envelopes of an earlier stream are no longer

@@ -63,12 +63,13 @@ class ReplicaLogs:
         self.refused: dict[Key, Refusal] = {}
         """Replicas whose log cannot be opened or made."""
         self.strays: tuple[str, ...] = ()
-        """Directories that were set aside and that nobody has removed yet (I-87)."""
+        """Directories that were set aside and are not removed yet (I-87)."""
         self._unopened: dict[Key, Loaded] = {}
         self._opening = asyncio.Lock()
         self._not_given_up: dict[str, Callable[[], Awaitable[None]]] = {}
+        """The retry for each log whose removal failed, by its path."""
         self._to_purge: set[LogDir] = set()
-        """What a disk did not let us give up, by the path that it keeps, and how to try again."""
+        """Directories with a purge that has not started yet."""
 
     async def load(self) -> list[Loaded]:
         """Open every log of the data directories; one that cannot be opened is refused (I-7)."""
@@ -170,7 +171,7 @@ class ReplicaLogs:
         unknown = [(d, u) for d, u in self._directories.unknown() if (u.topic, u.partition) == name]
         fit = [(d, u) for d, u in unknown if d.partition_dirs.could_be(u, state.topic_id)]
         if not unknown or (fit and self._directories.failed):
-            return False  # what is out of service may be the one
+            return False  # a directory out of service may hold it
         if key in self._directories.hosted and len(fit) == 1:
             await self._identify(*fit[0], state, adopt)
             return True
@@ -179,7 +180,7 @@ class ReplicaLogs:
             self._log.error("nameless replica set aside", was=found.path)
         await self.look_for_strays()
         if fit and (key in self._directories.hosted or (self._counts(state) and not state.is_new)):
-            # Remembered, so that the next start does not take it for one that never was here.
+            # Recorded, so that the next start does not take it for a replica that never was here.
             await self._dirs.in_registry(partial(self._directories.keep_hosted, {key}))
             self.refused[key] = Refusal(
                 f"{state.where} is damaged: {', '.join(u.path for _, u in fit)} did not say whose "
@@ -303,7 +304,7 @@ class ReplicaLogs:
 
     def _may_be_elsewhere(self, state: PartitionState) -> str | None:
         failed = self._directories.failed
-        # What a reassignment adds is in none of them, unless it was here before.
+        # A replica that a reassignment adds is in none of them, unless it was here before.
         is_added = (
             self._me in state.adding
             and (state.topic_id, state.partition) not in self._directories.hosted

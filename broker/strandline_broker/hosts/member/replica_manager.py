@@ -74,7 +74,7 @@ class ReplicaManager:
         )
         self.partitions: dict[Key, Partition] = {}
         self.applied_partitions = 0
-        """How many times an envelope has stopped, made or given a role to a replica."""
+        """Number of times that an envelope has stopped, made or given a role to a replica."""
         self.losses = Losses(runtime, controller)
         self.truncations = Truncations(runtime, me, controller)
         self.eligibility = Eligibility(metadata)
@@ -114,7 +114,7 @@ class ReplicaManager:
         )
         self.scrubber = Scrubber(runtime, self.config, self._all, thread=scrub)
 
-    # What handlers ask
+    # Questions of handlers
 
     def offline_replicas(self) -> dict[Key, ReplicaCondition]:
         """Replicas that do not count as the others here do."""

@@ -27,10 +27,10 @@ class Eligibility:
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
         self.brokers: Mapping[BrokerId, BrokerEpoch] = {}
-        """Those that are unfenced and not shutting down, with their current epochs."""
+        """Brokers that are unfenced and not shutting down, with their current epochs."""
         self._told: Mapping[Key, Collection[BrokerId]] = {}
         self._named: dict[Key, None] = {}
-        """Whose leaders are to be told."""
+        """The partitions whose leaders must get the news."""
 
     def on_envelope(self, envelope: Envelope) -> None:
         """Use an envelope that is accepted and not yet applied."""

@@ -64,9 +64,9 @@ class Following:
         self._retention = retention
         self._losses = losses
         self._agrees = False
-        """Whether the log is the head of the leader's, by an answer of this epoch."""
+        """True if the log is a prefix of the leader's, by an answer of this epoch."""
         self._before_healing = 0
-        """Where it ended then, before it was cut to heal."""
+        """The log's end before it was truncated to heal."""
         self.machine = machine
 
     async def begin(self) -> None:

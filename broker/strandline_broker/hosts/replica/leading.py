@@ -115,7 +115,7 @@ class Leading:
         self._tell(self.replica_listeners)
         self._tell(self.consumer_listeners)
 
-    # What others ask about it
+    # Questions about the leadership
 
     @property
     def leader(self) -> Leader:
@@ -152,7 +152,7 @@ class Leading:
         assert state is not None, self._partition.name
         return f"{self._partition.name} has ISR {isr}, needs {state.eff_min_insync}"
 
-    # What has happened
+    # Events
 
     def on_state(self, state: PartitionState) -> None:
         self.carry_out(self.machine.on_state(state, monotonic_ms(self._clock)))
@@ -236,7 +236,7 @@ class Leading:
         assert partition.high_watermark == self.machine.high_watermark, partition.name
         if raised:
             self._on_committed()
-        self.deletions.on_news()  # a follower has told its log start, or left the ISR
+        self.deletions.on_news()  # a follower reported its log start, or left the ISR
         self._ticks.watch(self)
 
     def _on_committed(self) -> None:

@@ -1,5 +1,6 @@
-"""Records that this broker's replicas lost, until the controller knows it (I-53): truncated for the
-history of a leader that was elected uncleanly, or lost by that leader itself before.
+"""Lost records of this broker's replicas, until the controller knows them (I-53). A follower
+truncates them for the history of a leader that was elected uncleanly; or that leader had lost them
+itself.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ class Losses:
                 )
 
     def on_lead(self, partition: Partition, state: PartitionState) -> None:
-        """Report for a leader by an unclean election: the end up to which its log was committed for
-        certain, and the committed records beyond its end that its checkpoint knew.
+        """Report the losses of a leader by an unclean election. These are the end up to which its
+        log was certainly committed, and the committed records beyond its end that its checkpoint
+        knew.
         """
         if not state.recovering:
             return

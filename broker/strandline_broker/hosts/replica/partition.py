@@ -70,11 +70,13 @@ class Partition:
         self.refused: RefusedTruncation | None = None
         """The cut for which it has stopped to fetch (I-41)."""
         self.healing = False
-        """It was cut before its damage, and does not hold again what the leader calls committed, or
-        may believe to be held.
+        """True from the truncation before the damage until the replica holds again what the leader
+        calls committed, or may believe to be held.
         """
         self.checkpointed_high_watermark = high_watermark
-        """As the last process knew it; above the log's end if records have been lost since."""
+        """The watermark that the last process stored; above the log's end if records have been lost
+        since.
+        """
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.producers = ProducerStates(config.current.producer_id_expiration_ms)
         self.expecting: dict[FetchListener, None] = {}
@@ -82,7 +84,7 @@ class Partition:
         log.state.tell(partial(suspects.add, self))
         suspects.add(self)  # the start may have found something
 
-    # What others ask about it
+    # Questions about the replica
 
     @property
     def leader_epoch(self) -> int:
@@ -206,10 +208,10 @@ class Partition:
         try:
             await self.abandon_cleaning()
             await self.in_disk_pool(work)
-        finally:  # a fetch that is cancelled meanwhile has cut it all the same (I-6)
+        finally:  # a fetch cancelled meanwhile has truncated nevertheless (I-6)
             end = min(self.high_watermark, log.log_end_offset)
             self.high_watermark = max(end, log.log_start_offset)
-            if log.state.truncations == cuts:  # at its end, or refused: what is known holds (I-60)
+            if log.state.truncations == cuts:  # at its end, or refused: the state holds (I-60)
                 log.keep_producers(entries)
         if log.producers is None:
             await self.rebuild_producers()

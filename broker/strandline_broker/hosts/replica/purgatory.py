@@ -1,8 +1,12 @@
 """Produce requests that wait for the high watermark, or for the disk.
 
-A waiter is finished exactly once, by one of these: the watermark in the leader epoch of its append,
-the end of that leadership (its outcome is then unknown), or its own time limit (P-25). Nothing here
-awaits, so no wake-up can be missed (P-66).
+A waiter is finished exactly once (P-25), by one of these:
+
+- The watermark, in the leader epoch of its append.
+- The end of that leadership: the outcome is then unknown.
+- Its own time limit.
+
+Nothing here awaits, so no wake-up can be missed (P-66).
 """
 
 from __future__ import annotations
@@ -85,7 +89,7 @@ class AckPurgatory:
     def __init__(self) -> None:
         self._waiters: AckWaiters[AckWaiter] = AckWaiters()
         self._given_up = 0
-        """Of those that are kept."""
+        """Number of kept waiters that have given up."""
 
     def add(
         self,

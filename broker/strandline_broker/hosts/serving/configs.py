@@ -124,7 +124,7 @@ class ConfigsService:
             yield _described(
                 key.name, self._values(key.name), read_only=not key.dynamic, documentation=key.doc
             )
-        # The controller's, but brokers work by them.
+        # Keys of the controller that brokers use too.
         names = self._metadata.view.dynamic_configs.controller.keys() & CONTROLLER_KEYS.keys()
         for name in sorted(names):
             declared = CONTROLLER_KEYS[name]

@@ -237,8 +237,8 @@ class DamageWatch:
         async with partition.gate:
             if not self._may_replay(partition):
                 return  # as in `_heal`
-            # It may take seconds, and an answer of its leader waits for each of its partitions'
-            # gates.
+            # The replay may take seconds, and the leader's answer waits for the gates of all its
+            # partitions.
             self._fetchers.forget(partition.key)
             try:
                 await partition.rebuild_producers()

@@ -48,7 +48,7 @@ class LogCheckpoints:
             try:
                 await self._dirs.save(save())
             except OSError as error:
-                # The checkpoint before it stands; recovery then starts a little earlier.
+                # The former checkpoint stays; recovery then starts a little earlier.
                 self._log.warning("checkpoint not written", reason=str(error))
 
     async def save(self) -> None:
@@ -60,7 +60,7 @@ class LogCheckpoints:
         """The high watermark of every local log, whether it has a role or not (P-16)."""
         partitions = list(self._partitions())
         taken = {p.log: p.log.limits.current() for p in partitions}
-        # A cut that counts already shows its end, though the watermark may not have followed yet.
+        # A truncation counts at once, though the watermark may not have followed yet.
         offsets = {
             (p.log.topic, p.log.partition): min(p.high_watermark, p.log.log_end_offset)
             for p in partitions

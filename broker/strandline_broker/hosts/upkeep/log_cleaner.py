@@ -1,10 +1,10 @@
 """The log cleaner of a broker: one compacted log at a time, on a separate thread, at a bounded
 rate.
 
-A cleaning runs step by step. Between two steps the loop checks that it may continue: it leaves a
-log that was truncated, removed or put out of service meanwhile, and removes the unfinished files.
-Code that truncates or removes a log calls `abandon` first, under the partition's gate. So no file
-of a cleaning stays in a directory whose log has changed. A log that cannot be read is marked
+A cleaning runs step by step. Between two steps the loop checks that it may continue. If the log was
+truncated, removed or put out of service meanwhile, the loop leaves it and removes the unfinished
+files. Code that truncates or removes a log calls `abandon` first, under the partition's gate. So no
+file of a cleaning stays in a directory whose log has changed. A log that cannot be read is marked
 uncleanable and reported; other logs are cleaned.
 
 Nothing at or above the committed, flushed end is touched (I-69). New segments replace old ones
@@ -129,12 +129,12 @@ class LogCleaner:
         self._dirs = dirs
         self._removals = removals
         self._compacted: dict[Partition, None] = {}
-        """By their configuration."""
+        """The partitions whose configuration asks for compaction."""
         self._thread = runtime.serial_executor("log-cleaner")
         self._metrics = CleanerMetrics(runtime.metrics)
         self._current: _Cleaning | None = None
         self._uncleanable: dict[Partition, tuple[int, int]] = {}
-        """With what it depended on: see `_grounds`."""
+        """The uncleanable partitions with the facts of that verdict, see `_grounds`."""
         self._free_at_s = 0.0
 
     def on_configured(self, partition: Partition) -> None:
@@ -182,7 +182,7 @@ class LogCleaner:
             segments=tuple(
                 s
                 for s in partition.log.segments[:-1]
-                # What lies below the log's start waits for its deletion, and is not merged.
+                # Segments below the log's start wait for deletion, and are not merged.
                 if log_start < s.end_offset <= chosen.first_uncleanable
             ),
             first_dirty=chosen.first_dirty,
@@ -211,7 +211,7 @@ class LogCleaner:
             buffer_bytes=config.log_cleaner_io_buffer_size,
         )
 
-    # Which
+    # The choice of a log
 
     async def _judge_all(self) -> list[tuple[Partition, LogToClean]]:
         now_ms = wall_ms(self._clock)
@@ -246,7 +246,7 @@ class LogCleaner:
                 max_lag_ms=log.config.max_compaction_lag_ms,
             )
             found.append((partition, seen[0], judge(compacted, now_ms=now_ms)))
-        # What stands behind a cut that came meanwhile may not be committed (I-69).
+        # Records after a truncation that came meanwhile may not be committed (I-69).
         still = [each for each in found if each[1] == each[0].log.state.truncations]
         return [(p, log) for p, _, log in still if self._is_candidate(p)]
 
@@ -264,7 +264,7 @@ class LogCleaner:
             and partition not in self._uncleanable
         )
 
-    # How
+    # One cleaning
 
     async def _clean(self, cleaning: _Cleaning, cleaner: Cleaner) -> bool:
         """Step by step to the end; False if it was left."""
@@ -281,7 +281,7 @@ class LogCleaner:
                 if error.damaged_segment is not None:
                     await self._mark_damage(partition, error.damaged_segment)
         except OSError as error:
-            # What was being written is gone with the log's directory, or the disk is full or bad.
+            # The output is gone with the log's directory, or the disk is full or bad.
             if cleaning.may_go_on:
                 self._report(partition, str(partition.refuse_write(error)))
         except WireError as error:

@@ -103,7 +103,7 @@ class LogRetention:
     async def _check(self, partition: Partition) -> None:
         log = partition.log
         try:
-            # Nothing truncates or replaces segments while we hold the gate; a leader appends on.
+            # Nothing truncates or replaces segments under the gate; a leader may append.
             async with partition.gate:
                 if log.deleted or log.damaged is not None or partition.out_of_service is not None:
                     return
@@ -112,7 +112,7 @@ class LogRetention:
         except (OSError, WireError, BadBatch) as error:
             # A later round, or the next start, does the rest.
             if isinstance(error, BadBatch):
-                damage_met(log, error)  # to be healed; a later round reads what is sound again
+                damage_met(log, error)  # to be healed; a later round reads it again
             self._log.warning(
                 "retention stopped half-way", partition=partition.name, reason=str(error)
             )

@@ -45,7 +45,7 @@ class GroupSessionRpc:
     async def GroupSession(
         self, requests: AsyncIterator[groups_pb2.GroupSessionRequest], context: Any
     ) -> None:
-        # As in PushRpc: else a stream that ends during its first answer would have no status.
+        # As in PushRpc: otherwise a stream that ends in its first answer has no status.
         await context.send_initial_metadata(())
         try:
             async with asyncio.timeout(FIRST_MESSAGE_S):
@@ -260,7 +260,7 @@ class _Session:
         return self.stream.is_over or self._is_last
 
     def _stop_reading(self) -> None:
-        reading, self._reading = self._reading, None  # which can be told once
+        reading, self._reading = self._reading, None  # rescheduled only once
         if reading is not None:
             reading.reschedule(asyncio.get_running_loop().time())
 

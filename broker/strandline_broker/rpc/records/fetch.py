@@ -43,7 +43,7 @@ class FetchRpc:
             async with asyncio.TaskGroup() as group:
                 reader = group.create_task(_read(requests, session))
                 while (response := await session.answer()) is not None:
-                    # It leaves the records to what is written, which nothing else keeps.
+                    # The records move into the message, and nothing else keeps them.
                     await context.write(hot_encode.fetch_response(response_to_wire(response)))
                 error = await reader
             if error is not None:

@@ -44,7 +44,7 @@ class ProduceRpc:
         self._listener = listener
 
     async def Produce(self, requests: AsyncIterator[ProduceRequest], context: Any) -> None:
-        # As in PushRpc: else a stream that ends during its first answer would have no status.
+        # As in PushRpc: otherwise a stream that ends in its first answer has no status.
         await context.send_initial_metadata(())
         answers = _Answers()
         async with asyncio.TaskGroup() as group:
@@ -79,16 +79,16 @@ class _Answers:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[_Request, float] = {}
-        """Until when, by the loop's clock: of those that wait for their acks."""
+        """Deadline by the loop's clock of each request that waits for its acks."""
         self._alarm: asyncio.TimerHandle | None = None
-        """One for all of them: where time limits are alike, it is set anew when it rings, and not
-        for each request.
+        """One timer for all requests. Their time limits are mostly equal, so it is set again when
+        it fires, and not for each request.
         """
         self._alarm_at = 0.0
         self._ready: deque[bytes] = deque()
         self._unread_bytes = 0
         self._news: asyncio.Future[None] | None = None
-        """What the writer sleeps on."""
+        """The future on which the writer waits."""
         self._written = asyncio.Event()
 
     def expect(self, request: _Request, timeout_ms: int) -> None:

@@ -32,7 +32,7 @@ def shrink(
     def on_try(candidate: Plan, fails: bool) -> None:
         note(f"{len(candidate.faults)} faults: {'still fails' if fails else 'does not fail'}")
 
-    # What is left of it fails on these sources, wherever the whole plan came from.
+    # The small plan fails on these sources, wherever the whole plan came from.
     small = replace(shrink_plan(plan, on_try), commit=here)
     target = file.with_suffix(".small.json")
     write_plan(small, target)

@@ -69,7 +69,7 @@ def up(
             try:
                 _announce(cluster, output, seconds=time.monotonic() - started)
             except ReaderLeft:
-                let_go_of_stdout()  # the cluster is what was asked for
+                let_go_of_stdout()  # the running cluster is the result
             if detach:
                 return 0
             is_up = True
@@ -78,7 +78,7 @@ def up(
             _stop(cluster)
             if is_up:
                 return 0
-            let_go_of_stdout()  # what is left to print must not hold up the end
+            let_go_of_stdout()  # pending output must not hold up the end
             raise
 
 

@@ -74,8 +74,8 @@ def losses(
 
 
 def _rows(found: "Sequence[LossInfo]") -> "list[tuple[object, ...]]":
-    """Partitions of one topic of which the same is told, and no record is known to be lost, make
-    one row below the others: after a loss of all power that is every empty partition.
+    """The rows of the losses. Partitions of one topic with equal facts and no record known to be
+    lost share one row below the others: after a loss of all power these are all empty partitions.
     """
     alike: dict[tuple[object, ...], list[LossInfo]] = {}
     for loss in found:

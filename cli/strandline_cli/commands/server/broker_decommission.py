@@ -101,7 +101,7 @@ async def _leave(
     `stop_within_s` is None.
     """
     moved = 0
-    # Where it is forgotten already, an earlier command was interrupted right after that.
+    # If it is removed already, an earlier command was interrupted right after that.
     is_gone = await _is_forgotten(admin, broker) and _may_retire(target, broker)
     if not is_gone:
         moved = await _empty(admin, broker, wait_s)

@@ -62,7 +62,7 @@ def alter(
         async with Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin:
             before, pending = None, []
             if changes and partitions is not None:
-                # All that can be refused is refused before anything is changed.
+                # All refusals come before any change.
                 await admin.create_partitions({topic: partitions}, validate_only=True)
             if changes:
                 pending = await admin.incremental_alter_configs(
