@@ -21,7 +21,6 @@ SENTENCE_WORDS_MAX = 45
 LONG_DOCUMENTS = {
     "docs/internals/adr",
     "docs/guide/client.md",
-    "docs/internals/invariants.md",
     "docs/guide/operations.md",
     "docs/internals/storage-format.md",
 }
