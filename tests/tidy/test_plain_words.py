@@ -26,8 +26,6 @@ LONG_DOCUMENTS = {
 }
 SUBJECTLESS = {
     "broker/strandline_broker/hosts/coordination",
-    "client/strandline/_admin",
-    "client/strandline/_blocking",
     "client/strandline/_consumer",
     "client/strandline/_core",
     "client/strandline/_groups",

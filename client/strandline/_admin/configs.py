@@ -1,4 +1,4 @@
-"""Configuration on the wire: what is asked of whom, and what the answers mean."""
+"""Configuration calls on the wire: requests, the brokers to ask, and their answers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def resources_of(given: Iterable[tuple[str, str | int]]) -> list[Resource]:
 async def describe_configs(
     session: Session, resources: list[Resource], timeout_s: float
 ) -> Described:
-    """Each broker is asked for its own configuration, any broker for the rest."""
+    """Asks each broker for its own configuration, and any broker for the rest."""
     apart: dict[str, list[Resource]] = {}
     for kind, name in resources:
         apart.setdefault(name if kind == "broker" else "", []).append((kind, name))
@@ -128,6 +128,7 @@ def alteration(
     timeout_s: float,
     validate_only: bool,
 ) -> metadata_pb2.IncrementalAlterConfigsRequest:
+    """The request that alters these keys."""
     request = metadata_pb2.IncrementalAlterConfigsRequest(
         timeout_ms=int(timeout_s * 1000), validate_only=validate_only
     )

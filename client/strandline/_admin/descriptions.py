@@ -1,4 +1,4 @@
-"""Between the administrator's messages and the library's values."""
+"""Conversions from the administrator's messages to the library's values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def check(result: Any) -> None:
-    """Raise the error that an answer carries."""
+    """Raises the error that an answer carries."""
     if result.error_code == NONE:
         return
     error: BrokerError = from_code(result.error_code, result.error_message)
@@ -37,6 +37,7 @@ def check(result: Any) -> None:
 
 
 def add_topic(request: metadata_pb2.CreateTopicsRequest, topic: NewTopic) -> None:
+    """Adds a topic to the request."""
     added = request.topics.add(
         name=topic.name,
         partitions=topic.num_partitions,
@@ -49,6 +50,7 @@ def add_topic(request: metadata_pb2.CreateTopicsRequest, topic: NewTopic) -> Non
 
 
 def description(topic: metadata_pb2.TopicMetadata) -> TopicDescription:
+    """The library's value of one topic."""
     partitions = sorted(topic.partitions, key=lambda p: p.index)
     return TopicDescription(
         topic.name,
@@ -72,6 +74,7 @@ def description(topic: metadata_pb2.TopicMetadata) -> TopicDescription:
 
 
 def controller_info(controller: metadata_pb2.ControllerDescription) -> ControllerInfo:
+    """The library's value of the controller."""
     return ControllerInfo(
         id=controller.id,
         pid=controller.pid,
@@ -87,6 +90,7 @@ def controller_info(controller: metadata_pb2.ControllerDescription) -> Controlle
 
 
 def broker_info(broker: metadata_pb2.BrokerDescription) -> BrokerInfo:
+    """The library's value of one registered broker."""
     return BrokerInfo(
         id=broker.id,
         incarnation_id=broker.incarnation_id,
@@ -117,6 +121,7 @@ def broker_info(broker: metadata_pb2.BrokerDescription) -> BrokerInfo:
 
 
 def loss_info(loss: metadata_pb2.LossDescription) -> LossInfo:
+    """The library's value of one reported loss."""
     return LossInfo(
         topic=loss.topic,
         topic_id=loss.topic_id,
@@ -133,6 +138,7 @@ def loss_info(loss: metadata_pb2.LossDescription) -> LossInfo:
 
 
 def replica(replica: metadata_pb2.ReplicaDescription, broker_id: int) -> ReplicaInfo:
+    """The library's value of one replica of a broker."""
     error: StrandlineError | None = None
     if replica.error_code != NONE:
         error = from_code(replica.error_code, replica.error_message)

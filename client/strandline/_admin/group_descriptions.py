@@ -1,4 +1,4 @@
-"""Between the messages about groups and the library's values."""
+"""Conversions from messages about groups to the library's values."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 
 def listing(group: groups_pb2.ListedGroup, coordinator: int) -> GroupListing:
+    """The library's value of one listed group."""
     return GroupListing(
         group.group_id, group.group_state, group.group_type, group.protocol_type, coordinator
     )
 
 
 def member(member: groups_pb2.GroupMember) -> GroupMember:
+    """The library's value of one member."""
     return GroupMember(
         member_id=member.member_id,
         instance_id=member.instance_id if member.HasField("instance_id") else None,
@@ -56,6 +58,7 @@ def description(
     members: tuple[GroupMember, ...],
     lags: tuple[PartitionLag, ...],
 ) -> GroupDescription:
+    """The library's value of one group."""
     return GroupDescription(
         group_id=group.group_id,
         state=group.group_state,
@@ -82,6 +85,7 @@ def add_offsets(
     request: committed_offsets_pb2.OffsetCommitRequest,
     offsets: Mapping[TopicPartition | tuple[str, int], OffsetAndMetadata | int],
 ) -> None:
+    """Adds offsets to a commit request."""
     topics: dict[str, committed_offsets_pb2.OffsetCommitTopic] = {}
     for given, at in offsets.items():
         topic, number = one_partition("offsets", given)

@@ -1,4 +1,4 @@
-"""Consumer groups from outside: part of both admins."""
+"""Calls about consumer groups: part of both admins."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ Answer = TypeVar("Answer")
 
 
 class GroupAdministration(ABC):
-    """What `Admin` has of these calls.
+    """The calls of `Admin` about consumer groups.
 
-    A coordinator that is loading, moving or gone is asked again until the deadline; then
-    OperationTimedOut says what the last one answered.
+    A call retries while the coordinator loads, moves or is gone. At the deadline it raises
+    OperationTimedOut, whose message has the last answer.
     """
 
     _timeout_s: float
 
     @abstractmethod
     def _started(self) -> Session:
-        """As the admin has it."""
+        """The session of the started admin."""
 
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> list[GroupListing]:
-        """The groups of all coordinators, by their ids; of these states and types if any are named.
+        """Lists the groups of all coordinators by id, filtered by `states` and `types`.
 
         Raises OperationTimedOut if a live broker does not answer: its groups would be missing.
         """
@@ -105,9 +105,9 @@ class GroupAdministration(ABC):
         return [found[group_id] for group_id in sorted(found)]
 
     async def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
-        """Members, assignments, epochs, and how far each partition has been read.
+        """Describes members, assignments, epochs, and the lag of each partition.
 
-        Raises GroupIdNotFound for one that is not there.
+        Raises GroupIdNotFound for a missing group.
         """
         return {name: await self._described(name) for name in several("groups", groups, str)}
 
@@ -161,8 +161,9 @@ class GroupAdministration(ABC):
         group_id: str,
         partitions: Iterable[TopicPartition | tuple[str, int]] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed positions of a group, of all partitions or of these; a partition without
-        one is left out, and so is everything of a group that does not exist.
+        """Returns the committed positions of a group, of all partitions or of these.
+
+        A partition without a committed position is left out; a missing group has none.
         """
         request = committed_offsets_pb2.OffsetFetchRequest(require_stable=True)
         asked = request.groups.add(group_id=_group(group_id), member_epoch=-1)
@@ -195,10 +196,10 @@ class GroupAdministration(ABC):
         group_id: str,
         offsets: Mapping[TopicPartition | tuple[str, int], OffsetAndMetadata | int],
     ) -> None:
-        """Commit positions in the place of a group that has no members.
+        """Commits positions for a group that has no members.
 
-        Raises UnknownMemberId while it has some, and the first error of a partition; the others are
-        committed all the same.
+        Raises UnknownMemberId while the group has members, and the first error of a partition; the
+        other partitions are committed all the same.
         """
         request = committed_offsets_pb2.OffsetCommitRequest(
             group_id=_group(group_id), generation_id_or_member_epoch=-1
@@ -216,10 +217,10 @@ class GroupAdministration(ABC):
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition | tuple[str, int] | str]
     ) -> None:
-        """Forget committed positions; a topic's name stands for all that the group has of it.
+        """Deletes committed positions; a topic's name stands for all its partitions.
 
         Raises GroupSubscribedToTopic for a topic that a member reads, GroupIdNotFound, and the
-        first error of a partition; the others are forgotten all the same.
+        first error of a partition; the positions of the others are deleted all the same.
         """
         wanted = partitions_or_topics("partitions", partitions)
         topics = {one for one in wanted if isinstance(one, str)}
@@ -241,8 +242,10 @@ class GroupAdministration(ABC):
         )
 
     async def delete_groups(self, groups: Iterable[str]) -> None:
-        """Forget groups and their positions. Raises NonEmptyGroup for one that has members,
-        GroupIdNotFound for one that is not there; the others are deleted all the same.
+        """Deletes groups and their positions.
+
+        Raises NonEmptyGroup for a group with members, GroupIdNotFound for a missing one; the others
+        are deleted all the same.
         """
         first: StrandlineError | None = None
         for group_id in several("groups", groups, str):
@@ -262,10 +265,10 @@ class GroupAdministration(ABC):
     async def remove_members(
         self, group_id: str, members: Iterable[str] | None = None, *, instances: Iterable[str] = ()
     ) -> list[RemovedMember]:
-        """Remove members from a group by their ids, or static ones by their instance ids; all that
-        it has if neither is given.
+        """Removes members from a group by member id, or static members by instance id.
 
-        Who still runs finds itself fenced, and joins again by itself.
+        Removes all members if neither is given. A removed member that still runs is fenced, and
+        joins again by itself.
         """
         request = groups_pb2.RemoveMembersRequest(group_id=_group(group_id))
         for member_id in () if members is None else several("members", members, str):
@@ -300,7 +303,7 @@ class GroupAdministration(ABC):
         returns: type[Answer],
         results: Callable[[Any], Iterable[Any]],
     ) -> Answer:
-        """The answer in which none of the `results` carries an error."""
+        """Asks the coordinator until none of the `results` carries an error."""
         coordinator = Coordinator(self._started(), _group(group_id))
 
         async def ask() -> Answer:
@@ -318,7 +321,7 @@ class GroupAdministration(ABC):
         return await self._until(ask, f"the coordinator of group {group_id!r} did not do it")
 
     async def _until(self, ask: Callable[[], Awaitable[T]], late: str) -> T:
-        """What `ask` returns, asked again while what it raises may pass."""
+        """Calls `ask` until it succeeds or its error is permanent, and returns the result."""
         session = self._started()
         clock = session.runtime.clock.monotonic
         deadline = clock() + self._timeout_s
@@ -331,7 +334,7 @@ class GroupAdministration(ABC):
             except (BrokerError, BrokerUnreachable, OperationTimedOut, TimeoutError) as error:
                 if isinstance(error, BrokerError) and not _may_pass(error):
                     raise
-                if isinstance(error, StrandlineError):  # and not the deadline, which says nothing
+                if isinstance(error, StrandlineError):  # not the deadline, which has no cause
                     cause = error
                 wait_s = backoff.next_ms(session.runtime.rng.random()) / 1000
                 if clock() + wait_s >= deadline:
@@ -349,8 +352,10 @@ def _group(group_id: str) -> str:
 
 
 def _may_pass(error: BrokerError) -> bool:
-    """Whether asking again may help; a coordinator that knows a topic less well than it is new is
-    no reason to wait for one that is misspelt.
+    """True if a retry may help.
+
+    An unknown topic is not retried, although a coordinator may not know a new topic yet: most often
+    the name is misspelt.
     """
     return error.retriable and not isinstance(error, UnknownTopicOrPartition | UnknownTopicId)
 
@@ -360,18 +365,26 @@ def _whole_and_partitions(answer: Any) -> list[Any]:
 
 
 class BlockingGroupAdministration(ABC):
-    """The same, blocking."""
+    """The blocking forms of the calls of `Admin` about consumer groups."""
 
     @abstractmethod
     def _call(self, coroutine_of: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-        """As the admin has it."""
+        """Runs the coroutine on the loop of the blocking admin."""
 
     def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> list[GroupListing]:
+        """Lists the groups of all coordinators by id, filtered by `states` and `types`.
+
+        Raises OperationTimedOut if a live broker does not answer.
+        """
         return self._call(lambda twin: twin.list_groups(states=states, types=types))
 
     def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
+        """Describes members, assignments, epochs, and the lag of each partition.
+
+        Raises GroupIdNotFound for a missing group.
+        """
         return self._call(lambda twin: twin.describe_groups(groups))
 
     def list_group_offsets(
@@ -379,6 +392,7 @@ class BlockingGroupAdministration(ABC):
         group_id: str,
         partitions: Iterable[TopicPartition | tuple[str, int]] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Returns the committed positions of a group, of all partitions or of these."""
         return self._call(lambda twin: twin.list_group_offsets(group_id, partitions))
 
     def alter_group_offsets(
@@ -386,17 +400,31 @@ class BlockingGroupAdministration(ABC):
         group_id: str,
         offsets: Mapping[TopicPartition | tuple[str, int], OffsetAndMetadata | int],
     ) -> None:
+        """Commits positions for a group that has no members.
+
+        Raises UnknownMemberId while the group has members, and the first error of a partition.
+        """
         self._call(lambda twin: twin.alter_group_offsets(group_id, offsets))
 
     def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition | tuple[str, int] | str]
     ) -> None:
+        """Deletes committed positions; a topic's name stands for all its partitions.
+
+        Raises GroupSubscribedToTopic for a topic that a member reads, GroupIdNotFound, and the
+        first error of a partition.
+        """
         self._call(lambda twin: twin.delete_group_offsets(group_id, partitions))
 
     def delete_groups(self, groups: Iterable[str]) -> None:
+        """Deletes groups and their positions.
+
+        Raises NonEmptyGroup for a group with members, GroupIdNotFound for a missing one.
+        """
         self._call(lambda twin: twin.delete_groups(groups))
 
     def remove_members(
         self, group_id: str, members: Iterable[str] | None = None, *, instances: Iterable[str] = ()
     ) -> list[RemovedMember]:
+        """Removes members by id, or static members by instance id; all if neither is given."""
         return self._call(lambda twin: twin.remove_members(group_id, members, instances=instances))

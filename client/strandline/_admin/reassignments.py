@@ -1,4 +1,4 @@
-"""Moving replicas between brokers, and taking a broker out of the cluster: part of both admins."""
+"""Calls that move replicas between brokers or remove a broker: part of both admins."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ T = TypeVar("T")
 
 
 class Reassignments(ABC):
-    """What `Admin` has of these calls."""
+    """The calls of `Admin` that move replicas or remove a broker."""
 
     _timeout_s: float
 
     @abstractmethod
     async def _ask(self, method: Callable[[Any], Callable[..., Any]], request: Any) -> Any:
-        """As the admin has it."""
+        """Makes one call, which is safe to repeat, to any broker that answers."""
 
     async def alter_partition_reassignments(
         self, targets: Mapping[TopicPartition | tuple[str, int], Sequence[int] | None]
     ) -> list[ReassignmentResult]:
-        """Give each partition these replicas, preferred leader first; None cancels what is under
-        way, and another target takes its place.
+        """Moves each partition to these replicas, preferred leader first.
 
-        Returns once that is decided, in the order of the arguments. The new replicas copy in the
-        background: `list_partition_reassignments` says which are not done.
+        None cancels a reassignment under way; another target replaces it. Returns results in the
+        order of the arguments, once the controller has decided. The new replicas copy in the
+        background: `list_partition_reassignments` lists those under way.
         """
         request = reassignment_pb2.AlterPartitionReassignmentsRequest(
             timeout_ms=int(self._timeout_s * 1000)
@@ -66,8 +66,10 @@ class Reassignments(ABC):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition | tuple[str, int] | str] | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """The reassignments under way, of all partitions or of these; a topic's name stands for all
-        of it. Raises UnknownTopicOrPartition for a topic that is not there.
+        """Lists the reassignments under way, of all partitions or of these.
+
+        A topic's name stands for all its partitions. Raises UnknownTopicOrPartition for a missing
+        topic.
         """
         request = reassignment_pb2.ListPartitionReassignmentsRequest(
             timeout_ms=int(self._timeout_s * 1000)
@@ -99,9 +101,9 @@ class Reassignments(ABC):
         }
 
     async def decommission_broker(self, broker_id: int, *, undo: bool = False) -> None:
-        """Give the broker no new replicas from now on; with `undo`, let it take them again.
+        """Stops new replicas on the broker; with `undo`, permits them again.
 
-        What it hosts stays until it is reassigned.
+        The replicas on the broker stay until they are reassigned.
         """
         request = reassignment_pb2.DecommissionBrokerRequest(
             broker_id=broker_id, undo=undo, timeout_ms=int(self._timeout_s * 1000)
@@ -109,8 +111,9 @@ class Reassignments(ABC):
         check(await self._ask(lambda stub: stub.DecommissionBroker, request))
 
     async def unregister_broker(self, broker_id: int) -> None:
-        """Have the cluster forget a broker. Raises PolicyViolation while it runs, or hosts a
-        replica.
+        """Removes a broker from the cluster.
+
+        Raises PolicyViolation while the broker runs or hosts a replica.
         """
         request = reassignment_pb2.UnregisterBrokerRequest(
             broker_id=broker_id, timeout_ms=int(self._timeout_s * 1000)
@@ -119,24 +122,37 @@ class Reassignments(ABC):
 
 
 class BlockingReassignments(ABC):
-    """The same, blocking."""
+    """The blocking forms of the calls that move replicas or remove a broker."""
 
     @abstractmethod
     def _call(self, coroutine_of: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-        """As the admin has it."""
+        """Runs the coroutine on the loop of the blocking admin."""
 
     def alter_partition_reassignments(
         self, targets: Mapping[TopicPartition | tuple[str, int], Sequence[int] | None]
     ) -> list[ReassignmentResult]:
+        """Moves each partition to these replicas, preferred leader first; None cancels a move.
+
+        Returns results in the order of the arguments, once the controller has decided.
+        """
         return self._call(lambda twin: twin.alter_partition_reassignments(targets))
 
     def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition | tuple[str, int] | str] | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
+        """Lists the reassignments under way, of all partitions or of these.
+
+        Raises UnknownTopicOrPartition for a missing topic.
+        """
         return self._call(lambda twin: twin.list_partition_reassignments(partitions))
 
     def decommission_broker(self, broker_id: int, *, undo: bool = False) -> None:
+        """Stops new replicas on the broker; with `undo`, permits them again."""
         self._call(lambda twin: twin.decommission_broker(broker_id, undo=undo))
 
     def unregister_broker(self, broker_id: int) -> None:
+        """Removes a broker from the cluster.
+
+        Raises PolicyViolation while the broker runs or hosts a replica.
+        """
         self._call(lambda twin: twin.unregister_broker(broker_id))

@@ -1,4 +1,4 @@
-"""Calls about topics and their partitions on the wire: what is asked for, and what answers mean."""
+"""Calls about topics and their partitions on the wire: requests and answers."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 def more_partitions(
     wanted: Mapping[str, NewPartitions | int], *, timeout_s: float, validate_only: bool
 ) -> partitions_pb2.CreatePartitionsRequest:
+    """The request that grows these topics."""
     request = partitions_pb2.CreatePartitionsRequest(
         timeout_ms=int(timeout_s * 1000), validate_only=validate_only
     )
@@ -40,7 +41,7 @@ def partitions_before(
     request: partitions_pb2.CreatePartitionsRequest,
     answer: partitions_pb2.CreatePartitionsResponse,
 ) -> dict[str, int]:
-    """How many each topic had. Raises the first error of the answer."""
+    """The number of partitions each topic had. Raises the first error of the answer."""
     check(answer)
     found = {}
     for result in answer.results:
@@ -53,7 +54,7 @@ def partitions_before(
 
 
 UNHEARD_OF_S: Final = 5.0
-"""So long a broker may take to hear of a topic that another one has announced."""
+"""Seconds until a broker knows a topic that another broker has announced."""
 PAUSE_S: Final = 0.05
 
 
@@ -75,8 +76,9 @@ class CreatedTopics:
         request: metadata_pb2.MetadataRequest,
         timeout_s: float,
     ) -> Any:
-        """What some broker says. Each call goes to any of them: while the one that answers has not
-        heard of a topic that this client has created, they are asked again.
+        """Any broker's metadata answer that has the topics of this client.
+
+        A broker may not know a new topic yet; the request is then repeated.
         """
         clock = asyncio.get_running_loop().time
         until_s = clock() + min(UNHEARD_OF_S, timeout_s)
@@ -95,14 +97,16 @@ class CreatedTopics:
 
 ATTEMPT_S: Final = 5.0
 GRACE_S: Final = 1.0
-"""How much longer than its own wait a leader may take to answer."""
+"""Seconds that a leader may take to answer beyond its own wait."""
 
 
 async def delete_below(
     session: Session, wanted: Mapping[PartitionKey, int], timeout_s: float
 ) -> dict[PartitionKey, int]:
-    """The low watermark of each partition once no live replica in sync holds a record below the
-    wanted offset. Raises as Leaders.until_answered does.
+    """Deletes records, and returns the low watermark of each partition.
+
+    No live in-sync replica then holds a record below the wanted offset. Raises as
+    Leaders.until_answered does.
     """
     leaders = Leaders(session)
 
@@ -138,7 +142,7 @@ _DESIGNATED: Final = 100
 def election(
     kind: ElectionType, partitions: Iterable[tuple[str, int] | str] | None, timeout_s: float
 ) -> elections_pb2.ElectLeadersRequest | None:
-    """The request; None if there is nothing to ask for. A topic's name stands for all of it."""
+    """The request; None if it is empty. A topic's name stands for all its partitions."""
     request = _request(kind, timeout_s)
     if partitions is None:
         return request
@@ -157,6 +161,7 @@ def election(
 def moves(
     leaders: Mapping[tuple[str, int], int], timeout_s: float
 ) -> elections_pb2.ElectLeadersRequest | None:
+    """The request that makes these replicas leaders; None if it is empty."""
     request = _request(_DESIGNATED, timeout_s)
     for (topic, partition), leader in mapping("leaders", leaders).items():
         request.topics.add(name=topic).partitions.add(partition=partition, leader=leader)
@@ -168,6 +173,7 @@ def _request(kind: int, timeout_s: float) -> elections_pb2.ElectLeadersRequest:
 
 
 def results(answer: elections_pb2.ElectLeadersResponse) -> list[ElectionResult]:
+    """The outcome for each partition. Raises the error of the whole answer."""
     check(answer)
     return [
         ElectionResult(
@@ -184,7 +190,7 @@ def results(answer: elections_pb2.ElectLeadersResponse) -> list[ElectionResult]:
 async def allow_truncation(
     session: Session, partition: tuple[str, int], broker: int, offset: int, timeout_s: float
 ) -> None:
-    """As Admin.allow_truncation says."""
+    """Permits one replica to truncate; see Admin.allow_truncation."""
     name, number = partition
     topic = await session.cluster.topic(name, timeout_s)
     await session.cluster.refresh(timeout_s)

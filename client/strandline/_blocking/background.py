@@ -28,8 +28,10 @@ END_S: Final = 2.0
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Once closed, it is deaf. All loops of a process share gRPC's poller, which brings the end of
-    what was cancelled a moment later, and would log an error of ours in somebody else's loop.
+    """A loop that ignores callbacks after it is closed.
+
+    All loops of a process share gRPC's poller. The poller reports cancelled calls a moment later,
+    and would log an error of this loop in another loop of the program.
     """
 
     def call_soon_threadsafe(
@@ -44,8 +46,8 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class BlockingLoop:
-    """An event loop on a thread of its own. The thread is a daemon: a forgotten object ends with
-    the program.
+    """An event loop on a daemon thread of its own: an object that is not closed ends with the
+    program.
     """
 
     def __init__(self, name: str) -> None:
@@ -74,7 +76,7 @@ class BlockingLoop:
             loop.close()
 
     def require_elsewhere(self) -> None:
-        """Raise ClientMisused where waiting for this loop would never end."""
+        """Raises ClientMisused if a wait for this loop would never end."""
         self.birthplace.check(self._name)
         if threading.current_thread() is self._thread:
             raise ClientMisused(
@@ -83,7 +85,7 @@ class BlockingLoop:
             )
 
     def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Have the coroutine run. Raises ClientClosed."""
+        """Starts the coroutine on the loop. Raises ClientClosed."""
         with self._lock:
             if not self._is_closing:
                 return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
@@ -91,11 +93,11 @@ class BlockingLoop:
         raise self.closed()
 
     def closed(self) -> ClientClosed:
-        """What a call gets that comes too late, or is not done when another thread closes."""
+        """The error of a call that starts after `close`, or that `close` interrupts."""
         return ClientClosed(f"the {self._name} was closed")
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns. Whoever calls has made sure to be elsewhere."""
+        """Runs the coroutine and returns its result. The caller is on another thread."""
         future = self.begin(coroutine)
         try:
             return future.result()
@@ -106,7 +108,7 @@ class BlockingLoop:
             raise
 
     def run(self, function: Callable[[], T]) -> T:
-        """Call a function that is not a coroutine on the loop's thread."""
+        """Runs a plain function on the loop's thread and returns its result."""
 
         async def on_loop() -> T:
             return function()
@@ -114,10 +116,11 @@ class BlockingLoop:
         return self.call(on_loop())
 
     def call_soon(self, function: Callable[[], object]) -> None:
-        """The same, without waiting for it. Whoever calls knows that the loop runs."""
+        """Schedules a plain function on the loop's thread. The loop must be running."""
         self._loop.call_soon_threadsafe(function)
 
     def close(self) -> None:
+        """Stops the loop and waits for the end of its thread."""
         with self._lock:
             self._is_closing = True
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -125,7 +128,7 @@ class BlockingLoop:
 
 
 class Blocking(Generic[Twin]):
-    """Start and end of a blocking object: the loop lives as long as it does."""
+    """Start and end of a blocking object, which has one loop from its start to its end."""
 
     def __init__(self, name: str, twin: Twin) -> None:
         self._name = name
@@ -150,7 +153,7 @@ class Blocking(Generic[Twin]):
                 raise
 
     def start(self) -> None:
-        """Connect. If that fails, nothing is left behind."""
+        """Connects. A failed start leaves no thread or connection behind."""
         if self._loop is not None:
             self._loop.require_elsewhere()
             raise ClientClosed(f"the {self._name} has been started already")
@@ -165,7 +168,7 @@ class Blocking(Generic[Twin]):
             raise
 
     def close(self) -> None:
-        """Finish what is under way, and stop the thread."""
+        """Finishes the calls under way and stops the thread."""
         loop = self._loop
         if loop is None or loop.birthplace.is_elsewhere:
             return

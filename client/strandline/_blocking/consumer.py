@@ -73,7 +73,7 @@ class Consumer(Blocking[AsyncConsumer]):
     def _poll(
         self, what: str, coroutine_of: Callable[[AsyncConsumer], Coroutine[Any, Any, T]]
     ) -> T:
-        """A call in which the rebalance listener may run, on this thread."""
+        """Runs a call during which the rebalance listener may run, on this thread."""
         loop, _ = self._running()
         self._serving.require_outside(what)
         return self._wait(loop, self._alone(coroutine_of))

@@ -1,5 +1,6 @@
-"""Runs a blocking consumer's rebalance listener where its application waits: on the thread that
-polls, so that it may call the consumer, as it may in Kafka's clients.
+"""Runs a blocking consumer's rebalance listener on the thread that polls.
+
+The listener may therefore call the consumer, as in Kafka's clients.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 
 class Job:
-    """One call of a listener, for the application's thread."""
+    """One call of a listener, which the application's thread runs."""
 
     def __init__(self, function: Callable[[], object]) -> None:
         self._function = function
@@ -72,7 +73,7 @@ class Serving:
             Listening.refuse(what)
 
     async def run(self, function: Callable[[], object]) -> None:
-        """On the consumer's loop: have a thread that waits for the consumer run the function."""
+        """Passes the function to a thread that waits for the consumer; called on the loop."""
         job = Job(function)
         with self._news:
             self._jobs.append(job)
@@ -80,7 +81,7 @@ class Serving:
         await job.done
 
     def wait(self, future: Future[T]) -> T:
-        """On the application's thread: wait for a call, and run what it has to run meanwhile."""
+        """Waits for a call, and runs its jobs meanwhile; called on the application's thread."""
         future.add_done_callback(self._notify)
         try:
             while (job := self._next(future)) is not None:
@@ -108,7 +109,7 @@ class Serving:
 
 
 class Served:
-    """A listener of plain methods, as the asynchronous consumer takes it."""
+    """A listener of plain methods, wrapped for the asynchronous consumer."""
 
     def __init__(self, listener: Any, serving: Serving) -> None:
         self._listener = listener

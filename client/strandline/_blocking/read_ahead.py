@@ -1,10 +1,11 @@
-"""Records that an iteration on another thread gets ahead of its steps.
+"""Records lent ahead to an iteration that runs on another thread.
 
-The thread takes them from the left of a deque, the loop takes back from the right, each one by one:
-what the thread has got is always the first of them, without a lock. A record counts as handed over
-once the thread has taken it. So the loop looks how far the thread is before it commits by itself,
-and takes back what is left before anything that depends on the position, or changes what may be
-delivered: then the next step of the iteration is a poll.
+The thread takes records from the left of a deque; the loop takes records back from the right. Both
+take one at a time, so the thread always has the first records, without a lock.
+
+A record counts as delivered once the thread has taken it. The loop therefore reads the thread's
+progress before an auto-commit. It takes the rest back before anything that depends on the position
+or changes what may be delivered; the next step of the iteration is then a poll.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     from strandline.types import ConsumerRecord, TopicPartition
 
 LENT_MAX: Final = 500
-"""Records, of one partition and one fetched chunk."""
+"""Largest number of records to lend; they are of one partition and one fetched chunk."""
 
 
 class _Lent:
-    """What was lent, and where the position was and is."""
+    """The lent records, and the position before and after them."""
 
     def __init__(self, position: Position, epoch: int, records: list[ConsumerRecord]) -> None:
         self.position = position
@@ -39,11 +40,13 @@ class _Lent:
         self._epoch = epoch
 
     def epoch_before(self, index: int) -> int:
-        """Leader epoch of what stands before one of the records."""
+        """Leader epoch of the record before one of the lent records."""
         return self._epoch if index == 0 else self.records[index - 1].leader_epoch
 
 
 class Lending:
+    """The records that one consumer has lent to a blocking iteration."""
+
     def __init__(
         self, delivery: Delivery, on_step: Callable[[Position, CommitOffset], None]
     ) -> None:
@@ -55,7 +58,7 @@ class Lending:
         self._lent: _Lent | None = None
 
     def lend(self, positions: list[Position]) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Lend what lies ready of one partition."""
+        """Lends the available records of one partition."""
         self.take_back()
         epochs = {position.partition: position.epoch for position in positions}
         found = self._delivery.collect(positions, LENT_MAX, one_chunk=True)
@@ -66,7 +69,7 @@ class Lending:
         return found
 
     def look(self) -> None:
-        """See how far the iteration is."""
+        """Reads the progress of the iteration."""
         if self._lent is not None:
             self._note(self._lent, len(self._lent.records) - len(self.ahead))
 
@@ -77,7 +80,7 @@ class Lending:
             self._on_step(lent.position, at)
 
     def take_back(self) -> None:
-        """What the iteration has not taken was never handed over."""
+        """Takes back the records that the iteration has not taken: they count as not delivered."""
         lent, self._lent = self._lent, None
         if lent is None:
             return

@@ -1,9 +1,9 @@
-"""Records on their way from the threads that send them to the loop of their producer.
+"""The queue of records from the sending threads to the loop of their producer.
 
-Threads put records into a queue; at most one wake-up of the loop is pending, however many records
-there are, and takes them to their batches in the order in which they came. What the queue holds
-counts for `buffer_memory`. A record that has to wait, for room or for its topic, does not go into
-the queue: its thread waits, as `send` does.
+Threads put records into the queue. At most one wake-up of the loop is pending, for any number of
+records; it moves them to their batches in the order of the calls. Records in the queue count for
+`buffer_memory`. A record that must wait for room or for its topic does not enter the queue: its
+thread waits in `send`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 SLICE: Final = 500
-"""Records that are taken in one step of the loop, which has answers to read meanwhile."""
+"""Most records moved in one step of the loop, which must also read answers."""
 
 Item = tuple["Acknowledgement", str, bytes | None, bytes | None, int | None, int | None, "Headers"]
-"""What `HandOver.one` takes."""
+"""The arguments of `HandOver.one`."""
 
 
 class Acknowledgement(Future["RecordMetadata"]):
-    """The acknowledgement of one record, to be waited for anywhere but where it comes from.
+    """The acknowledgement of one record; any thread but the producer's own may wait for it.
 
-    A condition, its lock and two lists for each record would cost more than all the rest of `send`,
-    and most of them nobody waits for. So they come to be when somebody first does, by `_condition`.
-    The loop writes the outcome and then looks whether that has happened; who waits makes them and
-    then, holding the condition, looks for the outcome: one of the two sees the other.
+    A condition, its lock and two lists for each record would cost more than the rest of `send`, and
+    most records have no waiter. `_condition` therefore creates them for the first waiter. The loop
+    writes the outcome and then looks for a condition. A waiter creates the condition and then,
+    holding it, looks for the outcome: one of the two sees the other.
     """
 
     watched = False
@@ -66,7 +66,7 @@ class Acknowledgement(Future["RecordMetadata"]):
     def settle(
         self, error: Exception | None, metadata: RecordMetadata | None, runtime: Runtime
     ) -> None:
-        """On the loop: tell the callback, then whoever waits."""
+        """Calls the callback, then wakes the waiters; runs on the loop."""
         if self.on_delivery is not None:
             tell(self.on_delivery, error, metadata, runtime)
         self._result, self._exception = metadata, error
@@ -80,6 +80,7 @@ class Acknowledgement(Future["RecordMetadata"]):
 
     @property
     def is_told(self) -> bool:
+        """True if the program learns of a failure by other means than `flush`."""
         return self.on_delivery is not None or self.watched
 
     def done(self) -> bool:
@@ -116,19 +117,20 @@ class Outbox:
         self._sender = hand_over.sender
         self._queue: deque[Item] = deque()
         self._lock = threading.RLock()
-        """Held by whoever puts, and by the loop to end a turn: no wake-up is missed. (A handler of
-        a signal, or a finalizer, may send while its own thread is about to.)
+        """Held by a thread that puts a record, and by the loop to end a turn: no wake-up is missed.
+
+        It is reentrant: a signal handler or a finalizer may send while its own thread does.
         """
         self._is_woken = False
         self._is_closed = False
         self._taken = 0
-        """Records so far."""
+        """Number of records moved so far."""
         self._bytes_put = self._bytes_taken = 0
 
     # On the threads of the application.
 
     def put(self, item: Item) -> bool:
-        """Queue a record. False if it has to wait, for room, its topic or its partition.
+        """Queues a record. Returns False if it must wait for room, its topic or its partition.
 
         Raises ClientClosed, RecordTooLarge.
         """
@@ -155,7 +157,7 @@ class Outbox:
     # On the loop.
 
     def _drain(self) -> None:
-        """Take what lies in the queue to its batches."""
+        """Moves queued records to their batches."""
         queue, hand_over, sender = self._queue, self._hand_over, self._sender
         for _ in range(min(SLICE, len(queue))):
             item = queue.popleft()
@@ -177,24 +179,24 @@ class Outbox:
             self._loop.call_soon(self._drain)
 
     def refuse(self, record: Acknowledgement, error: Exception) -> None:
-        """A record was not handed over. `flush` raises what nobody has heard of."""
+        """Fails a record that was not handed over; `flush` raises it unless it was reported."""
         record.settle(error, None, self._sender.runtime)
         if not record.is_told:
             self._sender.unheard.add(record, error)
 
     async def drained(self) -> None:
-        """Wait until all that lies in the queue has been taken."""
+        """Waits until the records now in the queue have left it."""
         until = self._taken + len(self._queue)
         while self._taken < until:  # noqa: ASYNC110 - each turn of the loop takes some of them
             await asyncio.sleep(0)
 
     async def wait(self, item: Item) -> None:
-        """Hand over a record that has to wait, behind what was put before."""
+        """Hands over a record that must wait, after all earlier ones."""
         await self.drained()
         await self._hand_over.late(*item)
 
     async def close(self) -> None:
-        """What is put from now on is refused, and what was put before has been taken."""
+        """Refuses new records, and returns once the queue is empty."""
         with self._lock:
             self._is_closed = True
         await self.drained()
