@@ -80,7 +80,7 @@ class CsvDecoder:
         data = bytes(data_of(values))
         if size > 1 and (b"\n" in data or b"\r" in data):
             return None
-        if data.endswith(b"\r"):  # it would be one line end with the one that follows
+        if data.endswith(b"\r"):  # with the next line end it would be a single one
             return None
         if size > 0 and len(self._names) > 1 and pc.min(pc.binary_length(values)).as_py() == 0:
             if size > 1:
@@ -116,7 +116,7 @@ class CsvDecoder:
             return None
         if table.num_rows + len(skipped) != size + 2 or not self._edges_hold(table):
             return None
-        if not all(0 <= row < size for row in skipped):  # one that took our last line in
+        if not all(0 <= row < size for row in skipped):  # a value took in our last line
             return None
         columns = [column.combine_chunks()[1:-1] for column in table.columns]
         if not skipped:

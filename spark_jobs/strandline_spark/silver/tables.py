@@ -131,7 +131,7 @@ class SilverTable(FencedTable):
         fields = pa.schema([pa.field(name, kind.arrow) for name, kind in columns.items()])
         try:
             self._handle.alter.add_columns([Field.from_arrow(one) for one in fields])
-        except Exception as why:  # delta-rs raises others than DeltaError too
+        except Exception as why:  # delta-rs raises errors other than DeltaError
             raise TableError(
                 f"{self.path} cannot take the columns {', '.join(columns)} ({first_line(why)}):"
                 " start the job again"

@@ -190,4 +190,4 @@ class _TaskSink:
         if task.query_id is not None:
             identity = chosen_identity(task.query_id, task.number, task.batch_id, topic.partitions)
         await self._out.send(topic, cut.partition, cut.rows, cut.size, identity)
-        await asyncio.sleep(0)  # let it go out before the next is filled
+        await asyncio.sleep(0)  # sends this one before the next is filled
