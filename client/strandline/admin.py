@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from strandline._admin.configs import alteration, describe_configs, resources_of
 from strandline._admin.descriptions import (
     add_topic,
     broker_info,
-    check,
     controller_info,
     description,
     loss_info,
@@ -27,8 +25,10 @@ from strandline._admin.topic_calls import (
     partitions_before,
     results,
 )
+from strandline._net.answers import check
 from strandline._net.arguments import INT64_MAX, mapping, milliseconds, several, whole
 from strandline._net.cluster import LOOK_TIMEOUT_S
+from strandline._net.configs import alteration, describe_configs, resources_of
 from strandline._net.connections import parse_bootstrap
 from strandline._net.offsets import Offsets
 from strandline._net.session import Session

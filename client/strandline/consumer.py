@@ -12,20 +12,20 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, overload
 
-from strandline._blocking.read_ahead import Lending
 from strandline._consumer.assigned import Assigned
 from strandline._consumer.delivery import Delivery
 from strandline._consumer.fetcher import Fetcher
 from strandline._consumer.options import ConsumerOptions, refuse_classic
+from strandline._consumer.read_ahead import Lending
 from strandline._core.commit_state import CommitOffset
 from strandline._core.membership import Subscription
 from strandline._core.position import EARLIEST, LATEST, Phase, Position
 from strandline._core.whole_topics import WholeTopics
-from strandline._groups.coordinator import OFFSETS_TOPIC
 from strandline._groups.group import Group, at_of
 from strandline._groups.rebalance_listener import check_listener
 from strandline._net import arguments as given
 from strandline._net.connections import parse_bootstrap
+from strandline._net.coordinator import OFFSETS_TOPIC
 from strandline._net.session import Session
 from strandline.errors import ClientClosed, ConfigurationError, OperationTimedOut, describe
 from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata

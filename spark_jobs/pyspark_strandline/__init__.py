@@ -1,1 +1,1 @@
-from strandline_spark.source.source import StrandlineDataSource as DefaultSource  # noqa: F401 - Spark looks for it here
+from strandline_spark.data_source import StrandlineDataSource as DefaultSource  # noqa: F401 - Spark looks for it here

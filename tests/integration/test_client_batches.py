@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from strandline import Producer
 from strandline._core.delivery_terms import Identity
-from strandline._producer.whole_batches import Batches, Row, Topic
+from strandline.batches import Batches, Row, Topic
 from strandline.errors import (
     ConfigurationError,
     InvalidProducerEpoch,

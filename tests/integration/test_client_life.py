@@ -16,7 +16,7 @@ import pytest
 from strandline import Admin, Consumer, Producer, sync
 from strandline._blocking.send_queue import Acknowledgement
 from strandline._producer.acknowledgement import Acknowledgement as OnLoop
-from strandline._producer.whole_batches import Batches
+from strandline.batches import Batches
 from strandline.errors import ClientClosed, ClientMisused, DeliveryError, FlushFailed
 from strandline.producer import hand_over_of
 from strandline_proto.batch import read_header, read_records

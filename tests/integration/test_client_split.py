@@ -11,7 +11,7 @@ import pytest
 
 from strandline import Consumer, NewTopic, Producer, TopicPartition, sync
 from strandline._core.delivery_terms import Identity
-from strandline._producer.whole_batches import Batches
+from strandline.batches import Batches
 from strandline.errors import DeliveryTimedOut, RecordTooLarge, SendManyFailed
 from support.command import strandline
 

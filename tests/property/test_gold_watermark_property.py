@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.gold.watermark import (
     GoldCommit,
     PartitionProgress,
@@ -22,7 +23,6 @@ from strandline_spark.gold.watermark import (
     is_late,
     next_watermark,
 )
-from strandline_spark.source.offsets import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from strandline_spark.bronze.commits import CommittedRange
 from strandline_spark.bronze.compaction import compact
 from strandline_spark.bronze.fenced_table import DataFile
 from strandline_spark.bronze.task_files import write_range
-from strandline_spark.source.offsets import TopicPartition
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.source.options import parse_options
 from strandline_spark.source.splitting import PlannedRange
 from support.spark_batches import MadeBatch, MadeRecord, build

@@ -21,9 +21,9 @@ from strandline_proto.ids import ControllerEpoch, TopicId
 from strandline_spark.bronze.checkpoint import read_offset_log
 from strandline_spark.bronze.commits import CommittedRange, from_metadata, to_metadata
 from strandline_spark.cluster.find_cluster import find_bootstrap
+from strandline_spark.cluster.offsets import parse_json, stream_from_json
 from strandline_spark.errors import OptionError, TableError
-from strandline_spark.progress.lag import reported
-from strandline_spark.source.offsets import parse_json, stream_from_json
+from strandline_spark.source.lag import reported
 from strandline_spark.source.options import parse_options
 from strandline_spark.source.positions import PositionFiles
 from strandline_spark.spark.workers import understood

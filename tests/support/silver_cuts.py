@@ -14,12 +14,12 @@ from strandline_proto.ids import topic_id_text
 from strandline_spark.bronze.columns import FILE_SCHEMA, WRITER_OPTIONS, BronzeTable
 from strandline_spark.bronze.manifests import BatchRange, accounts_of
 from strandline_spark.bronze.range_file import RangeFile
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.pipeline.columns import with_columns_of
 from strandline_spark.pipeline.config import parse_pipeline
 from strandline_spark.silver.judge import Judge, ParsedRange, taken
 from strandline_spark.silver.range_output import SilverManifest, SilverOutput, SilverPlan
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
-from strandline_spark.source.offsets import TopicPartition
 from strandline_spark.source.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from strandline_proto.ids import topic_id_text
 from strandline_spark.bronze.commits import CommittedRange, to_metadata
-from strandline_spark.source.offsets import TopicPartition
+from strandline_spark.cluster.offsets import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

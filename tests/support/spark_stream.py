@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from strandline_spark.source.offsets import stream_from_json
+from strandline_spark.cluster.offsets import stream_from_json
+from strandline_spark.data_source import RangePartition, StrandlineStreamReader
 from strandline_spark.source.options import parse_options
-from strandline_spark.source.source import RangePartition, StrandlineStreamReader
 
 if TYPE_CHECKING:
     from strandline_spark.source.splitting import PlannedRange

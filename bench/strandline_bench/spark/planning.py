@@ -59,8 +59,8 @@ class _Stream:
     """One query, as Spark's engine drives it."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
+        from strandline_spark.data_source import StrandlineStreamReader
         from strandline_spark.source.options import parse_options
-        from strandline_spark.source.source import StrandlineStreamReader
 
         options = {"bootstrap.servers": bootstrap, "subscribe": topic}
         self._reader = StrandlineStreamReader(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from strandline.errors import BrokerError, StrandlineError, TopicAlreadyExists, from_code
+from strandline.errors import StrandlineError, from_code
 from strandline.types import (
     BrokerInfo,
     ControllerInfo,
@@ -22,18 +22,6 @@ from strandline_runtime.build_id import version_of
 
 if TYPE_CHECKING:
     from strandline_proto.v1 import metadata_pb2
-
-
-def check(result: Any) -> None:
-    """Raises the error that an answer carries."""
-    if result.error_code == NONE:
-        return
-    error: BrokerError = from_code(result.error_code, result.error_message)
-    if isinstance(error, TopicAlreadyExists):
-        error.add_note(
-            "an earlier try of the same call may have created it, had its answer got lost"
-        )
-    raise error
 
 
 def add_topic(request: metadata_pb2.CreateTopicsRequest, topic: NewTopic) -> None:

@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline._admin import group_descriptions as messages
-from strandline._admin.descriptions import check
 from strandline._core.backoff import Backoff
-from strandline._groups.coordinator import Coordinator
+from strandline._net.answers import check
 from strandline._net.arguments import mapping, partitions_or_topics, several, some_of, text
+from strandline._net.coordinator import Coordinator
 from strandline._net.offsets import Offsets
 from strandline.errors import (
     BrokerError,

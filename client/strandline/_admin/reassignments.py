@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from strandline._admin.descriptions import check
+from strandline._net.answers import check
 from strandline._net.arguments import mapping, partitions_or_topics, several
 from strandline.errors import BrokerUnreachable, from_code
 from strandline.types import PartitionReassignment, ReassignmentResult, TopicPartition

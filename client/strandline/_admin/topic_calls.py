@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline._admin.descriptions import check
+from strandline._net.answers import check
 from strandline._net.arguments import mapping, partitions_or_topics
 from strandline._net.leaders import Answers, Leaders, Question
 from strandline.errors import BrokerUnreachable, UnknownTopicOrPartition, from_code

@@ -11,9 +11,9 @@ from strandline.errors import ClientClosed, ConfigurationError, NoOffsetForParti
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from strandline._blocking.read_ahead import Lending
     from strandline._consumer.delivery import Delivery
     from strandline._consumer.fetcher import Fetcher
+    from strandline._consumer.read_ahead import Lending
     from strandline._core.cluster_view import PartitionKey
     from strandline._core.commit_state import CommitOffset
     from strandline.types import TopicPartition

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from strandline._core.cluster_view import Changes, PartitionKey
     from strandline._core.membership import Membership
-    from strandline._groups.coordinator import Coordinator
     from strandline._groups.messages import MemberOptions
     from strandline._groups.stream import GroupStream
+    from strandline._net.coordinator import Coordinator
     from strandline._net.session import Session
     from strandline_proto.v1.committed_offsets_pb2 import OffsetCommitResponse
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 from strandline._core.commit_state import CommitOffset
 from strandline._core.membership import Membership, Subscription
 from strandline._groups.commits import Commits
-from strandline._groups.coordinator import Coordinator
 from strandline._groups.messages import MemberOptions
 from strandline._groups.rebalance_listener import Listening
 from strandline._groups.rebalancing import Rebalancing
 from strandline._groups.stream import GroupStream
+from strandline._net.coordinator import Coordinator
 from strandline.errors import OperationTimedOut, StrandlineError, describe
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc.aio
 
-from strandline._admin.configs import describe_configs
 from strandline._core.backoff import Backoff
 from strandline._core.membership import Heard
 from strandline._groups import messages
+from strandline._net.configs import describe_configs
 from strandline._net.connections import on_stream, transport_error
 from strandline.errors import (
     BrokerError,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from strandline._core.cluster_view import Changes, PartitionKey
     from strandline._core.commit_state import CommitOffset
     from strandline._core.membership import Membership
-    from strandline._groups.coordinator import Coordinator
     from strandline._groups.messages import MemberOptions
+    from strandline._net.coordinator import Coordinator
     from strandline._net.session import Session
     from strandline_proto.v1.committed_offsets_pb2 import (
         OffsetCommitRequest,

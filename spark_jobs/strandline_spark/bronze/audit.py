@@ -27,8 +27,8 @@ from deltalake.transaction import AddAction
 
 from strandline_spark.bronze.commits import CommittedRange
 from strandline_spark.bronze.durable import sync, sync_log
-from strandline_spark.bronze.local_files import files_under
 from strandline_spark.errors import TableError, first_line
+from strandline_spark.source.local_files import files_under
 from strandline_spark.source.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from strandline_spark.bronze.commits import Commit
     from strandline_spark.bronze.fenced_table import FencedTable
-    from strandline_spark.source.offsets import TopicPartition
+    from strandline_spark.cluster.offsets import TopicPartition
 
 AUDIT_PATH: Final = os.path.join("_ops", "ingest_audit")
 """The audit's folder under the table's. Names that begin with _ are no part of a Delta table."""

@@ -21,6 +21,8 @@ from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.micro_batch import BatchReport, MicroBatchWriter, app_id
 from strandline_spark.bronze.task_files import TABLE_PATH, BronzeSource
 from strandline_spark.cluster.cluster import Cluster, close_channels, unknown
+from strandline_spark.cluster.offsets import StreamOffset, decimal, stream_to_json
+from strandline_spark.data_source import StrandlineDataSource
 from strandline_spark.errors import (
     DataLoss,
     EnvironmentProblem,
@@ -30,7 +32,6 @@ from strandline_spark.errors import (
     first_line,
     remedy_line,
 )
-from strandline_spark.progress.listener import LagListener
 from strandline_spark.source.losses import (
     JOB_DELETION_WAYS_OUT,
     Loss,
@@ -39,8 +40,7 @@ from strandline_spark.source.losses import (
     described,
     for_job,
 )
-from strandline_spark.source.offsets import StreamOffset, decimal, stream_to_json
-from strandline_spark.source.source import StrandlineDataSource
+from strandline_spark.spark.listener import LagListener
 from strandline_spark.spark.session import (
     check_java,
     end_session,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from strandline_spark.bronze.checkpoint import Checkpoint
     from strandline_spark.bronze.fenced_table import FencedTable
-    from strandline_spark.source.offsets import Offsets
+    from strandline_spark.cluster.offsets import Offsets
 
 POLL_SECONDS: Final = 0.2
 EVERY_MAX: Final = 999_999

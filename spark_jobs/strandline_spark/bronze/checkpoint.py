@@ -15,8 +15,8 @@ import zlib
 from dataclasses import dataclass
 from typing import Any, Final
 
+from strandline_spark.cluster.offsets import StreamOffset, parse_json, stream_from_json
 from strandline_spark.errors import TableError
-from strandline_spark.source.offsets import StreamOffset, parse_json, stream_from_json
 
 _OFFSETS: Final = "offsets"
 _COMMITS: Final = "commits"

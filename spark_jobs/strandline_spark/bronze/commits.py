@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from strandline_proto.ids import topic_id_bytes
+from strandline_spark.cluster.offsets import INT32_MAX, OFFSET_MAX, TopicPartition
 from strandline_spark.errors import TableError
-from strandline_spark.source.offsets import INT32_MAX, OFFSET_MAX, TopicPartition
 
 METADATA_FORMAT: Final = 4
 METADATA_FORMATS: Final = (1, 2, 3, 4)

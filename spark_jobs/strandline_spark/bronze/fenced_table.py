@@ -34,14 +34,14 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from strandline_spark.bronze.commits import from_metadata, to_metadata
 from strandline_spark.bronze.durable import sync, sync_log
-from strandline_spark.bronze.local_files import check_path, files_under
 from strandline_spark.errors import FenceError, TableError, first_line
+from strandline_spark.source.local_files import check_path, files_under
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from strandline_spark.bronze.commits import Commit, CommittedRange
-    from strandline_spark.source.offsets import TopicPartition
+    from strandline_spark.cluster.offsets import TopicPartition
 
 PARTITION_COLUMNS: Final = ["topic", "ingest_date"]
 METADATA_KEY: Final = "strandline"

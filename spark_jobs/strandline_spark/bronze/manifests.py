@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from strandline_spark.bronze.commits import CommittedRange
 from strandline_spark.bronze.fenced_table import DataFile
 from strandline_spark.bronze.footers import read_footer
+from strandline_spark.cluster.offsets import TopicPartition, names
 from strandline_spark.errors import TableError
-from strandline_spark.source.offsets import TopicPartition, names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

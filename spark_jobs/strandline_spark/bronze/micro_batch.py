@@ -31,11 +31,11 @@ from strandline_spark.bronze.manifests import (
     described,
     with_what_files_hold,
 )
-from strandline_spark.errors import EnvironmentProblem, TableError
-from strandline_spark.source.offsets import (
+from strandline_spark.cluster.offsets import (
     StreamOffset,
     begins,
 )
+from strandline_spark.errors import EnvironmentProblem, TableError
 from strandline_spark.source.positions import PositionFiles
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from strandline_spark.bronze.fenced_table import DataFile, FencedTable
-    from strandline_spark.source.offsets import TopicPartition
+    from strandline_spark.cluster.offsets import TopicPartition
 
 STAGING: Final = "_staging"
 """Spark's folder in dataframe mode; a rename moves the files from there to their place."""

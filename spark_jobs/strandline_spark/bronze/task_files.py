@@ -24,11 +24,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from strandline_proto.ids import topic_id_text
 from strandline_spark.bronze.columns import FILE_SCHEMA, WRITER_OPTIONS
 from strandline_spark.bronze.range_file import RangeFile
+from strandline_spark.data_source import RangePartition, StrandlineStreamReader
 from strandline_spark.errors import EnvironmentProblem, OptionError, TableError, first_line
+from strandline_spark.source.gc_freeze import spare_libraries
 from strandline_spark.source.options import SourceOptions, check_for_stream, parse_options
 from strandline_spark.source.schema import HEADERS, PLAIN
-from strandline_spark.source.source import RangePartition, StrandlineStreamReader
-from strandline_spark.spark.gc_freeze import spare_libraries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -33,8 +33,8 @@ from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.compaction import Fence
 from strandline_spark.bronze.footers import read_footer
 from strandline_spark.bronze.micro_batch import STAGING
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError, first_line
-from strandline_spark.source.offsets import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -21,8 +21,8 @@ import numpy as np
 from strandline_proto.ids import topic_id_text
 from strandline_spark.bronze.audit import accounts
 from strandline_spark.bronze.columns import BronzeTable
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError
-from strandline_spark.source.offsets import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from strandline_spark.bronze.columns import BronzeTable
     from strandline_spark.bronze.verify import PartitionFindings
     from strandline_spark.cluster.cluster import Mark
-    from strandline_spark.source.offsets import TopicPartition
+    from strandline_spark.cluster.offsets import TopicPartition
 
 WINDOW: Final = 1 << 20
 """Number of offsets that are compared at a time."""

@@ -22,8 +22,8 @@ from strandline_proto.errors import NONE, OffsetNotAvailable, UnknownTopicOrPart
 from strandline_proto.v1 import fetch_pb2, metadata_pb2, services_pb2_grpc
 from strandline_runtime.real import CHANNEL_OPTIONS
 from strandline_spark.cluster.failed_calls import retriable_text, transport_text
+from strandline_spark.cluster.offsets import EARLIEST, LATEST, TopicPartition
 from strandline_spark.errors import ClusterUnreachable, UnknownTopic
-from strandline_spark.source.offsets import EARLIEST, LATEST, TopicPartition
 
 if TYPE_CHECKING:
     import re

@@ -9,7 +9,7 @@ import grpc
 from strandline_proto.errors import OffsetNotAvailable, UnknownTopicId, WireError, from_code
 
 if TYPE_CHECKING:
-    from strandline_spark.source.offsets import TopicPartition
+    from strandline_spark.cluster.offsets import TopicPartition
 
 
 def retriable_text(tp: TopicPartition, code: int) -> str:

@@ -12,7 +12,7 @@ from strandline_spark.cluster.find_cluster import add_cluster, find_bootstrap
 if TYPE_CHECKING:
     import argparse
 
-    from strandline_spark.progress.checkpoint_lag import PartitionLag
+    from strandline_spark.bronze.checkpoint_lag import PartitionLag
 
 _COLUMNS: Final = (
     "topic",
@@ -41,7 +41,7 @@ def add_lag(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from strandline_spark.progress.checkpoint_lag import checkpoint_lag
+    from strandline_spark.bronze.checkpoint_lag import checkpoint_lag
     from strandline_spark.source.option_values import local_path, servers_of
 
     servers = servers_of(find_bootstrap(arguments.bootstrap, arguments.dir, os.environ))

@@ -60,7 +60,7 @@ def add_vacuum(commands: Any) -> None:
 
 def kept_hours(text: str) -> int:
     """`36h` or `7d` in hours. Raises OptionError for anything else, and below an hour."""
-    from strandline_spark.source.offsets import decimal
+    from strandline_spark.cluster.offsets import decimal
 
     number, unit = decimal(text[:-1]), {"h": 1, "d": 24}.get(text[-1:])
     if number is None or unit is None or not 1 <= number * unit <= 1_000_000:
@@ -73,7 +73,7 @@ def kept_hours(text: str) -> int:
 
 def _run_compact(arguments: argparse.Namespace) -> int:
     from strandline_spark.bronze.compaction import compact
-    from strandline_spark.source.offsets import decimal
+    from strandline_spark.cluster.offsets import decimal
 
     target = decimal(arguments.target_bytes)
     if target is None or target < 1:

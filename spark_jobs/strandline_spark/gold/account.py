@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from strandline_spark.cluster.offsets import OFFSET_MAX, from_json, to_json
 from strandline_spark.errors import TableError
 from strandline_spark.gold.watermark import GoldCommit
-from strandline_spark.source.offsets import OFFSET_MAX, from_json, to_json
 
 METADATA_KEY: Final = "strandline_gold"
 METADATA_FORMAT: Final = 1

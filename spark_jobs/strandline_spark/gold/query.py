@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from strandline_spark.cluster.offsets import TopicPartition
     from strandline_spark.gold.watermark import GoldCommit, WindowKind
-    from strandline_spark.source.offsets import TopicPartition
 
 _PLACE: Final = re.compile(r"line (\d+),? pos (\d+)")
 _TIMES: Final = ("date", "timestamp", "timestamp_ntz")

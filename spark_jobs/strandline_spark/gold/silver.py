@@ -20,11 +20,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from strandline_spark.bronze.commits import from_metadata
-from strandline_spark.bronze.local_files import check_path
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold.query import held_rows
 from strandline_spark.gold.watermark import PartitionProgress
-from strandline_spark.source.offsets import TopicPartition
+from strandline_spark.source.local_files import check_path
 from strandline_spark.source.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:

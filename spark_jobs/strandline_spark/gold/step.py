@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from strandline_spark.cluster.offsets import TopicPartition
     from strandline_spark.pipeline.steps import GoldStep
-    from strandline_spark.source.offsets import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

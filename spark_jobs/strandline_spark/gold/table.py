@@ -24,11 +24,11 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from strandline_spark.bronze.durable import sync, sync_log
 from strandline_spark.bronze.fenced_table import committing, make_table, set_aside
-from strandline_spark.bronze.local_files import check_path, files_under
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold.account import METADATA_KEY, GoldAccount, from_metadata, to_metadata
 from strandline_spark.gold.definition import delta_columns
 from strandline_spark.gold.identity import is_same
+from strandline_spark.source.local_files import check_path, files_under
 from strandline_spark.source.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from strandline_spark.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from strandline_spark.source.offsets import TopicPartition
+    from strandline_spark.cluster.offsets import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from strandline_spark.bronze.local_files import has_scheme, not_of_a_path, not_of_a_table
 from strandline_spark.errors import OptionError
 from strandline_spark.parsing.checks import check_settings, column_type
 from strandline_spark.parsing.settings import RECORD_TIME, ParseSettings
@@ -23,6 +22,7 @@ from strandline_spark.pipeline.keys import ColumnKeys, FileKeys, GoldKeys, Silve
 from strandline_spark.pipeline.lines import Lines
 from strandline_spark.pipeline.steps import GoldStep
 from strandline_spark.silver.names import objection
+from strandline_spark.source.local_files import has_scheme, not_of_a_path, not_of_a_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

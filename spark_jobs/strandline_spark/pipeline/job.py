@@ -23,13 +23,13 @@ from strandline_spark.cluster.cluster import close_channels
 from strandline_spark.pipeline.columns import with_columns_of
 from strandline_spark.pipeline.failures import Failures
 from strandline_spark.pipeline.gold import GoldSteps
-from strandline_spark.progress.listener import LagListener
 from strandline_spark.silver.batch import SILVER as SILVER_STEP
 from strandline_spark.silver.batch import SilverBatchWriter
 from strandline_spark.silver.catch_up import CatchUp
 from strandline_spark.silver.range_output import SilverPlan
 from strandline_spark.silver.rebuild import check_places, running
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
+from strandline_spark.spark.listener import LagListener
 from strandline_spark.spark.session import end_session, interrupts, start_session
 from strandline_spark.spark.workers import Workers
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from strandline_spark.bronze.fenced_table import FencedTable
     from strandline_spark.bronze.verify import Run
+    from strandline_spark.cluster.offsets import TopicPartition
     from strandline_spark.parsing.settings import ParseSettings
     from strandline_spark.pipeline.verify import ParsedFindings
-    from strandline_spark.source.offsets import TopicPartition
 
 WINDOW: Final = 1 << 18
 """Number of offsets that are compared at a time."""

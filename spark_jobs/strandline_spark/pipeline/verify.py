@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from strandline_spark.bronze.audit import accounts
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.verify import PartitionFindings, held_in, runs_in, union, verify
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.pipeline.columns import beside_columns
 from strandline_spark.pipeline.parsed_values import ParsedValues
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
-from strandline_spark.source.offsets import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,9 +19,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from strandline_spark.bronze.audit import audit_path
 from strandline_spark.bronze.commits import from_metadata
 from strandline_spark.bronze.fenced_table import METADATA_KEY
-from strandline_spark.bronze.local_files import check_path, files_under
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold import account as gold
+from strandline_spark.source.local_files import check_path, files_under
 
 if TYPE_CHECKING:
     from strandline_spark.bronze.commits import CommittedRange

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from strandline_spark.bronze.local_files import files_under
 from strandline_spark.errors import TableError
+from strandline_spark.source.local_files import files_under
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

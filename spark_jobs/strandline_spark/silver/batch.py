@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from strandline_spark.bronze.manifests import BatchRange
     from strandline_spark.bronze.micro_batch import BatchReport
+    from strandline_spark.cluster.offsets import TopicPartition
     from strandline_spark.pipeline.config import Pipeline
     from strandline_spark.pipeline.failures import Failures
-    from strandline_spark.source.offsets import TopicPartition
 
 SILVER: Final = "silver"
 

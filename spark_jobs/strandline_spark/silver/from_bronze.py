@@ -20,8 +20,8 @@ from strandline_proto.ids import topic_id_text
 from strandline_spark.bronze.audit import accounts
 from strandline_spark.bronze.columns import FILE_SCHEMA
 from strandline_spark.bronze.commits import CommittedRange
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError, first_line
-from strandline_spark.source.offsets import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -18,7 +18,6 @@ import pyarrow.dataset as ds  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.fenced_table import DataFile
-from strandline_spark.bronze.local_files import files_under
 from strandline_spark.bronze.range_file import RangeFile
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.parsing.checks import column_type
@@ -35,6 +34,7 @@ from strandline_spark.parsing.inference import (
 from strandline_spark.parsing.json_values import JsonDecoder
 from strandline_spark.parsing.settings import ColumnType
 from strandline_spark.silver.range_output import silver_options
+from strandline_spark.source.local_files import files_under
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -17,7 +17,7 @@ from strandline_proto.partitioner import partition_for
 from strandline_spark.errors import WriteFailed
 
 if TYPE_CHECKING:
-    from strandline._producer.whole_batches import Row
+    from strandline.batches import Row
 
 ROWS_PER_BATCH: Final = 1000
 EPOCHS: Final = 32767

@@ -11,7 +11,7 @@ from strandline_spark.errors import WriteFailed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strandline._producer.whole_batches import Row
+    from strandline.batches import Row
     from strandline.types import Headers
 
 TIMESTAMP_MS_MAX: Final = 253_402_300_799_999

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from strandline._producer.whole_batches import Batches
+from strandline.batches import Batches
 from strandline.errors import (
     InvalidProducerEpoch,
     OutOfOrderSequenceNumber,
@@ -34,7 +34,7 @@ from strandline_spark.sink.rows import Rows
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from strandline._producer.whole_batches import Topic
+    from strandline.batches import Topic
     from strandline_spark.sink.batches import Cut
     from strandline_spark.sink.options import SinkOptions
 

@@ -21,7 +21,7 @@ from strandline_spark.source.positions import Lineage
 
 if TYPE_CHECKING:
     from strandline_spark.cluster.cluster import Cluster, Leaders, Marks
-    from strandline_spark.source.offsets import Offsets, StreamOffset, TopicPartition
+    from strandline_spark.cluster.offsets import Offsets, StreamOffset, TopicPartition
 
 _logger: Final = logging.getLogger(__name__)
 

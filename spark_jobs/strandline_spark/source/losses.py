@@ -21,7 +21,7 @@ from strandline_spark.errors import DataLoss
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline_spark.source.offsets import TopicPartition
+    from strandline_spark.cluster.offsets import TopicPartition
 
 _logger: Final = logging.getLogger(__name__)
 

@@ -11,10 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT, DECOMPRESSED_BYTES_MAX
-from strandline_spark.bronze.local_files import has_scheme, not_of_a_path
-from strandline_spark.errors import OptionError
-from strandline_spark.source.losses import OnLoss
-from strandline_spark.source.offsets import (
+from strandline_spark.cluster.offsets import (
     INT32_MAX,
     LINEAGE,
     Offsets,
@@ -25,6 +22,9 @@ from strandline_spark.source.offsets import (
     parse_json,
     stream_from_json,
 )
+from strandline_spark.errors import OptionError
+from strandline_spark.source.local_files import has_scheme, not_of_a_path
+from strandline_spark.source.losses import OnLoss
 from strandline_spark.source.schema import column_names
 
 if TYPE_CHECKING:

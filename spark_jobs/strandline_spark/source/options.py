@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from strandline_spark.cluster.offsets import EARLIEST, LATEST, StreamOffset
 from strandline_spark.errors import OptionError
-from strandline_spark.source.offsets import EARLIEST, LATEST, StreamOffset
 from strandline_spark.source.option_names import OptionNames
 from strandline_spark.source.option_values import (
     OFFSET_RETRIES,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Mapping
 
+    from strandline_spark.cluster.offsets import TopicPartition
     from strandline_spark.source.losses import OnLoss
-    from strandline_spark.source.offsets import TopicPartition
     from strandline_spark.source.option_values import NoOffset, Position, Times
 
 KNOWN: Final = (

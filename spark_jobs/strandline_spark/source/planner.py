@@ -22,11 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from strandline_spark.cluster.cluster import Cluster, TopicChanged, pauses, unknown
-from strandline_spark.errors import ClusterUnreachable, OptionError, UnknownTopic
-from strandline_spark.progress.group_progress import GroupProgress
-from strandline_spark.source.history import Found, History, retained
-from strandline_spark.source.losses import Loss, Reason, settle
-from strandline_spark.source.offsets import (
+from strandline_spark.cluster.offsets import (
     EARLIEST,
     LATEST,
     Offsets,
@@ -36,6 +32,10 @@ from strandline_spark.source.offsets import (
     limited,
     names,
 )
+from strandline_spark.errors import ClusterUnreachable, OptionError, UnknownTopic
+from strandline_spark.source.group_progress import GroupProgress
+from strandline_spark.source.history import Found, History, retained
+from strandline_spark.source.losses import Loss, Reason, settle
 from strandline_spark.source.option_values import NoOffset
 from strandline_spark.source.positions import PositionFiles
 from strandline_spark.source.splitting import PlannedRange, split

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from strandline_proto.ids import topic_id_bytes
-from strandline_spark.errors import OptionError
-from strandline_spark.source.offsets import (
+from strandline_spark.cluster.offsets import (
     Offsets,
     StreamOffset,
     TopicPartition,
     from_json,
     parse_json,
 )
+from strandline_spark.errors import OptionError
 
 
 @dataclass(slots=True)

@@ -23,9 +23,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_spark.cluster.offsets import decimal
 from strandline_spark.errors import EnvironmentProblem, OptionError
 from strandline_spark.source import row_walk
-from strandline_spark.source.offsets import decimal
 from strandline_spark.spark import class_archive
 
 if TYPE_CHECKING:

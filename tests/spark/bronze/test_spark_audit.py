@@ -18,8 +18,8 @@ from strandline_spark.bronze.bronze import BronzeJob, prepare_start
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.commits import CommittedRange
 from strandline_spark.bronze.verify import verify
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError
-from strandline_spark.source.offsets import TopicPartition
 from support.spark_tables import ID, clean_log, commit, take, taken, write_file
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.compaction import compact
 from strandline_spark.bronze.vacuum import vacuum
 from strandline_spark.bronze.verify import verify
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.commands.main import main
 from strandline_spark.errors import (
     DataLoss,
@@ -30,7 +31,6 @@ from strandline_spark.errors import (
     TableError,
     UnknownTopic,
 )
-from strandline_spark.source.offsets import TopicPartition
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,8 +22,8 @@ from strandline_spark.bronze.commits import CommittedRange
 from strandline_spark.bronze.fenced_table import DataFile
 from strandline_spark.bronze.micro_batch import BatchReport, MicroBatchWriter, app_id
 from strandline_spark.bronze.task_files import BronzeSource, write_range
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import EnvironmentProblem, OptionError, TableError
-from strandline_spark.source.offsets import TopicPartition
 from strandline_spark.source.options import parse_options
 from strandline_spark.source.splitting import PlannedRange
 

@@ -20,10 +20,10 @@ from strandline_spark.bronze.columns import WRITER_OPTIONS, BronzeTable
 from strandline_spark.bronze.compaction import Fence, compact
 from strandline_spark.bronze.vacuum import vacuum
 from strandline_spark.bronze.verify import verify
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.commands.main import main
 from strandline_spark.commands.tables import kept_hours
 from strandline_spark.errors import OptionError, TableError
-from strandline_spark.source.offsets import TopicPartition
 from support.spark_tables import DAY, commit, take, taken, values_in, write_file, written
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def test_a_commit_that_may_not_last_is_not_said_to_have_changed_nothing(
             "other files are as they were",
         ),
         ("vacuum", "strandline_spark.bronze.vacuum.vacuum", "no record of the table is touched"),
-        ("lag", "strandline_spark.progress.checkpoint_lag.checkpoint_lag", "nothing was changed"),
+        ("lag", "strandline_spark.bronze.checkpoint_lag.checkpoint_lag", "nothing was changed"),
         ("verify", "strandline_spark.bronze.verify.verify", "nothing is proven"),
     ],
 )

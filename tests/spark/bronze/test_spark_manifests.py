@@ -11,8 +11,8 @@ from strandline_spark.bronze.commits import CommittedRange
 from strandline_spark.bronze.fenced_table import DataFile
 from strandline_spark.bronze.manifests import check_account, check_complete
 from strandline_spark.bronze.micro_batch import MicroBatchWriter
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import OptionError, TableError
-from strandline_spark.source.offsets import TopicPartition
 from strandline_spark.source.positions import PositionFiles
 
 if TYPE_CHECKING:

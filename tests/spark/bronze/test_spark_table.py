@@ -20,9 +20,9 @@ from strandline_spark.bronze.audit import AuditCopier, last_ranges
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.commits import CommittedRange
 from strandline_spark.bronze.verify import Run, fold, held_in, union, verify
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.commands.main import main
 from strandline_spark.errors import FenceError, TableError, UnknownTopic
-from strandline_spark.source.offsets import TopicPartition
 from support.command import clean_environ
 from support.spark_tables import ID, clean_log, commit, take, taken, write_file
 

@@ -10,11 +10,11 @@ import pytest
 from pyspark.errors import ArithmeticException
 from pyspark.sql import functions
 
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import OptionError
 from strandline_spark.gold.framing import FixedWindows
 from strandline_spark.gold.query import check_statement, closed_windows, held_rows, run_statement
 from strandline_spark.gold.watermark import GoldCommit, Window, WindowKind, closes
-from strandline_spark.source.offsets import TopicPartition
 from strandline_spark.spark.session import drop_other_meanings
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import OptionError, TableError
 from strandline_spark.gold.step import StepReport, run_step
 from strandline_spark.gold.table import GoldTable
 from strandline_spark.gold.verify import verify_step
 from strandline_spark.pipeline.steps import GoldStep
-from strandline_spark.source.offsets import TopicPartition
 from support.silver_tables import EPOCH, SilverRow, create, take
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline_proto.batch import ATTRIBUTES_AT, build_batch
+from strandline_spark.cluster.offsets import StreamOffset, TopicPartition
 from strandline_spark.errors import OptionError
-from strandline_spark.progress import lag as lag_module
-from strandline_spark.progress.lag import Lag, Spread, reported, seconds_behind
-from strandline_spark.progress.listener import LagListener
-from strandline_spark.source.offsets import StreamOffset, TopicPartition
+from strandline_spark.source import lag as lag_module
+from strandline_spark.source.lag import Lag, Spread, reported, seconds_behind
+from strandline_spark.spark.listener import LagListener
 from support.cluster import eventually
 from support.fake_broker_sync import resealed
 from support.spark_stream import EngineOfSpark
@@ -176,6 +176,6 @@ def test_the_listener_tells_of_each_micro_batch(
     ]
     assert all(lag.seconds is not None for lag in lags)
     assert [lag.seconds.most >= 5.0 for lag in lags if lag.seconds] == [True, True, False]
-    told = [r.message for r in caplog.records if r.name == "strandline_spark.progress.listener"]
+    told = [r.message for r in caplog.records if r.name == "strandline_spark.spark.listener"]
     assert len(told) == 3
     assert told[0].startswith("query slow, batch 0, t: 0 to 20 offsets behind (average 10.0), 0.0")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from strandline_spark.bronze.checkpoint_lag import PartitionLag, checkpoint_lag
 from strandline_spark.commands.main import main
 from strandline_spark.errors import TableError
-from strandline_spark.progress.checkpoint_lag import PartitionLag, checkpoint_lag
 from support.spark_stream import EngineOfSpark
 
 if TYPE_CHECKING:

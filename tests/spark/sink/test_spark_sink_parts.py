@@ -37,7 +37,7 @@ from strandline_spark.sink.schema import check_append, check_columns
 from strandline_spark.sink.sink import StrandlineWriter, Written
 
 if TYPE_CHECKING:
-    from strandline._producer.whole_batches import Row
+    from strandline.batches import Row
 
 BASE = {"kafka.bootstrap.servers": "h:1"}
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import ClusterUnreachable, DataLoss, OptionError
 from strandline_spark.source import planner as planner_module
-from strandline_spark.source.offsets import TopicPartition
 from strandline_spark.source.options import parse_options
 from strandline_spark.source.planner import Planner
 from strandline_spark.source.splitting import PlannedRange, split

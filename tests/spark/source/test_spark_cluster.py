@@ -13,9 +13,9 @@ from strandline.sync import Admin, Producer
 from strandline_spark.bronze.bronze import BronzeJob, prepare, stream
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.verify import verify
+from strandline_spark.cluster.offsets import StreamOffset, TopicPartition
 from strandline_spark.errors import DataLoss, StrandlineSparkError
-from strandline_spark.progress import group_progress
-from strandline_spark.source.offsets import StreamOffset, TopicPartition
+from strandline_spark.source import group_progress
 from strandline_spark.source.options import parse_options
 from strandline_spark.source.planner import Planner
 from strandline_spark.source.ranges import RangeReader

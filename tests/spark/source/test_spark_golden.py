@@ -17,8 +17,8 @@ import pytest
 from strandline_spark.bronze.bronze import BronzeJob, prepare, stream
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.verify import verify
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import DataLoss, StrandlineSparkError
-from strandline_spark.source.offsets import TopicPartition
 from support.spark_stream import EngineOfSpark
 
 if TYPE_CHECKING:

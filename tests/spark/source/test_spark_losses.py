@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import DataLoss, UnknownTopic
 from strandline_spark.source import planner as planner_module
 from strandline_spark.source.losses import (
@@ -19,7 +20,6 @@ from strandline_spark.source.losses import (
     for_job,
     settle,
 )
-from strandline_spark.source.offsets import TopicPartition
 from strandline_spark.source.options import parse_options
 from strandline_spark.source.planner import Planner
 from support.spark_stream import EngineOfSpark

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline_spark.bronze.bronze import checked_interval
-from strandline_spark.errors import OptionError, remedy_line
-from strandline_spark.source.losses import OnLoss
-from strandline_spark.source.offsets import (
+from strandline_spark.cluster.offsets import (
     Offsets,
     StreamOffset,
     TopicPartition,
@@ -24,6 +22,8 @@ from strandline_spark.source.offsets import (
     stream_to_json,
     to_json,
 )
+from strandline_spark.errors import OptionError, remedy_line
+from strandline_spark.source.losses import OnLoss
 from strandline_spark.source.option_values import NoOffset, local_path
 from strandline_spark.source.options import (
     check_for_batch,

@@ -10,13 +10,13 @@ import pytest
 from strandline_proto.errors import NotLeaderOrFollower, OffsetNotAvailable, TopicAlreadyExists
 from strandline_spark.cluster import cluster as cluster_module
 from strandline_spark.cluster.cluster import Cluster, Mark
+from strandline_spark.cluster.offsets import StreamOffset, TopicPartition, to_json
+from strandline_spark.data_source import StrandlineStreamReader
 from strandline_spark.errors import ClusterUnreachable, OptionError, UnknownTopic
-from strandline_spark.progress.group_progress import GroupProgress
 from strandline_spark.source import planner as planner_module
-from strandline_spark.source.offsets import StreamOffset, TopicPartition, to_json
+from strandline_spark.source.group_progress import GroupProgress
 from strandline_spark.source.options import parse_options
 from strandline_spark.source.planner import Planner
-from strandline_spark.source.source import StrandlineStreamReader
 from support.spark_stream import EngineOfSpark
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from strandline_proto.errors import (
 )
 from strandline_spark.cluster import cluster as cluster_module
 from strandline_spark.cluster.cluster import close_channels, stub_for
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import DataLoss, RangeStalled, RecordsNotServed
 from strandline_spark.source import ranges as ranges_module
 from strandline_spark.source.losses import OnLoss
-from strandline_spark.source.offsets import TopicPartition
 from strandline_spark.source.ranges import RangeReader
 from strandline_spark.source.splitting import PlannedRange
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from strandline_spark.data_source import StrandlineDataSource
 from strandline_spark.errors import OptionError
-from strandline_spark.source.source import StrandlineDataSource
 from strandline_spark.source.table_options import merged, options_of, users_options
 
 if TYPE_CHECKING:

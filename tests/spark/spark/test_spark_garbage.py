@@ -10,9 +10,9 @@ from pyspark import TaskContext
 
 from strandline_spark.bronze.task_files import BATCH_ID_PROPERTY, BronzeStreamReader
 from strandline_spark.cluster.cluster import close_channels
+from strandline_spark.data_source import StrandlineReader
+from strandline_spark.source.gc_freeze import spare_libraries
 from strandline_spark.source.options import SourceOptions, parse_options
-from strandline_spark.source.source import StrandlineReader
-from strandline_spark.spark.gc_freeze import spare_libraries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

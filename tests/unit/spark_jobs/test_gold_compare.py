@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError
 from strandline_spark.gold.account import Closed, GoldAccount, from_metadata, to_metadata
 from strandline_spark.gold.compare import difference, margins_of
 from strandline_spark.gold.watermark import GoldCommit
-from strandline_spark.source.offsets import TopicPartition
 
 TP = TopicPartition("t", 3)
 ACCOUNT = GoldAccount(

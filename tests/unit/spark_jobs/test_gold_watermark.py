@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import OptionError
 from strandline_spark.gold.watermark import (
     GoldCommit,
@@ -18,7 +19,6 @@ from strandline_spark.gold.watermark import (
     is_late,
     next_watermark,
 )
-from strandline_spark.source.offsets import TopicPartition
 
 TP = TopicPartition("access", 0)
 TUMBLING = WindowKind(size=10, slide=10)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from strandline_spark.bronze.commits import CommittedRange
 from strandline_spark.bronze.verify import Run
+from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.pipeline.verify import ParsedFindings, check_parsed
-from strandline_spark.source.offsets import TopicPartition
 
 TP = TopicPartition("t", 0)
 

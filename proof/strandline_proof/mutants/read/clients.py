@@ -129,7 +129,7 @@ READ_IN_CLIENTS: Final = (
         " until its session is over",
         (
             Edit(
-                "strandline._groups.coordinator",
+                "strandline._net.coordinator",
                 "if isinstance(error, BrokerUnreachable | NotCoordinator) or not",
                 "if isinstance(error, BrokerUnreachable) or not",
             ),

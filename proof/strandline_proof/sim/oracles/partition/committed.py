@@ -46,8 +46,7 @@ class Committed:
     """True if an unclean election has cost some of `lost`, or a deposed leader's commit."""
 
     def __init__(self, index: int, *, min_insync: int, always: bool) -> None:
-        self.index = index
-        self.name = f"partition {index}"
+        self.index, self.name = index, f"partition {index}"
         self.entries: list[Entry] = []
         self.end = 0
         """trueHW: the greatest high watermark that any leader has had."""
@@ -56,9 +55,7 @@ class Committed:
         self.min_insync = min_insync
         """The lowest min.insync.replicas since that many ISR members held all committed records."""
         self._left: int | None = None
-        """Members of ISR and ELR when replicas were last taken away, until the ISR has
-        the minimum.
-        """
+        """Members of ISR and ELR at the last removal, until the ISR has the minimum."""
         self._always = always
         self._ids: dict[Identity, Entry] = {}
         self._committed: dict[Identity, Entry] = {}
@@ -80,9 +77,7 @@ class Committed:
         self._removed_to = 0
         """The greatest log start since the last unclean election."""
         self.deleted: dict[str, int] = {}
-        """The offset below which a node of the ISR holds nothing, as a leader has
-        confirmed (I-75).
-        """
+        """Offsets below which a node of the ISR holds nothing, by its leader's word (I-75)."""
         self.given_up = False
         """True if the partition is not required ever to be whole again."""
         self.lost: dict[Identity, Entry] = {}

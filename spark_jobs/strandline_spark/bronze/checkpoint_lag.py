@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 from strandline_proto.ids import topic_id_text
 from strandline_spark.bronze.checkpoint import read_checkpoint
 from strandline_spark.cluster.cluster import Cluster, close_channels
+from strandline_spark.cluster.offsets import StreamOffset, begins
 from strandline_spark.errors import TableError
-from strandline_spark.source.offsets import StreamOffset, begins
 
 if TYPE_CHECKING:
     from strandline_spark.cluster.cluster import Mark
-    from strandline_spark.source.offsets import Offsets, TopicPartition
+    from strandline_spark.cluster.offsets import Offsets, TopicPartition
 
 NOT_THERE: Final = -1
 

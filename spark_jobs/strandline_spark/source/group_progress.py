@@ -20,7 +20,7 @@ from strandline_spark.cluster.failed_calls import transport_text
 
 if TYPE_CHECKING:
     from strandline_spark.cluster.cluster import Marks
-    from strandline_spark.source.offsets import StreamOffset
+    from strandline_spark.cluster.offsets import StreamOffset
 
 _logger: Final = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from strandline_spark.progress.lag import Lag, Spread, offsets_behind, reported, seconds_behind
+from strandline_spark.source.lag import Lag, Spread, offsets_behind, reported, seconds_behind
 from strandline_spark.source.option_values import servers_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-    from strandline_spark.source.offsets import Offsets, StreamOffset
+    from strandline_spark.cluster.offsets import Offsets, StreamOffset
 
 _logger: Final = logging.getLogger(__name__)
 

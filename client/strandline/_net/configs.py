@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from strandline._admin.descriptions import check
 from strandline._core.in_parts import in_parts
+from strandline._net.answers import check
 from strandline._net.arguments import mapping, several
 from strandline.errors import BrokerUnreachable, ConfigurationError
 from strandline.types import (

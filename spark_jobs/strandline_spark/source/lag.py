@@ -17,8 +17,7 @@ import grpc
 from strandline_proto.errors import NONE
 from strandline_proto.v1 import fetch_pb2
 from strandline_spark.cluster.cluster import Cluster, stub_for
-from strandline_spark.errors import StrandlineSparkError
-from strandline_spark.source.offsets import (
+from strandline_spark.cluster.offsets import (
     LINEAGE,
     Offsets,
     StreamOffset,
@@ -26,12 +25,13 @@ from strandline_spark.source.offsets import (
     parse_json,
     stream_from_json,
 )
+from strandline_spark.errors import StrandlineSparkError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from strandline_spark.cluster.cluster import Leader
-    from strandline_spark.source.offsets import TopicPartition
+    from strandline_spark.cluster.offsets import TopicPartition
 
 BEHIND: Final = "@behind"
 """The key of the lag beside the latest offsets; no topic can have this name."""

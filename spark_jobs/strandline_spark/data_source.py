@@ -35,8 +35,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from strandline_spark.cluster.offsets import stream_from_json, stream_to_json, to_json
 from strandline_spark.errors import OptionError
-from strandline_spark.source.offsets import stream_from_json, stream_to_json, to_json
+from strandline_spark.source.gc_freeze import spare_libraries
 from strandline_spark.source.options import (
     SourceOptions,
     check_for_batch,
@@ -45,15 +46,14 @@ from strandline_spark.source.options import (
 )
 from strandline_spark.source.schema import spark_schema
 from strandline_spark.source.table_options import is_of_table, merged, users_options, with_options
-from strandline_spark.spark.gc_freeze import spare_libraries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql.types import StructType
 
+    from strandline_spark.cluster.offsets import StreamOffset
     from strandline_spark.sink.options import SinkOptions
-    from strandline_spark.source.offsets import StreamOffset
     from strandline_spark.source.planner import Planner
     from strandline_spark.source.splitting import PlannedRange
 
@@ -250,7 +250,7 @@ class StrandlineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return told
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        from strandline_spark.progress.lag import offsets_behind, with_behind
+        from strandline_spark.source.lag import offsets_behind, with_behind
 
         marks = self.planner.high_watermarks
         if marks is None:

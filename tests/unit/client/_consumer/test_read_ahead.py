@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline import TopicPartition
-from strandline._blocking.read_ahead import LENT_MAX, Lending
 from strandline._consumer.delivery import Delivery
+from strandline._consumer.read_ahead import LENT_MAX, Lending
 from strandline._core.position import LATEST, Phase, Position
 from strandline.errors import CorruptRecords
 from strandline_proto.batch import build_batch, prefix
