@@ -30,7 +30,6 @@ LONG_DOCUMENTS = {
     "docs/internals/adr/0019-json-is-read-by-msgspec.md",
     "docs/internals/adr/0020-rows-are-found-in-c.md",
     "docs/internals/adr/0022-silver-catches-up-from-bronze.md",
-    "docs/guide/client.md",
     "docs/guide/operations.md",
     "docs/internals/storage-format.md",
 }
