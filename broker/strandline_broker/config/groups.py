@@ -14,68 +14,68 @@ from strandline_broker.core.topic_config import INT32_MAX
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCoordinatorConfig(ServerConfig):
     group_consumer_session_timeout_ms: int = _key(
-        ms(), "45000", "A member that is silent for so long leaves its group."
+        ms(), "45000", "Time without a heartbeat after which a member leaves its group."
     )
     group_consumer_min_session_timeout_ms: int = _key(
-        ms(), "45000", "The least that a group's consumer.session.timeout.ms may be."
+        ms(), "45000", "Minimum of a group's consumer.session.timeout.ms."
     )
     group_consumer_max_session_timeout_ms: int = _key(
-        ms(), "60000", "The most that a group's consumer.session.timeout.ms may be."
+        ms(), "60000", "Maximum of a group's consumer.session.timeout.ms."
     )
     group_consumer_heartbeat_interval_ms: int = _key(
         ms(),
         "5000",
-        "Time between two heartbeats of a member, as members are told; a broker that has more than"
-        " 5000 members tells them group.consumer.max.heartbeat.interval.ms, or a third of their"
-        " session if that is less.",
+        "Time between two heartbeats of a member, as its coordinator requests. A broker with more"
+        " than 5000 members requests group.consumer.max.heartbeat.interval.ms instead, or a third"
+        " of their session if that is less.",
     )
     group_consumer_min_heartbeat_interval_ms: int = _key(
-        ms(), "5000", "The least that a group's consumer.heartbeat.interval.ms may be."
+        ms(), "5000", "Minimum of a group's consumer.heartbeat.interval.ms."
     )
     group_consumer_max_heartbeat_interval_ms: int = _key(
-        ms(), "15000", "The most that a group's consumer.heartbeat.interval.ms may be."
+        ms(), "15000", "Maximum of a group's consumer.heartbeat.interval.ms."
     )
     group_consumer_max_size: int = _key(
         integer(1, INT32_MAX),
         "10000",
-        "Members that a group may have; with so many their assignment fits into one batch.",
+        "Limit of members in a group; the assignment of so many fits into one batch.",
     )
     group_consumer_assignors: tuple[str, ...] = _key(
         some_of("uniform", "range"),
         "uniform,range",
-        "How partitions may be divided among members; the first is the default.",
+        "Permitted assignors of partitions to members; the first is the default.",
     )
     group_consumer_regex_refresh_interval_ms: int = _key(
         ms(10_000),
         "600000",
-        "Time after which the regular expressions of subscriptions are resolved again, though no"
-        " change of topics was heard of.",
+        "Time after which the regular expressions of subscriptions are resolved again without a"
+        " known change of topics.",
     )
     offset_metadata_max_bytes: int = _key(
-        byte_count(0), "4096", "Bytes of text that may be kept with a committed offset."
+        byte_count(0), "4096", "Limit of text bytes stored with a committed offset."
     )
     offsets_commit_timeout_ms: int = _key(
         ms(),
         "5000",
-        "How long a commit or a heartbeat waits for the followers of the group's log.",
+        "Longest wait of a commit or a heartbeat for the followers of the group's log.",
     )
     offsets_load_buffer_size: int = _key(
         byte_count(1),
         "5242880",
-        "Bytes that a coordinator reads at a time when it loads its log, at most 1 MiB; one larger"
-        " batch is read all the same.",
+        "Bytes that a coordinator reads at a time when it loads its log, at most 1 MiB. A larger"
+        " batch is read nevertheless.",
     )
     offsets_load_skip_records: tuple[RecordPlace, ...] = _key(
         record_places,
         "",
-        "Records of __consumer_offsets, as PARTITION:OFFSET, without which a coordinator goes on if"
-        " they do not parse.",
+        "Records of __consumer_offsets, as PARTITION:OFFSET, that a coordinator skips if they do"
+        " not parse.",
     )
     offsets_retention_minutes: int = _key(
         integer(1, INT32_MAX, "minutes"),
         "10080",
-        "How long the offsets of a group that nobody uses are kept.",
+        "Time that the offsets of an unused group are kept.",
     )
     offsets_retention_check_interval_ms: int = _key(
-        ms(), "600000", "Time between two looks for offsets that are past their retention."
+        ms(), "600000", "Time between two checks for offsets past their retention."
     )

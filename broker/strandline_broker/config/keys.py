@@ -61,7 +61,7 @@ class BrokerConfig(GroupCoordinatorConfig):
     """A broker's configuration."""
 
     advertised_listeners: tuple[Listener, ...] = _key(
-        listeners, "", "Addresses that clients and brokers are told; empty: the listeners."
+        listeners, "", "Addresses that clients and brokers connect to; empty: the listeners."
     )
     inter_broker_listener_name: str = _key(
         text, "", "Listener for the controller and other brokers; empty: the first one."
@@ -69,27 +69,31 @@ class BrokerConfig(GroupCoordinatorConfig):
     controller_quorum_bootstrap_servers: tuple[HostPort, ...] = _key(
         host_ports, None, "HOST:PORT of the controller."
     )
-    broker_rack: str = _key(text, "", "The failure domain that replicas are spread over.")
+    broker_rack: str = _key(
+        text, "", "Failure domain of the broker; replicas are spread over racks."
+    )
     broker_heartbeat_interval_ms: int = _key(ms(), "2000", "Time between two heartbeats.")
     controlled_shutdown_max_wait_ms: int = _key(
-        ms(0), "5000", "How long SIGTERM waits for leaderships to move away before it goes on."
+        ms(0), "5000", "Longest wait of a shutdown (SIGTERM) for its leaderships to move."
     )
     replica_lag_time_max_ms: int = _key(
-        ms(), "30000", "A follower that has not caught up for so long leaves the ISR."
+        ms(), "30000", "Time without catching up after which a follower leaves the ISR."
     )
     replica_fetch_wait_max_ms: int = _key(
-        ms(0), "500", "How long a leader may hold a follower's fetch that finds nothing new."
+        ms(0), "500", "Longest time that a leader holds a follower's fetch without news."
     )
     replica_fetch_min_bytes: int = _key(
-        byte_count(0), "1", "Bytes that a follower's fetch waits for."
+        byte_count(0), "1", "Bytes for which a follower's fetch waits."
     )
     replica_fetch_max_bytes: int = _key(
         byte_count(0, MESSAGE_BYTES_LIMIT),
         "1048576",
-        "Bytes of one partition in a follower's fetch.",
+        "Limit of bytes of one partition in a follower's fetch.",
     )
     replica_fetch_response_max_bytes: int = _key(
-        byte_count(0, MESSAGE_BYTES_LIMIT), "10485760", "Bytes of a whole answer to a follower."
+        byte_count(0, MESSAGE_BYTES_LIMIT),
+        "10485760",
+        "Limit of bytes in one answer to a follower.",
     )
     replica_fetch_backoff_ms: int = _key(
         ms(0), "100", "First pause after a failed fetch; it doubles up to a second."
@@ -100,7 +104,7 @@ class BrokerConfig(GroupCoordinatorConfig):
     message_max_decompressed_bytes: int = _key(
         integer(1, DECOMPRESSED_BYTES_LIMIT, "bytes"),
         str(DECOMPRESSED_BYTES_MAX),
-        "How far the records of one compressed batch may unpack.",
+        "Limit of the unpacked size of one compressed batch.",
     )
     log_segment_bytes: int = _key(byte_count(14), "1073741824", "Size of a segment file.")
     log_index_interval_bytes: int = _key(
@@ -111,22 +115,22 @@ class BrokerConfig(GroupCoordinatorConfig):
         cleanup_policy, "delete", "delete, compact, or compact,delete."
     )
     log_cleaner_backoff_ms: int = _key(
-        long_ms(10), "15000", "How long the cleaner sleeps when no log needs it.", dynamic=True
+        long_ms(10), "15000", "Pause of the cleaner when no log needs it.", dynamic=True
     )
     log_cleaner_dedupe_buffer_size: int = _key(
         integer(1 << 10, INT64_MAX, "bytes"),
         "33554432",
-        "Memory of the map of keys, 24 bytes a key; what does not fit is cleaned in another pass.",
+        "Memory of the key map, 24 bytes a key; keys that do not fit take another pass.",
         dynamic=True,
     )
     log_cleaner_delete_retention_ms: int = _key(
-        long_ms(0), str(DAY_MS), "How long a tombstone stays after its first cleaning."
+        long_ms(0), str(DAY_MS), "Time that a tombstone stays after its first cleaning."
     )
     log_cleaner_enable: bool = _key(
-        boolean, "true", "Whether logs with cleanup.policy=compact are compacted by this broker."
+        boolean, "true", "True: this broker compacts logs with cleanup.policy=compact."
     )
     log_cleaner_io_buffer_load_factor: float = _key(
-        load_factor, "0.9", "How full the map of keys may become.", dynamic=True
+        load_factor, "0.9", "Largest fill level of the key map.", dynamic=True
     )
     log_cleaner_io_buffer_size: int = _key(
         byte_count(1), "524288", "Bytes that the cleaner reads and writes at a time.", dynamic=True
@@ -134,14 +138,14 @@ class BrokerConfig(GroupCoordinatorConfig):
     log_cleaner_io_max_bytes_per_second: float = _key(
         positive,
         "1.7976931348623157E308",
-        "Bytes a second that the cleaner reads and writes at most.",
+        "Limit of bytes a second that the cleaner reads and writes.",
         dynamic=True,
     )
     log_cleaner_max_compaction_lag_ms: int = _key(
-        long_ms(1), str(INT64_MAX), "An older record is compacted whatever the dirty ratio says."
+        long_ms(1), str(INT64_MAX), "Age at which a record is compacted, at any dirty ratio."
     )
     log_cleaner_min_compaction_lag_ms: int = _key(
-        long_ms(0), "0", "How long a record stays uncompacted at least."
+        long_ms(0), "0", "Shortest time that a record stays uncompacted."
     )
     log_cleaner_min_cleanable_ratio: float = _key(
         fraction, "0.5", "Share of a log that must be uncompacted before it is cleaned."
@@ -153,22 +157,24 @@ class BrokerConfig(GroupCoordinatorConfig):
         long_ms(1), "5000", "Time between background flushes under flush.policy=replicated."
     )
     log_message_timestamp_after_max_ms: int = _key(
-        long_ms(0), "3600000", "How far a timestamp may lie after the leader's clock."
+        long_ms(0), "3600000", "Limit of a timestamp's lead over the leader's clock."
     )
     log_message_timestamp_before_max_ms: int = _key(
-        long_ms(0), str(INT64_MAX), "How far a timestamp may lie before the leader's clock."
+        long_ms(0), str(INT64_MAX), "Limit of a timestamp's lag behind the leader's clock."
     )
     log_message_timestamp_type: str = _key(
-        one_of("CreateTime", "LogAppendTime"), "CreateTime", "Whose clock timestamps are from."
+        one_of("CreateTime", "LogAppendTime"),
+        "CreateTime",
+        "Source of timestamps: the producer's clock or the leader's.",
     )
     log_retention_bytes: int = _key(
-        integer(-1, INT64_MAX, "bytes"), "-1", "Size of a partition that is kept; -1: no limit."
+        integer(-1, INT64_MAX, "bytes"), "-1", "Bytes that a partition keeps; -1: no limit."
     )
     log_retention_ms: int = _key(
-        retention_ms, str(7 * DAY_MS), "Age of a segment that is kept; -1: no limit."
+        retention_ms, str(7 * DAY_MS), "Age up to which a segment is kept; -1: no limit."
     )
     log_retention_check_interval_ms: int = _key(
-        ms(), "300000", "Time between two looks for segments that retention lets go."
+        ms(), "300000", "Time between two checks for segments past their retention."
     )
     log_scrub_interval: int = _key(
         integer(-1, INT64_MAX, "milliseconds"),
@@ -178,13 +184,13 @@ class BrokerConfig(GroupCoordinatorConfig):
     log_scrub_io_max_bytes_per_second: int = _key(
         integer(1, INT64_MAX, "bytes"),
         "10485760",
-        "How fast the scrub reads at most.",
+        "Limit of bytes a second that the scrub reads.",
         dynamic=True,
     )
-    log_roll_jitter_ms: int = _key(long_ms(0), "0", "At most so much is taken off log.roll.ms.")
+    log_roll_jitter_ms: int = _key(long_ms(0), "0", "Largest random reduction of log.roll.ms.")
     log_roll_ms: int = _key(long_ms(1), str(7 * DAY_MS), "Age at which a segment is closed.")
     log_segment_delete_delay_ms: int = _key(
-        long_ms(0), "60000", "How long the files of a deleted segment stay."
+        long_ms(0), "60000", "Time until the files of a deleted segment are removed."
     )
     log_flush_offset_checkpoint_interval_ms: int = _key(
         ms(), "60000", "Time between two writes of the recovery point checkpoint."
@@ -215,17 +221,17 @@ class BrokerConfig(GroupCoordinatorConfig):
     replica_truncation: str = _key(
         one_of("leader-epoch", "high-watermark"),
         "leader-epoch",
-        "high-watermark is unsafe on purpose, to show what leader epochs prevent.",
+        "Method of truncation; high-watermark loses records, as a demonstration.",
     )
     development_unsafe: bool = _key(boolean, "false", "Allows settings that lose records.")
     producer_id_expiration_ms: int = _key(
         ms(),
         str(DAY_MS),
-        "State of an idempotent producer is kept so long after its last batch.",
+        "Time that an idempotent producer's state is kept after its last batch.",
         dynamic=True,
     )
     producer_id_expiration_check_interval_ms: int = _key(
-        ms(), "600000", "Time between two looks for producers whose state has expired."
+        ms(), "600000", "Time between two checks for expired producer state."
     )
 
     @property
@@ -276,7 +282,7 @@ class ControllerConfig(ServerConfig):
     """The controller's configuration."""
 
     broker_session_timeout_ms: int = _key(
-        ms(), "9000", "A broker that is silent for so long is fenced."
+        ms(), "9000", "Time without a heartbeat after which a broker is fenced."
     )
     num_partitions: int = _key(integer(1, INT32_MAX), "1", "Partitions of a topic by default.")
     default_replication_factor: int = _key(
@@ -289,45 +295,45 @@ class ControllerConfig(ServerConfig):
         boolean, "false", "Default of the topics' unclean.leader.election.enable."
     )
     auto_leader_rebalance_enable: bool = _key(
-        boolean, "true", "Whether leaders come back to their preferred replicas by themselves."
+        boolean, "true", "True: leaders return to their preferred replicas automatically."
     )
     leader_imbalance_check_interval_seconds: int = _key(
         integer(1, INT32_MAX, "seconds"),
         "300",
-        "Time between two looks at who leads; leaders move while no broker was fenced or came for"
-        " a session.",
+        "Time between two checks of the leaders; they move only if no broker was fenced or joined"
+        " within a session.",
     )
     leader_imbalance_per_broker_percentage: int = _key(
         integer(0, 100),
         "10",
-        "So many percent of the partitions that prefer a broker may be led by others; above it,"
-        " they are given back.",
+        "Percentage of a broker's preferred partitions that others may lead; above it, leaders"
+        " return.",
     )
     offsets_topic_num_partitions: int = _key(
         integer(1, 10_000),
         "50",
-        "Partitions of __consumer_offsets; a group's coordinator follows from their number, which"
-        " never changes once the topic is made.",
+        "Partitions of __consumer_offsets. The number determines each group's coordinator, so it"
+        " never changes once the topic exists.",
     )
     offsets_topic_replication_factor: int = _key(
         integer(1, 32767),
         "3",
-        "Replicas of each partition of __consumer_offsets; the topic is made, and groups begin,"
+        "Replicas of each partition of __consumer_offsets. The topic is created, and groups start,"
         " once so many brokers live. `strandline up -n N` sets no more than N.",
     )
     offsets_topic_segment_bytes: int = _key(
-        byte_count(14), str(100 << 20), "Size of its segment files; set when it is made."
+        byte_count(14), str(100 << 20), "Segment size of __consumer_offsets, set at its creation."
     )
-    cluster_id: str = _key(text, "", "The cluster's id; empty: made at the first start.")
+    cluster_id: str = _key(text, "", "The cluster's id; empty: generated at the first start.")
     metadata_log_max_record_bytes_between_snapshots: int = _key(
         integer(1, INT64_MAX, "bytes"),
         str(2 << 20),
-        "So many bytes of decisions, and the controller's state is kept in a new snapshot.",
+        "Bytes of decisions after which the controller writes a new snapshot.",
     )
     metadata_log_max_snapshot_interval_ms: int = _key(
         ms(0),
         "3600000",
-        "A snapshot with decisions behind it is replaced after so long; 0: never.",
+        "Age at which a snapshot with later decisions is replaced; 0: never.",
     )
 
 

@@ -17,7 +17,9 @@ class ServerConfig:
 
     node_id: int = _key(integer(0, INT32_MAX), None, "The server's number, unique in the cluster.")
     listeners: tuple[Listener, ...] = _key(
-        listeners, None, "Where the server listens: NAME://HOST:PORT, separated by commas."
+        listeners,
+        None,
+        "Addresses on which the server listens: NAME://HOST:PORT, separated by commas.",
     )
     log_dirs: tuple[str, ...] = _key(
         directories,
@@ -34,7 +36,7 @@ class ServerConfig:
         host_ports, "", "HOST:PORT where Prometheus may scrape metrics over HTTP; empty: nowhere."
     )
     metrics_event_loop_interval_ms: int = _key(
-        ms(), "100", "Time between two looks at how late the event loop is."
+        ms(), "100", "Time between two measurements of the event loop's delay."
     )
     explicit: frozenset[str] = frozenset()
     """The keys that were set, as opposed to defaulted."""
