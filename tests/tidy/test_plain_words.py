@@ -30,8 +30,6 @@ LONG_DOCUMENTS = {
 }
 SUBJECTLESS = {
     "broker/strandline_broker/hosts/coordination",
-    "client/strandline/_consumer",
-    "client/strandline/_core",
     "client/strandline/_groups",
     "client/strandline/_net",
     "client/strandline/_producer",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 class Assigned:
+    """The assigned partitions of one consumer."""
+
     def __init__(self, delivery: Delivery, lending: Lending, policy: int | None) -> None:
         self.lending = lending
         self.policy = policy
@@ -30,13 +32,13 @@ class Assigned:
         self._delivery = delivery
 
     def running(self) -> Fetcher:
-        """Raises ClientClosed."""
+        """The running fetcher. Raises ClientClosed."""
         if self.fetcher is None:
             raise ClientClosed("the consumer is not started, or closed; use `async with`")
         return self.fetcher
 
     def replace(self, positions: Mapping[PartitionKey, Position]) -> None:
-        """Read these and nothing else; those of before are given as they are."""
+        """Assigns these positions only; kept partitions are passed with their present position."""
         fetcher = self.running()
         self.lending.take_back()
         for key in fetcher.positions:
@@ -64,11 +66,11 @@ class Assigned:
         return positions[key]
 
     def of(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> list[Position]:
-        """The positions of these, or of all if none is named."""
+        """The positions of these partitions, or of all if none is named."""
         return [self.position(tp) for tp in (tuple(partitions) or tuple(self.keys))]
 
     def position_at(self, tp: TopicPartition, topic_id: bytes, at: CommitOffset) -> Position:
-        """Where a group goes on; where it has committed nothing (-1), as the policy says."""
+        """The first position of a member: the committed offset, or by policy if it is -1."""
         position = Position(tp, topic_id, self.policy)
         if at.offset >= 0:
             if at.leader_epoch >= 0:
@@ -86,7 +88,7 @@ class Assigned:
         return position
 
     def call_for_poll(self) -> None:
-        """Whoever waits in a poll shall look again, and who iterates shall poll."""
+        """Wakes a waiting poll, and makes the next step of an iteration a poll."""
         self.lending.take_back()
         if self.fetcher is not None:
             self.fetcher.arrived.set()

@@ -1,6 +1,4 @@
-"""Hands fetched records to the user: decodes batch by batch, in order, and moves positions as
-records leave.
-"""
+"""Delivers fetched records to the user: decodes batch by batch, in order, and moves positions."""
 
 from __future__ import annotations
 
@@ -21,11 +19,11 @@ if TYPE_CHECKING:
 
 
 Batch = tuple[list["ConsumerRecord"], int, int]
-"""Records, the offset after them, their leader epoch."""
+"""Records, the offset after them, and their leader epoch."""
 
 
 class _Opened:
-    """A chunk that is being delivered, and the batch of it whose records are next."""
+    """A chunk under delivery, and its batch whose records are next."""
 
     __slots__ = ("at", "batches", "epoch", "next_offset", "put_back", "records")
 
@@ -40,7 +38,7 @@ class _Opened:
 
 
 class Delivery:
-    """What stands between the fetcher's buffers and the user, for each partition."""
+    """The delivery from the fetcher's buffers to the user, for each partition."""
 
     def __init__(self, *, check_crcs: bool, max_decompressed_bytes: int) -> None:
         whole("max_decompressed_bytes", max_decompressed_bytes, 1, DECOMPRESSED_BYTES_LIMIT)
@@ -53,11 +51,11 @@ class Delivery:
         """The turn in which each partition was the first."""
 
     def forget(self, key: PartitionKey) -> None:
-        """The position was moved by the user, or is not assigned any more."""
+        """Drops the state of a partition that the user has moved or that is not assigned now."""
         self._opened.pop(key, None)
 
     def start_over(self, position: Position) -> None:
-        """The position was moved: what was read ahead of the old one is void."""
+        """Drops the read-ahead of a moved position."""
         assert self.source is not None
         self.forget(position.key)
         self.source.moved(position)
@@ -65,8 +63,9 @@ class Delivery:
     def put_back(
         self, position: Position, records: list[ConsumerRecord], end: tuple[int, int], epoch: int
     ) -> None:
-        """These are to be delivered again, and then the position is at `end`; `epoch` is that of
-        the record before them.
+        """Takes records back for a second delivery, after which the position is at `end`.
+
+        `epoch` is the epoch of the record before them.
         """
         opened = self._opened.get(position.key)
         if opened is None:
@@ -85,11 +84,11 @@ class Delivery:
     def collect(
         self, positions: list[Position], limit: int | None, *, one_chunk: bool = False
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """What lies ready, up to `limit` records; partitions take turns at being the first. With
-        `one_chunk`, only of one partition what was fetched of it at once.
+        """Returns the available records, up to `limit`; partitions take turns at being first.
 
-        Raises a partition's error if nothing else can be delivered, or if it is its turn: traffic
-        on others does not keep it from the caller, nor the error the others' records.
+        With `one_chunk`, returns one fetched chunk of one partition only. Raises a partition's
+        error in its turn, or if no other record is available. Traffic on other partitions does not
+        hide the error, and the error does not block their records.
         """
         if not positions:
             return {}
@@ -119,7 +118,7 @@ class Delivery:
     def _deliver(
         self, position: Position, limit: int | None, *, one_chunk: bool
     ) -> list[ConsumerRecord]:
-        """Up to `limit` records of one partition, or those of one chunk."""
+        """Delivers up to `limit` records of one partition, or those of one chunk."""
         out: list[ConsumerRecord] = []
         while limit is None or len(out) < limit:
             more = not out or (limit is not None and not one_chunk)
@@ -139,7 +138,7 @@ class Delivery:
         return out
 
     def _open(self, position: Position, *, more: bool) -> _Opened | None:
-        """The chunk to deliver from, with at least one record; None if nothing lies ready."""
+        """The chunk to deliver from, with at least one record; None if no record is available."""
         assert self.source is not None
         key = position.key
         while True:
@@ -162,7 +161,7 @@ class Delivery:
             try:
                 put_back = opened.put_back
                 batch = put_back.pop() if put_back else next(opened.batches, None)
-            except Exception as error:  # noqa: BLE001 - raised by collect, after what came before
+            except Exception as error:  # noqa: BLE001 - raised by collect, after earlier records
                 position.fail(error)
                 self.start_over(position)
                 return None

@@ -1,6 +1,4 @@
-"""Reads ahead of a consumer: routes positions to leaders, keeps what came, looks up and validates
-offsets.
-"""
+"""Reads ahead of a consumer: routes positions to leaders, buffers records, validates offsets."""
 
 from __future__ import annotations
 
@@ -35,9 +33,9 @@ if TYPE_CHECKING:
 
 LOOKUP_TIMEOUT_S: Final = 5.0
 STORAGE_PATIENCE_MS: Final = 10_000
-"""Longer than it takes the controller to have another replica lead, where there is one."""
+"""Time in which the controller would have moved the leader to another replica."""
 READ_AHEAD: Final = 4
-"""A partition is asked for more until so many times max_partition_fetch_bytes of it lie ready."""
+"""Multiple of max_partition_fetch_bytes up to which a partition is read ahead."""
 
 
 class Wanted(NamedTuple):
@@ -46,7 +44,7 @@ class Wanted(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Fetched batches that nobody has looked into yet."""
+    """Fetched batches that are not decoded yet."""
 
     generation: int
     data: Buffer
@@ -75,9 +73,9 @@ class Fetcher:
         self.positions: dict[PartitionKey, Position] = {}
         self.buffers: dict[PartitionKey, deque[Chunk]] = {}
         self.arrived = asyncio.Event()
-        """Records, or an error that the user must hear of."""
+        """Set when there are records, or an error for the user."""
         self.obstacle: StrandlineError | None = None
-        """What last kept records from coming; names the cause of a time-out."""
+        """The last obstacle to fetching; the cause of a time-out."""
         self._runtime = session.runtime
         self._tasks = session.tasks
         self._partition_max_bytes = partition_max_bytes
@@ -87,10 +85,10 @@ class Fetcher:
         self._streams: dict[int, FetchStream] = {}
         self._backoffs: dict[PartitionKey, Backoff] = {}
         self._unserved: dict[PartitionKey, tuple[tuple[int, int], float]] = {}
-        """(generation, offset) that a leader's disk does not serve, and since when."""
+        """(generation, offset) that a leader's disk does not serve, and the time of the failure."""
         self._navigate = asyncio.Event()
         self._retries: dict[PartitionKey, asyncio.TimerHandle] = {}
-        """When the last fetch of a partition that failed is to be tried again."""
+        """Timers of the next retry for partitions whose last fetch failed."""
         self.cluster.watchers.append(self._on_metadata)
         session.on_broken.append(lambda _: self.arrived.set())
 
@@ -116,19 +114,19 @@ class Fetcher:
         self.plan()
 
     def drop(self, key: PartitionKey) -> None:
-        """Forget what was read ahead of a partition."""
+        """Drops the read-ahead of a partition."""
         self._buffered -= self._buffered_of.pop(key, 0)
         self.buffers.pop(key, None)
 
     def moved(self, position: Position) -> None:
-        """The position was changed: what was read ahead of the old one is void."""
+        """Drops the read-ahead of a moved position, and routes it again."""
         if self.positions.get(position.key) is position:
             self.drop(position.key)
             self.buffers[position.key] = deque()
         self.plan()
 
     def plan(self) -> None:
-        """Wake whatever has something to do for the positions as they are now."""
+        """Wakes the streams and lookups that the present positions need."""
         streams: dict[int, None] = {}
         for key, position in self.positions.items():
             leader = self.cluster.view.leader(*key)
@@ -152,7 +150,7 @@ class Fetcher:
             stream.wake()
 
     def wanted(self, broker_id: int) -> tuple[dict[PartitionKey, Wanted], bool]:
-        """What to ask `broker_id` for now; and whether a full buffer keeps something out of it."""
+        """The partitions to fetch from `broker_id` now; True if a full buffer excludes some."""
         wanted: dict[PartitionKey, Wanted] = {}
         crowded = False
         now_ms = self._now_ms()
@@ -177,7 +175,7 @@ class Fetcher:
         return self._buffered >= self._buffer_bytes and bool(self.buffers.get(key))
 
     def take(self, key: PartitionKey) -> Chunk | None:
-        """The next chunk of a partition for the user; its room is free for more."""
+        """Removes and returns the next chunk of a partition, which frees its room."""
         buffer = self.buffers.get(key)
         if not buffer:
             return None
@@ -247,7 +245,7 @@ class Fetcher:
             self._keep(key, position, asked, result.records)
 
     def _keep(self, key: PartitionKey, position: Position, asked: Wanted, records: Buffer) -> None:
-        """Note how far the batches go; they are checked and decoded when the user wants them."""
+        """Buffers batches; they are checked and decoded when the user polls for them."""
         try:
             last = last_of_run(records, asked.target.offset)
         except CorruptMessage as error:
@@ -287,7 +285,7 @@ class Fetcher:
             position.fail(error)
             self.arrived.set()
             return
-        # A stale leader, a lagging one, a topic not known there yet: learn more, then ask again.
+        # A stale leader, a lagging one, or a topic unknown there: refresh metadata, then retry.
         backoff = self._backoffs.setdefault(key, Backoff())
         wait_ms = backoff.next_ms(self.chance())
         position.retry_at_ms = self._now_ms() + wait_ms
@@ -302,8 +300,9 @@ class Fetcher:
         self.plan()
 
     def _waited_long(self, key: PartitionKey, position: Position) -> bool:
-        """Whether nobody has served this place since the leader first said that its disk does not:
-        another replica would have taken over by now.
+        """True if no replica has served this offset for STORAGE_PATIENCE_MS after a disk error.
+
+        Another replica would have become the leader in that time.
         """
         place = position.generation, position.fetch_offset
         known, since_ms = self._unserved.get(key, (None, 0.0))
@@ -315,7 +314,7 @@ class Fetcher:
     # Offsets to look up, positions to validate.
 
     async def navigate(self) -> None:
-        """Resolve positions that are not ready to fetch, with back-off, until the client closes."""
+        """Resolves positions that are not ready to fetch, with back-off, until the end."""
         try:
             await self._navigate_on()
         finally:

@@ -1,4 +1,4 @@
-"""Checks the options of a consumer against each other before anything is started."""
+"""Validates the options of a consumer before it starts."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ _CLASSIC: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
+    """The validated options of a consumer."""
+
     auto_offset_reset: str
     group_id: str | None
     group_instance_id: str | None
@@ -90,7 +92,7 @@ class ConsumerOptions:
 
     @property
     def limits(self) -> dict[str, int]:
-        """What bounds fetching."""
+        """The bounds of fetching."""
         return {
             "max_wait_ms": self.fetch_max_wait_ms,
             "min_bytes": self.fetch_min_bytes,
@@ -101,7 +103,7 @@ class ConsumerOptions:
 
 
 def refuse_classic(**options: Any) -> None:
-    """Options of the classic group protocol, in which members decide what brokers decide here."""
+    """Refuses options of the classic group protocol; here the brokers decide them."""
     for name, value in options.items():
         if value is not None:
             raise UnsupportedFeature(

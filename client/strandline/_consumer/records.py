@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def decode(
     data: Buffer, partition: TopicPartition, from_offset: int, *, check_crcs: bool, bound: Bound
 ) -> Iterator[tuple[list[ConsumerRecord], int, int]]:
-    """(records at or after `from_offset`, next offset, leader epoch) of each batch in `data`.
+    """Yields (records at or after `from_offset`, next offset, leader epoch) of each batch.
 
-    A batch without visible records still moves the position on (P-70). Raises CorruptRecords: a
+    A batch without visible records still advances the position (P-70). Raises CorruptRecords if a
     batch does not match its CRC, does not parse, or unpacks to more than the bound.
     """
     topic, number = partition
@@ -74,10 +74,10 @@ def decode(
 
 
 def last_of_run(records: Buffer, offset: int) -> BatchHeader | None:
-    """The last batch of an answer to a question for `offset`; None if there is none.
+    """The last batch of an answer to a fetch from `offset`; None if there is none.
 
-    No CRC covers a base offset, and a disk may have read from elsewhere: CorruptMessage if a batch
-    ends before what was asked for, or begins before the one in front of it has ended (P-54).
+    No CRC covers a base offset, and a disk may return bytes of another place. Raises CorruptMessage
+    if a batch ends before `offset`, or begins before the previous batch ends (P-54).
     """
     last = None
     for _, header in iter_headers(records):

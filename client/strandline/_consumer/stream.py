@@ -1,4 +1,4 @@
-"""The Fetch stream to one broker: one long poll after the other, each with a deadline (P-80)."""
+"""The Fetch stream to one broker: consecutive long polls, each with a deadline (P-80)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _NO_REPLICA: Final = ReplicaState(-1, -1)
 CROWDED_PAUSE_S: Final = 0.01
-"""While a partition's buffer is full, the others are asked at this pace and without waiting."""
+"""Pause between fetches that do not wait, while some partition's buffer is full."""
 
 
 class _Interrupted(Exception):
-    """What is wanted has changed while a long poll was under way."""
+    """The set of wanted partitions changed during a long poll."""
 
 
 class FetchLimits(NamedTuple):
@@ -46,16 +46,16 @@ class FetchPlan(Protocol):
         ...
 
     def on_response(self, wanted: dict[PartitionKey, Wanted], response: FetchResponse) -> None:
-        """The broker has answered a request for `wanted`."""
+        """Applies the broker's answer to a request for `wanted`."""
         ...
 
     def on_unreachable(self, broker_id: int, error: StrandlineError) -> None:
-        """The broker cannot be reached; the stream tries again after a pause."""
+        """Notes an unreachable broker; the stream retries after a pause."""
         ...
 
 
 class FetchStream:
-    """Everything that one consumer reads from one broker."""
+    """The stream on which one consumer fetches from one broker."""
 
     def __init__(
         self, session: Session, plan: FetchPlan, broker_id: int, limits: FetchLimits
@@ -70,7 +70,7 @@ class FetchStream:
         self._backoff = Backoff()
 
     def wake(self) -> None:
-        """Room in a buffer, a new leader, a seek: look again at what is wanted."""
+        """Makes the stream read the plan again: room in a buffer, a new leader, a seek."""
         self._wake.set()
         polling = self._polling
         if polling is None:
@@ -97,7 +97,7 @@ class FetchStream:
                 await asyncio.sleep(pause_s)
 
     async def _stream(self, address: str) -> None:
-        """Serve one stream until it breaks or the plan changes."""
+        """Runs one stream until it breaks or the plan changes."""
         call: Any = self._session.connections.fetch(address)
         self._changed.clear()
         error: StrandlineError | None = None

@@ -1,4 +1,4 @@
-"""How long to wait before the next try: short at first, because a failover takes milliseconds."""
+"""The wait before a retry: short at first, because a failover takes milliseconds."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 FIRST_MS: Final = 20.0
 MAX_MS: Final = 1000.0
 _GENTLE_TRIES: Final = 5
-"""So many tries keep to FIRST_MS..2 * FIRST_MS before the wait begins to double."""
+"""Retries that wait FIRST_MS to 2 * FIRST_MS, before the wait begins to double."""
 
 
 class Backoff:
-    """Counts failures in a row and says how long to wait after each."""
+    """Counts consecutive failures and gives the wait after each."""
 
     def __init__(self, first_ms: float = FIRST_MS, max_ms: float = MAX_MS) -> None:
         self.failures = 0

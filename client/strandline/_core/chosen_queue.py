@@ -1,11 +1,11 @@
 """The partition queue of a producer whose id and epoch its user chose.
 
-They are the same whenever the same work is done again, and have no successor. So a batch given up
-takes all the rest with it, now and later: what follows would go out with its sequence numbers, and
-the leader would take it for the batch that failed when that comes again.
+The identity is the same whenever the same work is repeated, and has no successor. A batch given up
+therefore fails all later batches: they would take its sequence numbers, and the leader would take
+them for the failed batch when that is sent again.
 
-A batch that is too large is cut in halves, and these again. So the parts depend on the batch and
-the topic's limit alone, and are the same whenever the same work is done again.
+A batch that is too large is split in halves, and these again. The parts depend only on the batch
+and the topic's limit, and are the same whenever the same work is repeated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ChosenQueue(PartitionQueue):
-    """Numbers from 0 under one identity for as long as it lives."""
+    """A queue that numbers batches from 0 under one identity, for its whole life."""
 
     is_bound_to_id = True
 
@@ -55,13 +55,13 @@ class ChosenQueue(PartitionQueue):
         return self._with_the_rest(super().on_expiry(now_ms))
 
     def on_recreated(self, topic_id: bytes, error: Exception) -> list[Settled]:
-        """Its numbers would begin in the middle of the work."""
+        """Fails every batch: numbers in the new topic would begin in the middle of the work."""
         return self.on_hopeless(error)
 
     def _out_of_sequence(self, batch: ProducerBatch, error: BrokerError) -> list[Settled]:
         ahead = self.in_flight[: self.in_flight.index(batch)]
         if ahead and isinstance(error, OutOfOrderSequenceNumber):
-            return []  # what stands before it is still unresolved: its turn comes again
+            return []  # an earlier batch is unresolved: this one is retried after it
         return self._give_up(batch, failure(batch, str(self), error))
 
     @property
@@ -76,4 +76,4 @@ class ChosenQueue(PartitionQueue):
         return [*settled, *self.on_hopeless(error)]
 
     def _repair(self) -> None:
-        """Nothing closes the hole."""
+        """Does nothing: no batch may take the numbers of a failed one."""

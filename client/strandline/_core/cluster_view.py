@@ -1,8 +1,8 @@
-"""What a client knows of the cluster: brokers, topics and leaders.
+"""A client's view of the cluster: brokers, topics and leaders.
 
-Answers come from brokers that know more or less of the controller's decisions. The view never goes
-back: for one topic id a leader of an older epoch is ignored (P-72, P-82), and what a name stands
-for is taken from the answer whose broker had applied the most of the controller's log (P-83).
+Brokers lag behind the controller by different amounts. The view never goes back. For one topic id,
+a leader of an older epoch is ignored (P-72, P-82). The topic id of a name comes from the answer
+whose broker had applied the most of the controller's log (P-83).
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from strandline_proto.v1 import metadata_pb2
 
 PartitionKey = tuple[bytes, int]
-"""Topic id and partition: what positions and sequences are keyed by."""
+"""Topic id and partition: the key of positions and sequences."""
 
 
 @dataclass(slots=True)
 class PartitionView:
+    """Leader and replicas of one partition."""
+
     index: int
     leader: int = -1
     leader_epoch: int = -1
@@ -35,30 +37,32 @@ class PartitionView:
 
 @dataclass(slots=True)
 class TopicView:
+    """The id and partitions of one topic."""
+
     name: str
     topic_id: bytes
     metadata_offset: int
     partitions: dict[int, PartitionView] = field(default_factory=dict)
 
     def has(self, partition: int | None) -> bool:
-        """Whether this partition is known; None, or what is no number at all, stands for any."""
+        """True if this partition is known; None, or any value that is no int, stands for any."""
         return partition in self.partitions if type(partition) is int else bool(self.partitions)
 
 
 @dataclass(slots=True)
 class Changes:
-    """What one answer taught: moved leaders, topics that came, went or were created anew."""
+    """The news of one answer: moved leaders, and new, deleted or recreated topics."""
 
     moved: list[PartitionKey] = field(default_factory=list)
     gone: list[bytes] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-    """Asked for by name and, as far as this client can tell, not there."""
+    """Topics requested by name that do not exist, as far as this client can tell."""
     errors: dict[str, int] = field(default_factory=dict)
     """Other error codes, by topic name."""
 
 
 class ClusterView:
-    """The newest state of everything that any broker has told this client."""
+    """The newest state in the answers of all brokers."""
 
     def __init__(self) -> None:
         self.cluster_id = ""
@@ -67,12 +71,13 @@ class ClusterView:
         self.topics: dict[str, TopicView] = {}
         self.by_id: dict[bytes, TopicView] = {}
         self._min_epochs: dict[PartitionKey, int] = {}
-        """A reader has seen this epoch: older leaders are not asked (P-82). No answer may have told
-        of the partition yet, as where the coordinator knows more than this client.
+        """Epochs that a reader has seen: older leaders are not asked (P-82).
+
+        A partition may be in no answer yet: the coordinator may know more than this client.
         """
 
     def apply(self, answer: metadata_pb2.MetadataResponse) -> Changes:
-        """Take over what is newer. Raises InconsistentClusterId for another cluster's answer."""
+        """Applies newer facts. Raises InconsistentClusterId for another cluster's answer."""
         self._check_cluster(answer.cluster_id)
         self._apply_brokers(answer)
         changes = Changes()
@@ -154,7 +159,7 @@ class ClusterView:
         return changed
 
     def hint(self, topic_id: bytes, partition: int, *, leader: int, leader_epoch: int) -> bool:
-        """A broker refused and named the leader it knows (KIP-951). True if that is news."""
+        """Applies the leader named in a refusal (KIP-951). True if the leader is new."""
         topic = self.by_id.get(topic_id)
         view = topic.partitions.get(partition) if topic is not None else None
         if view is None or leader_epoch <= view.leader_epoch or leader not in self.brokers:
@@ -163,7 +168,7 @@ class ClusterView:
         return True
 
     def add_broker(self, broker: Broker) -> None:
-        """An address that came with an answer, of a broker that may be new."""
+        """Adds the address of a broker that may be new."""
         self.brokers.setdefault(broker.id, broker)
 
     def partition(self, topic_id: bytes, partition: int) -> PartitionView | None:
@@ -171,7 +176,7 @@ class ClusterView:
         return None if topic is None else topic.partitions.get(partition)
 
     def leader(self, topic_id: bytes, partition: int) -> tuple[int, int] | None:
-        """(leader, leader epoch); None if there is none, or none as new as a reader has seen."""
+        """(leader, leader epoch); None if there is none, or if a reader has seen a newer epoch."""
         view = self.partition(topic_id, partition)
         if view is None or view.leader < 0 or view.leader not in self.brokers:
             return None
@@ -180,6 +185,6 @@ class ClusterView:
         return view.leader, view.leader_epoch
 
     def require_epoch(self, topic_id: bytes, partition: int, leader_epoch: int) -> None:
-        """Someone has read a record of this epoch: a leader of an older one is not to be asked."""
+        """Notes that a record of this epoch was read: leaders of older epochs are not asked."""
         key = topic_id, partition
         self._min_epochs[key] = max(self._min_epochs.get(key, -1), leader_epoch)

@@ -1,10 +1,11 @@
-"""Which offsets a consumer may commit by itself, and what becomes of a commit.
+"""The commits of a consumer: offsets of the auto-commit, and retries.
 
-By itself it commits what the application had been handed before its last poll, never more: what the
-last poll returned may still be in work (P-113). A commit that got no answer, or was refused for a
-reason that passes, is repeated; nothing newer is under way meanwhile, so a repeated one never takes
-an offset back. One that was refused because the member's epoch has moved on is repeated under the
-new epoch for what the member still owns.
+The auto-commit covers the records delivered before the last poll, never more: the records of the
+last poll may still be in work (P-113).
+
+A commit without an answer, or with a retriable error, is repeated. No newer commit is under way
+meanwhile, so a repetition never moves an offset back. A commit that is refused because the member's
+epoch has changed is repeated under the new epoch, for the partitions that the member still owns.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ if TYPE_CHECKING:
     from strandline._core.cluster_view import PartitionKey
 
 COMMITS_MAX: Final = 1000
-"""Commits that wait for their turn, at most."""
+"""Largest number of waiting commits."""
 
 GONE: Final = -1000
-"""No broker's code: the member knew by itself that the partition is not its own."""
+"""A code of the library, not of a broker: the member does not own the partition."""
 
 _STALE: Final = frozenset({wire.StaleMemberEpoch.code, wire.RebalanceInProgress.code})
 _LOST: Final = frozenset(
     {wire.UnknownMemberId.code, wire.FencedMemberEpoch.code, wire.IllegalGeneration.code}
 )
 _OPEN: Final = frozenset({wire.NotCoordinator.code, wire.RequestTimedOut.code})
-"""A coordinator that has been deposed does not know what becomes of what it has written."""
+"""Codes of a deposed coordinator, which does not know the outcome of its own write."""
 
 
 class CommitOffset(NamedTuple):
@@ -44,18 +45,19 @@ class CommitOffset(NamedTuple):
 
 
 class Fate(enum.Enum):
-    """What an error code means for a commit."""
+    """The consequence of an error code for a commit."""
 
     AGAIN = "again"
-    """Nobody knows, or not now: the same is repeated."""
+    """The outcome is unknown or the error is retriable: the same commit is repeated."""
     STALE = "stale"
-    """Repeated under the member's new epoch, for what it still owns."""
+    """The commit is repeated under the member's new epoch, for the partitions it still owns."""
     LOST = "lost"
-    """The committer is no member any more."""
+    """The consumer is no member any more."""
     REFUSED = "refused"
 
 
 def fate(code: int, *, retriable: bool) -> Fate:
+    """The fate of a commit that got this error code."""
     if code in _STALE:
         return Fate.STALE
     if code in _LOST:
@@ -65,22 +67,22 @@ def fate(code: int, *, retriable: bool) -> Fate:
 
 @dataclass(eq=False)
 class Commit:
-    """One commit on its way."""
+    """One commit under way."""
 
     offsets: dict[PartitionKey, CommitOffset]
-    """What is not settled yet."""
+    """Offsets without an outcome yet."""
     deadline_ms: float
     by_itself: bool = False
-    """Of the library's own accord."""
+    """True for an auto-commit."""
     is_of_member: bool = False
-    """Asked for by a member, which commits what it owns."""
+    """True for the commit of a member, which commits only partitions that it owns."""
     committed: dict[PartitionKey, CommitOffset] = field(default_factory=dict)
     refused: dict[PartitionKey, tuple[int, str]] = field(default_factory=dict)
     """Partitions that failed for good: error code and message."""
     obstacle: tuple[int, str] | None = None
-    """What last stood in the way, if it was an answer."""
+    """Error code and message of the last answer, if it was a refusal."""
     in_doubt: bool = False
-    """An earlier try has got no answer, or one that leaves it open: it may be carried out yet."""
+    """True if an earlier try has no clear outcome: it may still be carried out."""
 
     @property
     def is_settled(self) -> bool:
@@ -93,35 +95,34 @@ class Commit:
 
 
 class CommitState:
-    """Commits of one consumer, one at a time, and what it has handed over."""
+    """The commits of one consumer, one at a time, and the positions that it has delivered."""
 
     def __init__(self) -> None:
         self.current: Commit | None = None
         self._waiting: deque[Commit] = deque()
         self._processed: dict[PartitionKey, CommitOffset] = {}
-        """Handed over before the last poll."""
+        """Positions delivered before the last poll."""
         self._committed: dict[PartitionKey, CommitOffset] = {}
 
-    # What has been handed over.
+    # Delivered positions.
 
     def on_poll(self, positions: Mapping[PartitionKey, CommitOffset]) -> None:
-        """The application polls, and is done with what it was handed: these are the positions that
-        have moved since its last poll.
-        """
+        """Marks the positions that have moved since the last poll as processed."""
         self._processed |= positions
 
     def on_sought(self, key: PartitionKey) -> None:
-        """The application has moved a position: what it was handed before counts no more."""
+        """Drops the processed position of a partition that the application has moved."""
         self._processed.pop(key, None)
 
     def on_committed_elsewhere(self, key: PartitionKey, offset: CommitOffset) -> None:
-        """What the group had committed when the partition was taken up."""
+        """Notes the group's committed offset of a newly assigned partition."""
         self._committed[key] = offset
         self._processed.pop(key, None)
 
     def forget(self, keys: Iterable[PartitionKey]) -> None:
-        """No longer this consumer's, and what is not settled of them never will be: once they are
-        its own again, the application begins at what the group has committed by then (I-106).
+        """Forgets partitions that the consumer has lost, and refuses their unsettled offsets.
+
+        If they come back, the application begins at the offset committed by then (I-106).
         """
         gone = list(keys)
         for key in gone:
@@ -133,7 +134,7 @@ class CommitState:
             self.current.in_doubt = True  # a try may be under way
 
     def on_deleted(self, topic_id: bytes) -> None:
-        """Metadata says that the topic is gone: no coordinator will ever commit anything of it."""
+        """Refuses the commits of a deleted topic: no coordinator will carry them out."""
         for known in (self._processed, self._committed):
             for key in [key for key in known if key[0] == topic_id]:
                 del known[key]
@@ -146,8 +147,8 @@ class CommitState:
         commit.refuse(gone, wire.UnknownTopicId.code, "the topic was deleted")
 
     def due(self, keys: Collection[PartitionKey] | None = None) -> dict[PartitionKey, CommitOffset]:
-        """What the consumer may commit by itself now, of all or of these partitions."""
-        # Where a commit is not settled, nobody knows what it leaves.
+        """The offsets to auto-commit now, of all or of these partitions."""
+        # The result of an unsettled commit is unknown, so its partitions stay due.
         open_keys = {key for commit in self._unsettled for key in commit.offsets}
         return {
             key: at
@@ -169,7 +170,7 @@ class CommitState:
 
     @property
     def commits_by_itself(self) -> bool:
-        """Whether a commit of the library's own is waiting or under way."""
+        """True if an auto-commit waits or is under way."""
         return any(commit.by_itself for commit in self._unsettled)
 
     @property
@@ -177,8 +178,10 @@ class CommitState:
         return [*([] if self.current is None else [self.current]), *self._waiting]
 
     def add(self, commit: Commit) -> None:
-        """Have a commit wait for its turn. One that the application asks for is newer than what was
-        handed over before the last poll, which the consumer then does not commit any more.
+        """Queues a commit.
+
+        A commit of the application is newer than the positions delivered before the last poll, and
+        replaces their auto-commit.
         """
         self._waiting.append(commit)
         if not commit.by_itself:
@@ -186,20 +189,20 @@ class CommitState:
                 self._processed.pop(key, None)
 
     def next(self) -> Commit | None:
-        """The commit to carry out now; the one under way until it is settled (I-106)."""
+        """Returns the commit to carry out now: the one under way until it is settled (I-106)."""
         if self.current is None and self._waiting:
             self.current = self._waiting.popleft()
         return self.current
 
     def settle(self, commit: Commit) -> None:
-        """It is over, whatever became of it."""
+        """Ends the current commit, with any outcome."""
         assert self.current is commit, commit
         self.current = None
         for key in [*commit.offsets, *commit.refused]:
             self._committed.pop(key, None)  # it may be carried out yet
 
     def drain(self) -> list[Commit]:
-        """Everything that is not settled; nothing of it is carried on."""
+        """Returns and drops all unsettled commits."""
         left = self._unsettled
         self.current = None
         self._waiting.clear()
@@ -216,10 +219,10 @@ class CommitState:
         retriable: Callable[[int], bool],
         owned: Collection[PartitionKey] | None,
     ) -> Fate | None:
-        """Take in an answer: an error of the whole, or one code for each partition.
+        """Applies an answer: an error of the whole, or one code for each partition.
 
-        Returns the worst that is left to be repeated, None if nothing is. `owned` is what the
-        member owns; None for a consumer that is not a member.
+        Returns the worst fate among the offsets to repeat; None if none is left. `owned` has the
+        partitions of the member; None for a consumer that is not a member.
         """
         left: Fate | None = None
         for key in list(commit.offsets):
@@ -227,7 +230,7 @@ class CommitState:
             if code == wire.NONE:
                 commit.committed[key] = self._committed[key] = commit.offsets.pop(key)
                 continue
-            if code is None:  # an answer that leaves a partition out says nothing of it
+            if code is None:  # an answer without the partition has no outcome for it
                 left = left or Fate.AGAIN
                 continue
             commit.obstacle = code, message

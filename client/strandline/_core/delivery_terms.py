@@ -1,6 +1,4 @@
-"""The terms of delivery: what a producer was asked for, what a leader answered, what its user is
-told.
-"""
+"""The terms of delivery: options of a producer, answers of leaders, errors for the user."""
 
 from __future__ import annotations
 
@@ -22,11 +20,11 @@ if TYPE_CHECKING:
 LOST_IDENTITY: Final = frozenset(
     {OutOfOrderSequenceNumber.code, InvalidProducerEpoch.code, UnknownProducerId.code}
 )
-"""The leader's record of this producer does not lead up to the batch; it was not written."""
+"""Codes of a sequence that does not fit the leader's state of the producer: not written."""
 
 
 PACKED_HERE: Final = Bound(DECOMPRESSED_BYTES_LIMIT, "what a batch may unpack to")
-"""Of batches that this producer has packed itself."""
+"""The bound for batches that this producer has packed itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a leader said about one batch."""
+    """A leader's answer about one batch."""
 
     code: int
     message: str
@@ -58,7 +56,7 @@ class Answer:
 
 
 def failure(batch: ProducerBatch, where: str, cause: Exception) -> Exception:
-    """`cause` itself if the records are certainly not in the log, else that nobody knows (I-21)."""
+    """`cause` itself if the records are certainly not in the log, else OutcomeUnknown (I-21)."""
     if not batch.may_be_written:
         return cause
     return OutcomeUnknown(
@@ -71,7 +69,7 @@ def failure(batch: ProducerBatch, where: str, cause: Exception) -> Exception:
 def expired(
     batch: ProducerBatch, where: str, cause: BaseException | None, timeout_ms: float
 ) -> DeliveryTimedOut:
-    """The delivery deadline has passed; `cause` is what last stood in the way."""
+    """The error of a batch past its delivery deadline; `cause` is the last obstacle."""
     known = "may or may not be in the log" if batch.may_be_written else "were not written"
     why = describe(cause) if cause is not None else "no answer came"
     return DeliveryTimedOut(

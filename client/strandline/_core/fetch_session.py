@@ -1,5 +1,5 @@
-"""One fetch session (KIP-227): what the broker remembers of a stream, so that a request names only
-what changed.
+"""One fetch session (KIP-227): the broker stores a stream's partitions, so that a request names
+only the changes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 class FetchTarget(NamedTuple):
-    """Where to read one partition from. The epochs let the broker refuse or report divergence."""
+    """Offset and epochs of one partition to fetch.
+
+    With the epochs, the broker can refuse the fetch or report divergence.
+    """
 
     offset: int
     leader_epoch: int
@@ -20,7 +23,7 @@ class FetchTarget(NamedTuple):
 
 
 class FetchChanges(NamedTuple):
-    """What the next request of the session says."""
+    """The changes in the next request of the session."""
 
     session_id: int
     session_epoch: int
@@ -37,7 +40,7 @@ class FetchSession:
         self._known: dict[PartitionKey, FetchTarget] = {}
 
     def next_request(self, wanted: dict[PartitionKey, FetchTarget]) -> FetchChanges:
-        """The difference between `wanted` and what the broker has been told."""
+        """Returns the difference between `wanted` and the last request."""
         changed = [
             (key, target) for key, target in wanted.items() if self._known.get(key) != target
         ]

@@ -1,4 +1,4 @@
-"""Brokers bound the elements of one request: what has more is asked for in several."""
+"""Splits long lists, because brokers bound the elements of one request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def in_parts(items: Iterable[T], most: int) -> Iterator[list[T]]:
-    """The items in their order, at most so many in each part."""
+    """The items in their order, at most `most` in each part."""
     rest = iter(items)
     while part := list(islice(rest, most)):
         yield part

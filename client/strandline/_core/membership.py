@@ -1,15 +1,15 @@
-"""A member's side of the consumer protocol (KIP-848): what it is, and which heartbeat is next.
+"""A member's side of the consumer protocol (KIP-848): its state and its next heartbeat.
 
     UNSUBSCRIBED -> JOINING -> RECONCILING -> ACKNOWLEDGING -> STABLE
-    any of a member's states -> FENCED -> JOINING       the coordinator no longer knows it
+    any of a member's states -> FENCED -> JOINING       unknown to the coordinator
     any of a member's states -> STALE -> JOINING        no poll for max.poll.interval.ms
     any of a member's states -> LEAVING -> UNSUBSCRIBED
-    any of a member's states -> FATAL                   nothing that it can do would mend it
+    any of a member's states -> FATAL                   permanent error
 
-Heartbeats travel on streams. A stream is one generation; the first heartbeat of it has all fields,
-the others what has changed. An answer of an older generation tells of a past that the member has
-left, and is dropped (I-177). `seen_push` is the last push that was taken in, so that the
-coordinator can tell an acknowledgement from a message that crossed its grant (I-134).
+Heartbeats travel on streams. Each stream is one generation. Its first heartbeat has all fields, the
+others only changes. An answer of an older generation is stale, and is dropped (I-177). `seen_push`
+is the last push that the member has applied. With it, the coordinator tells an acknowledgement from
+a message that crossed its grant (I-134).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
-"""A static member's place is kept for its session."""
+"""Epoch in the leave of a static member, whose partitions are kept for its session."""
 INTERVAL_MS: Final = 5000.0
-"""Until the coordinator has said how often it wants to hear of the member."""
+"""Heartbeat interval until the coordinator sets one."""
 SILENT_INTERVALS: Final = 2.0
-"""A coordinator that has said nothing for so many intervals is not there (P-152)."""
+"""Silent heartbeat intervals after which the coordinator counts as gone (P-152)."""
 HELD_SLACK_MS: Final = 3000.0
-"""Beyond a session, that of a process that has died is over at its coordinator too."""
+"""Margin beyond a session, after which a dead process's session has ended at its coordinator."""
 
 _LOST: Final = frozenset(
     {
@@ -44,18 +44,20 @@ _LOST: Final = frozenset(
 
 
 class State(enum.Enum):
+    """The states of a member."""
+
     UNSUBSCRIBED = "unsubscribed"
     JOINING = "joining"
     RECONCILING = "reconciling"
-    """Something is to be given up before the assignment can be acknowledged."""
+    """Partitions must be given up before the assignment can be acknowledged."""
     ACKNOWLEDGING = "acknowledging"
-    """The acknowledgement is to be sent."""
+    """The next heartbeat acknowledges the assignment."""
     STABLE = "stable"
     FENCED = "fenced"
-    """The coordinator has forgotten the member, which joins anew as soon as it can."""
+    """The coordinator does not know the member, which joins again as soon as it can."""
     LEAVING = "leaving"
     STALE = "stale"
-    """Out by its own word, until the next poll."""
+    """The member has left for want of polls, until the next poll."""
     FATAL = "fatal"
 
 
@@ -79,23 +81,23 @@ class Beat(NamedTuple):
     seen_push: int
     epoch: int
     full: bool
-    """The first of its stream: with timeouts and assignor."""
+    """True for the first heartbeat of a stream, with timeouts and assignor."""
     subscription: Subscription | None
     clears_pattern: bool
-    """The subscription has no regular expression, and an earlier one had."""
+    """True if an earlier subscription had a regular expression, and this one has none."""
     owned: frozenset[PartitionKey] | None
 
 
 class Heard(enum.Enum):
-    """What an answer meant."""
+    """The meaning of an answer."""
 
     DROPPED = "dropped"
-    """Of another stream, or of a membership that has ended."""
+    """The answer belongs to another stream, or to a membership that has ended."""
     FINE = "fine"
     RETRY = "retry"
-    """Not now, or not there: the stream is to be opened again, perhaps elsewhere."""
+    """The error is retriable: the stream must be opened again, perhaps at another broker."""
     LOST = "lost"
-    """The member is none any more, and joins anew."""
+    """The membership has ended, and the member joins again."""
     FATAL = "fatal"
 
 
@@ -109,13 +111,13 @@ class Membership:
         self.reconciling = Reconciling()
         self.interval_ms = INTERVAL_MS
         self.generation = 0
-        """Of the stream that is open, or was last."""
+        """Generation of the open stream, or of the last one."""
         self.has_left = True
-        """LEAVING, STALE: whether the coordinator knows, or needs not know."""
+        """True in LEAVING or STALE if the coordinator knows of the leave, or need not know."""
         self.session_ms = 0.0
         """The group's session timeout, once a static member has had to ask for it."""
         self._held_since_ms: float | None = None
-        """When it was first refused since another member has its instance id."""
+        """Time of the first refusal because another member has the instance id."""
         self._static = static
         self._seq = 0
         self._seen_push = 0
@@ -124,15 +126,15 @@ class Membership:
         self._had_pattern = False
         self._acknowledgement_due = False
         self._leave_said = False
-        """On the stream that is open."""
+        """True if the leave was sent on the open stream."""
         self._is_known = False
-        """Whether the coordinator may have heard of the member."""
+        """True if the coordinator may know the member."""
         self._beat_at_ms = 0.0
         self._heard_at_ms = 0.0
 
     @property
     def is_member(self) -> bool:
-        """Whether it is in the group, or on its way."""
+        """True if the consumer is in the group, or joins it."""
         return self.state in _MEMBER
 
     @property
@@ -142,8 +144,9 @@ class Membership:
     # The application.
 
     def subscribe(self, subscription: Subscription) -> bool:
-        """Join with this subscription, or replace the one of before. True if the member joins, for
-        which it needs a new stream.
+        """Joins with this subscription, or replaces the earlier one.
+
+        Returns True if the member joins, for which it needs a new stream.
         """
         joins = self.state in (State.UNSUBSCRIBED, State.LEAVING)
         if joins:
@@ -155,7 +158,7 @@ class Membership:
         return joins
 
     def leave(self) -> None:
-        """Out of the group, by the application's will. What it owned has been revoked."""
+        """Leaves the group for the application, after the revocation of all partitions."""
         was_member = self.is_member
         self.reconciling.on_membership_lost()
         self.subscription = None
@@ -165,14 +168,14 @@ class Membership:
             self._go(State.LEAVING)
 
     def on_poll_overdue(self) -> None:
-        """The application has not polled for too long: others shall do its work."""
+        """Leaves the group because the application has not polled for too long."""
         if not self.is_member:
             return
         self.reconciling.on_membership_lost()
         self._go(State.STALE)
 
     def on_poll(self) -> bool:
-        """The application is back. True if the member joins anew, and needs a new stream."""
+        """Notes a poll. Returns True if the member joins again, and needs a new stream."""
         if self.state is not State.STALE:
             return False
         self._join()
@@ -191,7 +194,7 @@ class Membership:
             self.on_left()
 
     def on_left(self) -> None:
-        """The coordinator knows, or nobody can be told: its session timeout will say so."""
+        """Ends a leave: the coordinator knows, or will notice by the session timeout."""
         self.has_left = True
         self._is_known = False
         self._held_since_ms = None
@@ -205,7 +208,7 @@ class Membership:
         self.has_left = True
 
     def on_given_up(self) -> None:
-        """A step of the reconciliation has ended."""
+        """Notes the end of a step of the reconciliation."""
         if self.state is State.RECONCILING and self.reconciling.is_given_up:
             self._acknowledge()
 
@@ -216,7 +219,7 @@ class Membership:
     # Streams and heartbeats.
 
     def on_stream_opened(self, now_ms: float) -> int:
-        """A new stream; the number that all its messages carry."""
+        """Begins a stream; returns the generation that all its messages carry."""
         self.generation += 1
         self._seq = self._seen_push = 0
         self._first = True
@@ -239,11 +242,11 @@ class Membership:
         return not self.has_left and self.state in (State.LEAVING, State.STALE)
 
     def next_beat_ms(self) -> float:
-        """When the next heartbeat is due; at once if there is news."""
+        """Time of the next heartbeat; now if there are changes."""
         if self._is_to_leave:
             return float("inf") if self._leave_said else 0.0
         if self.epoch == JOIN_EPOCH and not self._first:
-            return float("inf")  # what joins says all; until it is answered there is no more to say
+            return float("inf")  # the join has all fields; nothing follows until its answer
         news = self._first or self._subscription_due or self._acknowledgement_due
         return 0.0 if news else self._beat_at_ms
 
@@ -279,11 +282,11 @@ class Membership:
         )
 
     def silent_at_ms(self) -> float:
-        """When the stream is to be given up unless something is heard."""
+        """Time at which a silent stream is given up."""
         return self._heard_at_ms + SILENT_INTERVALS * self.interval_ms
 
     def on_heard(self, generation: int, now_ms: float) -> bool:
-        """A message came. False if it is of an older stream, and means nothing."""
+        """Notes a message. Returns False for one of an older stream, which is ignored."""
         if generation != self.generation:
             return False
         self._heard_at_ms = now_ms
@@ -292,7 +295,7 @@ class Membership:
     # Answers.
 
     def _is_of_before(self, generation: int) -> bool:
-        """Whether it answers what an earlier stream has said, or an earlier membership (P-124)."""
+        """True if it answers an earlier stream, or an earlier membership (P-124)."""
         return generation != self.generation or (self._first and self.state is State.JOINING)
 
     def on_answer(
@@ -304,7 +307,7 @@ class Membership:
         interval_ms: int,
         assignment: frozenset[PartitionKey] | None,
     ) -> Heard:
-        """The coordinator told the member of itself."""
+        """Applies the coordinator's answer or push."""
         if self._is_of_before(generation):
             return Heard.DROPPED
         if self._is_to_leave:
@@ -341,17 +344,17 @@ class Membership:
             return Heard.DROPPED
         if self._is_to_leave:
             if not retriable:
-                self.on_left()  # as good as out, whatever the reason
+                self.on_left()  # the member counts as out, for any error
             return Heard.RETRY if retriable else Heard.DROPPED
         if not self.is_member:
             return Heard.DROPPED
-        # A group that is not there any more has forgotten its members too.
+        # A deleted group has no members either.
         forgotten = code == wire.GroupIdNotFound.code and self.epoch != JOIN_EPOCH
         if code in _LOST or forgotten:
             self.on_member_lost()
             return Heard.LOST
         if retriable:
-            self._held_since_ms = None  # with another coordinator sessions begin again
+            self._held_since_ms = None  # at a new coordinator, sessions restart
             return Heard.RETRY
         if code == wire.UnreleasedInstanceId.code and self._waits(now_ms):
             return Heard.RETRY
@@ -359,7 +362,7 @@ class Membership:
         return Heard.FATAL
 
     def _waits(self, now_ms: float) -> bool:
-        """Whether who has the instance id may be a process that has died, whose session lasts."""
+        """True if a dead process may hold the instance id until its session ends."""
         if not self.is_joining or self.session_ms == 0:
             return False
         if self._held_since_ms is None:
@@ -367,7 +370,7 @@ class Membership:
         return now_ms - self._held_since_ms < self.session_ms + HELD_SLACK_MS
 
     def on_member_lost(self) -> None:
-        """The coordinator has answered that it does not know the member."""
+        """Ends the membership: the coordinator does not know the member."""
         self.reconciling.on_membership_lost()
         self.state = State.FENCED
         self._is_known = False

@@ -1,11 +1,13 @@
 """One partition's records in a producer: batches, sequence numbers, retries, deadlines.
 
-At most `max_in_flight` batches are under way. What fails is sent again only when no batch of the
-partition is under way, all of it in sequence order (P-80), so that a leader sees the same order
-whatever happened to the connection. A batch given up leaves a hole in the sequence. Is it certainly
-not in the log, the batches after it move up; may it be there, the rest waits until every result is
-known and then goes on under a new producer epoch from sequence 0 (P-42, KIP-360). Identities are
-kept for each partition, so a hole in one does not stop the others.
+At most `max_in_flight` batches are under way. Failed batches are sent again only when no batch of
+the partition is under way, all of them in sequence order (P-80). A leader therefore sees the same
+order, whatever happens to the connection.
+
+A batch given up leaves a hole in the sequence. If the batch is certainly not in the log, the later
+batches move up. If it may be in the log, the rest waits until every result is known, and then
+continues under a new producer epoch from sequence 0 (P-42, KIP-360). Each partition has its own
+identity, so a hole in one does not stop the others.
 
 Inputs are named `on_*` and return the batches that they settled, each with its error or None.
 """
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 LAST_CALL_MS: Final = 100.0
 SMALLER_FOR_MS: Final = 300_000.0
-"""So long after a split new batches stay small: the topic's limit may be raised meanwhile."""
+"""Time for which new batches stay small after a split: the topic's limit may be raised."""
 _CORRUPT_TRIES_MAX: Final = 3
 
 Settled = tuple[ProducerBatch, Exception | None]
@@ -46,7 +48,7 @@ class PartitionQueue:
     """Accumulates, numbers and retries the batches of one partition of one topic id."""
 
     is_bound_to_id = False
-    """Whether it fails with its topic, even if that is created again."""
+    """True if the queue fails with its topic, even if the topic is created again."""
     first_sequence = 0  # of each identity; simulations begin near the end of the numbers
 
     def __init__(
@@ -55,7 +57,7 @@ class PartitionQueue:
         self.topic, self.topic_id, self.partition = topic, topic_id, partition
         self.options = options
         self.in_flight: list[ProducerBatch] = []
-        """Sent at least once and not settled, in sequence order."""
+        """Batches sent at least once and not settled, in sequence order."""
         self.ready: deque[ProducerBatch] = deque()
         self.open: ProducerBatch | None = None
         self.flushing = False
@@ -64,9 +66,9 @@ class PartitionQueue:
         """Leader epoch that the batches under way were sent to."""
         self.wants_identity = False
         self.obstacle: BaseException | None = None
-        """What last kept batches from being sent at all; names the cause of a time-out."""
+        """The last reason why batches could not be sent; the cause of a time-out."""
         self.spent_identity: Identity | None = None
-        """Its sequence in this partition has a hole: the next one must be another."""
+        """An identity whose sequence has a hole here: the next one must differ."""
         self._identity: Identity | None = None
         self._next_sequence = 0
         self._backoff = backoff
@@ -96,7 +98,7 @@ class PartitionQueue:
         )
 
     def close_open(self) -> None:
-        """The open batch is full: it goes out as soon as its turn comes."""
+        """Closes the full open batch, to be sent in its turn."""
         if self.open is not None and self.open.count > 0:
             self.ready.append(self.open)
             self.open = None
@@ -126,7 +128,7 @@ class PartitionQueue:
 
     def _next_resend(self, now_ms: float) -> ProducerBatch | None:
         if sum(b.outstanding for b in self.in_flight) >= self.options.max_in_flight:
-            return None  # there are more since one was split; a leader remembers so many
+            return None  # a split made more batches; a leader remembers only so many
         while self._resend:
             if self._resend[0].settled:
                 self._resend.popleft()
@@ -137,7 +139,7 @@ class PartitionQueue:
         return None
 
     def _is_too_late(self, batch: ProducerBatch, now_ms: float) -> bool:
-        """No answer would come in time: what was not written so far had better stay so."""
+        """True if no answer would arrive in time: an unwritten batch then stays unwritten."""
         if batch.may_be_written:
             return False
         last_call_ms = min(LAST_CALL_MS, self.options.delivery_timeout_ms / 4)
@@ -169,11 +171,11 @@ class PartitionQueue:
         if batch is None or batch.count == 0:
             return False
         if self.flushing or not (self.in_flight or self.ready):
-            return True  # nobody is ahead of it: an awaited record waits for no timer
+            return True  # no batch is ahead of it: an awaited record waits for no timer
         return now_ms >= batch.created_ms + self.options.linger_ms
 
     def wake_at_ms(self, now_ms: float) -> float | None:
-        """When `take` may have something that it has not now, if no input comes before."""
+        """Time at which `take` may have a batch that it does not have now, without other input."""
         if now_ms < self.retry_at_ms:
             return self.retry_at_ms
         if self.open is not None and self.open.count > 0 and self.options.linger_ms > 0:
@@ -187,7 +189,7 @@ class PartitionQueue:
     def on_answer(
         self, batch: ProducerBatch, attempt: int, answer: Answer, *, now_ms: float, chance: float
     ) -> list[Settled]:
-        """A leader answered an attempt of `batch`, perhaps one that was given up long ago."""
+        """Applies a leader's answer to an attempt of `batch`, which may be given up already."""
         if batch.settled:
             return []
         if answer.code == NONE:
@@ -218,12 +220,16 @@ class PartitionQueue:
         return settled
 
     def _is_to_split(self, batch: ProducerBatch) -> bool:
-        """Without numbers a part of what may be written would be a second copy."""
+        """True if the batch may be split.
+
+        Without sequence numbers, a part of a batch that may be written would be a second copy.
+        """
         return batch.count > 1 and (self.options.idempotent or not batch.may_be_written)
 
     def _split(self, batch: ProducerBatch) -> None:
-        """Put smaller batches in the place of one that is too large, to be sent at once; those
-        behind it are sent again after them.
+        """Replaces a batch that is too large by smaller ones, which are sent at once.
+
+        The batches behind it are sent again after them.
         """
         self._size_max, parts = split(batch, self._part_size, self.options.compression)
         at = self.in_flight.index(batch)
@@ -233,7 +239,7 @@ class PartitionQueue:
 
     @property
     def _part_size(self) -> int:
-        """Bytes that a part of a batch has at the most: a leader has refused more."""
+        """Largest size of a part in bytes: a leader has refused more."""
         return self._size_max
 
     def _refusal(self, batch: ProducerBatch, error: BrokerError) -> Exception:
@@ -241,7 +247,7 @@ class PartitionQueue:
         return failure(batch, str(self), too_large(batch, str(self), error) if is_large else error)
 
     def _recover(self, now_ms: float, chance: float) -> None:
-        """Something failed: wait for what is under way, then send all of it again in order."""
+        """Waits for the batches under way after a failure, then sends all again in order."""
         if not self._recovering:
             self.retry_at_ms = now_ms + self._backoff.next_ms(chance)
         self._recovering = True
@@ -268,15 +274,15 @@ class PartitionQueue:
         return self.options.idempotent or not batch.may_be_written
 
     def _out_of_sequence(self, batch: ProducerBatch, error: BrokerError) -> list[Settled]:
-        """The leader expects another sequence: this attempt of the batch was not written."""
+        """Handles a leader that expects another sequence: this attempt was not written."""
         ahead = self.in_flight[: self.in_flight.index(batch)]
         if ahead and isinstance(error, wire.OutOfOrderSequenceNumber):
-            return []  # what stands before it is still unresolved: its turn comes again
+            return []  # an earlier batch is unresolved: this one is retried after it
         if batch.may_be_written:
             return self._give_up(batch, failure(batch, str(self), error))
         if self._gap_at == NO_SEQUENCE:
             self._renew = True
-        return []  # a hole that we know of is closed by moving up
+        return []  # a known hole is closed by moving up
 
     def on_lost(
         self,
@@ -288,7 +294,7 @@ class PartitionQueue:
         now_ms: float,
         chance: float,
     ) -> list[Settled]:
-        """No answer will come: the stream broke or fell silent. `sent`: the bytes may have left."""
+        """Handles a lost answer of a broken or silent stream. `sent`: the bytes may have left."""
         if batch.settled or attempt != batch.attempt or not batch.outstanding:
             return []
         batch.outstanding = False
@@ -303,12 +309,12 @@ class PartitionQueue:
         return settled
 
     def on_leader_moved(self, leader_epoch: int) -> None:
-        """Metadata names a newer leader: what is under way goes to it at once."""
+        """Sends the batches under way to a newer leader at once."""
         if leader_epoch <= self.sent_epoch or self._recreated is not None:
             return
         self.retry_at_ms = 0.0
         if not self.options.idempotent:
-            return  # its answer is the only thing that tells whether it was written
+            return  # only its answer says if it was written
         for batch in self.in_flight:
             if batch.outstanding:
                 batch.outstanding = False
@@ -318,9 +324,11 @@ class PartitionQueue:
         self._repair()
 
     def on_recreated(self, topic_id: bytes, error: Exception) -> list[Settled]:
-        """The topic was deleted and created again. What is certainly in no log goes to the new one,
-        under numbers from the first on, once the answers of the old one are in; what may have been
-        in the old log is settled with `error`.
+        """Moves batches to a recreated topic.
+
+        Batches that are certainly in no log go to the new one, numbered from the first sequence on,
+        once the answers of the old one are in. Batches that may be in the old log are settled with
+        `error`.
         """
         self.topic_id, self.sent_epoch = topic_id, -1
         self._recreated = error
@@ -335,20 +343,20 @@ class PartitionQueue:
         return settled
 
     def _give_up_of_before(self, batch: ProducerBatch) -> list[Settled]:
-        """Give up a batch of which the log is gone that may have it."""
+        """Gives up a batch that may be in a deleted log."""
         if self._recreated is None or not batch.may_be_written:
             return []
         return self._give_up(batch, failure(batch, str(self), self._recreated))
 
     def on_identity(self, identity: Identity) -> None:
-        """A producer id and epoch for this partition; its sequence begins anew."""
+        """Sets producer id and epoch for this partition; its sequence restarts."""
         self.wants_identity = False
         self._identity = identity
         self._renew, self._gap_at = False, NO_SEQUENCE
         self._number_from(0, self.first_sequence)
 
     def on_expiry(self, now_ms: float) -> list[Settled]:
-        """Give up what has passed its delivery deadline, and say honestly what became of it."""
+        """Gives up batches past their delivery deadline; the error says if they may be written."""
         settled: list[Settled] = []
         for batch in [b for b in self.in_flight if b.deadline_ms <= now_ms]:
             batch.may_be_written = batch.may_be_written or batch.outstanding
@@ -373,7 +381,7 @@ class PartitionQueue:
         return expired(batch, str(self), cause, self.options.delivery_timeout_ms)
 
     def on_hopeless(self, error: Exception) -> list[Settled]:
-        """Nothing of this topic id can be written any more: settle everything."""
+        """Settles everything: nothing of this topic id can be written any more."""
         settled: list[Settled] = []
         if self.open is not None and self.open.count:
             self.close_open()
@@ -398,7 +406,7 @@ class PartitionQueue:
         return [(batch, error)]
 
     def _repair(self) -> None:
-        """Close the hole that a batch given up left, once nothing is under way."""
+        """Closes the hole of a batch given up, once nothing is under way."""
         if not self._renew and self._gap_at == NO_SEQUENCE and self._recreated is None:
             return
         if any(b.outstanding for b in self.in_flight):
@@ -407,7 +415,7 @@ class PartitionQueue:
             self._begin_again()
             return
         if any(b.may_be_written for b in self.in_flight):
-            self._renew = True  # these are resolved first, under the numbers they have
+            self._renew = True  # these are resolved first, under their present numbers
             return
         if self._renew:
             if self._identity is not None:
@@ -426,7 +434,7 @@ class PartitionQueue:
         self._number_from(first, gap_at)
 
     def _begin_again(self) -> None:
-        """In the log of a new topic no number of this producer is taken."""
+        """Restarts the numbers: the log of a new topic has none of this producer."""
         self._recreated = None
         self._renew, self._gap_at = False, NO_SEQUENCE
         if self._identity is not None:
@@ -447,24 +455,24 @@ class PartitionQueue:
 
     @property
     def has_more(self) -> bool:
-        """Whether another batch may be due once the last one was taken."""
+        """True if another batch may be due after the last one was taken."""
         return bool(self._resend or self.ready or self.open is not None)
 
     @property
     def waiting(self) -> int:
-        """Records that are not settled."""
+        """Number of records that are not settled."""
         held = sum(batch.count for batch in [*self.in_flight, *self.ready])
         return held + (self.open.count if self.open is not None else 0)
 
     @property
     def why_late(self) -> BaseException | None:
-        """What last stood in the way of the oldest batch."""
+        """The last obstacle of the oldest batch."""
         oldest = self.in_flight[0].last_error if self.in_flight else None
         return oldest or self.obstacle
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that wait to be sent for the first time, to choose the less loaded partition."""
+        """Bytes not sent yet; the sticky choice of a partition compares them."""
         waiting = sum(b.reserved for b in self.ready)
         return waiting + (self.open.reserved if self.open is not None else 0)
 
@@ -477,7 +485,7 @@ class PartitionQueue:
 
     @property
     def waiting_since_ms(self) -> float:
-        """When the oldest batch that is under way was sent; infinity if none is."""
+        """Send time of the oldest batch under way; infinity if there is none."""
         return min((b.sent_ms for b in self.in_flight if b.outstanding), default=float("inf"))
 
     def __str__(self) -> str:

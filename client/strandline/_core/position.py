@@ -1,10 +1,11 @@
-"""A consumer's position in one partition: where it reads next, and whether that can be trusted.
+"""A consumer's position in one partition, and its validation.
 
 A position is an offset and the leader epoch of the record before it, under a topic id (P-83). When
-the partition gets a newer leader, the position is validated by OffsetsForLeaderEpoch before
-anything is read on (KIP-320): a leader whose log ends below the position in that epoch has not got
-what was read, and that is an error or a reset by policy, never silence (P-82). A seek starts a new
-generation; answers to questions of an earlier generation are dropped (I-42).
+the partition gets a newer leader, OffsetsForLeaderEpoch validates the position before the next
+fetch (KIP-320). A leader whose log ends below the position in that epoch has lost records that were
+read. That is an error or a reset by policy, never ignored (P-82).
+
+A seek starts a new generation; answers to questions of an earlier generation are dropped (I-42).
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ LATEST: Final = -1
 
 
 class Phase(enum.Enum):
+    """The phases of a position."""
+
     RESETTING = "resetting"
-    """The offset is to be looked up at the leader."""
+    """The offset must be looked up at the leader."""
     VALIDATING = "validating"
-    """The leader is to be asked whether it has the record before the position."""
+    """The leader must confirm that it has the record before the position."""
     FETCHING = "fetching"
     FAILED = "failed"
-    """The user has to decide; `error` says what about."""
+    """The user must decide; `error` has the reason."""
 
 
 class Position:
@@ -41,23 +44,24 @@ class Position:
         self.partition = partition
         self.topic_id = topic_id
         self.policy = policy
-        """What to do without a usable offset: EARLIEST, LATEST, or None for an error."""
+        """Reset policy without a usable offset: EARLIEST, LATEST, or None for an error."""
         self.phase = Phase.RESETTING
         self.reset_to = LATEST
         self.generation = 0
         self.paused = False
         self.withheld = False
-        """The group is about to take the partition away, or has not yet told the application that
-        it has it: nothing is delivered.
+        """True if nothing may be delivered.
+
+        The group is about to revoke the partition, or its listener has not run yet.
         """
         self.is_granted = False
-        """By a group, which says too when the topic is gone."""
+        """True if a group assigned the partition; the group then reports a deleted topic too."""
         self.error: Exception | None = None
         self.fetch_offset = -1
         self.fetch_epoch = -1
         """Leader epoch of the record before `fetch_offset`; -1 if unknown."""
         self.offset = -1
-        """What the user gets next; -1 while it is being looked up."""
+        """Offset of the next record for the user; -1 during a lookup."""
         self.epoch = -1
         self._read = ReadEpochs()
         self.validated_epoch = -1
@@ -72,7 +76,7 @@ class Position:
     # The user moves it.
 
     def seek(self, offset: int, epoch: int) -> None:
-        """Read from `offset` on; with the epoch of the record before it, if that is known."""
+        """Moves to `offset`, with the epoch of the record before it, if known."""
         self.generation += 1
         self.error = None
         self.retry_at_ms = 0.0
@@ -86,7 +90,7 @@ class Position:
         self.phase = Phase.VALIDATING if epoch >= 0 else Phase.FETCHING
 
     def reset(self, to: int) -> None:
-        """Read from an end of the log (or a time) on, once the leader has said where that is."""
+        """Moves to an end of the log (or a time), once the leader has looked it up."""
         self.generation += 1
         self.error = None
         self.retry_at_ms = 0.0
@@ -97,25 +101,25 @@ class Position:
         self.phase = Phase.RESETTING
 
     def fail(self, error: Exception) -> None:
-        """Nothing more is read until the user seeks."""
+        """Stops reading until the user seeks."""
         if self.phase is not Phase.FAILED:
             self.generation += 1
             self.phase = Phase.FAILED
             self.error = error
 
-    # Leaders answer. What can move the position says whether it has: then, and only then, what was
-    # read ahead is void.
+    # Leaders answer. An input that can move the position returns True if it has: only then the
+    # read-ahead is void.
 
     def awaits(self, generation: int, fetch_offset: int) -> bool:
-        """Whether an answer to a fetch from `fetch_offset` is still news (I-42).
+        """True if an answer to a fetch from `fetch_offset` is still current (I-42).
 
-        It is not after a seek, and not once a new leader's answer has moved the position on: what
-        an old leader says late would take the epoch back, and histories would seem to part.
+        It is stale after a seek, and after a new leader's answer has moved the position. A late
+        answer of an old leader would move the epoch back, and the logs would seem to diverge.
         """
         return generation == self.generation and fetch_offset == self.fetch_offset
 
     def on_leader(self, leader_epoch: int) -> None:
-        """The partition's leader epoch, as far as it is known now."""
+        """Applies the newest known leader epoch of the partition."""
         if self.phase is not Phase.FETCHING or leader_epoch == self.validated_epoch:
             return
         if self.fetch_epoch >= 0:
@@ -124,7 +128,7 @@ class Position:
             self.validated_epoch = leader_epoch
 
     def on_listed(self, generation: int, offset: int, epoch: int) -> None:
-        """The leader said where the end (or the time) is that the position is reset to."""
+        """Applies the offset that the leader has looked up for a reset."""
         if generation != self.generation or self.phase is not Phase.RESETTING:
             return
         self.fetch_offset = self.offset = offset
@@ -137,7 +141,7 @@ class Position:
     def on_epoch_end(
         self, generation: int, *, leader_epoch: int, found_epoch: int, end_offset: int
     ) -> bool:
-        """The leader said where the epoch of the record before the position ends in its log."""
+        """Applies the end, in the leader's log, of the epoch of the record before the position."""
         if generation != self.generation or self.phase is not Phase.VALIDATING:
             return False
         if end_offset < 0 or found_epoch < 0:
@@ -151,22 +155,26 @@ class Position:
         return True
 
     def on_diverging(self, generation: int, *, found_epoch: int, end_offset: int) -> bool:
-        """A fetch met a log that has the position's epoch to `end_offset`, or an older one."""
+        """Handles a fetch from a log that ends the position's epoch, or an older one, at
+        `end_offset`.
+        """
         if generation != self.generation or self.phase is not Phase.FETCHING:
             return False
         self._truncated((found_epoch, end_offset) if end_offset >= 0 else None)
         return True
 
     def _truncated(self, found: tuple[int, int] | None) -> None:
-        """The log does not hold what was read: of the leader's epochs, the latest that may have
-        been read, and its end. By policy go on where histories part, or say so.
+        """Handles a log that has lost records that were read.
+
+        `found` is the leader's latest epoch that may have been read, and its end offset. By
+        policy, the position moves to the point where the logs diverge, or fails.
         """
         if self._rewound():
             return
         divergent: int | None = None
         if found is not None:
             epoch, end_offset = found
-            # The leader's own records of that epoch may go on beyond where the reader left it.
+            # The leader's records of that epoch may extend beyond the last one that was read.
             divergent = min(end_offset, self._read.end_of(epoch, (self.offset, self.epoch)))
         what = f"{self.partition.topic}/{self.partition.partition}"
         lost = f"the log of {what} was truncated below offset {self.fetch_offset}"
@@ -185,14 +193,14 @@ class Position:
             self.seek(divergent, -1)
 
     def _rewound(self) -> bool:
-        """Trouble ahead of what the user has seen is none yet: go back there and look again."""
+        """Moves back to the user's position, if the fault is only in the read-ahead."""
         if self.offset < 0 or self.offset == self.fetch_offset:
             return False
         self.seek(self.offset, self.epoch)
         return True
 
     def on_out_of_range(self, generation: int, log_start_offset: int) -> bool:
-        """The leader has no such offset: it was deleted, or the position is beyond the end."""
+        """Handles an offset that the leader does not have: deleted, or beyond the end."""
         if generation != self.generation or self.phase is not Phase.FETCHING:
             return False
         if self._rewound():
@@ -210,7 +218,7 @@ class Position:
         return True
 
     def on_fetched(self, generation: int, next_offset: int, epoch: int) -> bool:
-        """Records up to `next_offset` have come; False if the position has moved meanwhile."""
+        """Notes fetched records up to `next_offset`; False if the position has moved meanwhile."""
         if generation != self.generation or self.phase is not Phase.FETCHING:
             return False
         self.fetch_offset = max(self.fetch_offset, next_offset)
@@ -218,8 +226,9 @@ class Position:
         return True
 
     def on_delivered(self, next_offset: int, epoch: int) -> None:
-        """The user has everything below `next_offset`, or again only that: `epoch` is that of the
-        record before it.
+        """Moves the user's position to `next_offset`, forward or back.
+
+        `epoch` is the epoch of the record before it.
         """
         if next_offset < self.offset:
             self._read.step_back(next_offset)
@@ -229,5 +238,5 @@ class Position:
         self.epoch = epoch
 
     def epoch_before(self, offset: int) -> int:
-        """Leader epoch of the record before `offset`; -1 if the user was not handed that."""
+        """Leader epoch of the record before `offset`; -1 if it was not delivered."""
         return self._read.before(offset, (self.offset, self.epoch))

@@ -1,8 +1,8 @@
-"""One batch of a producer: records on their way from `send` to the acknowledgement.
+"""One batch of a producer: its records between `send` and the acknowledgement.
 
-The bytes are built once, when the batch is first sent, and stay the same over all retries, so that
-the leader recognises a batch that it has (I-55). Only a batch that is certainly not in any log may
-be numbered anew (P-42).
+The bytes are built once, when the batch is first sent, and stay the same in all retries. The leader
+therefore recognises a batch that it has (I-55). Only a batch that is certainly in no log may be
+renumbered (P-42).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ProducerBatch:
         """(index of the first, number, whom to tell) for records sent by the iterable."""
 
     def seal(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Build the bytes; nothing is appended afterwards."""
+        """Builds the bytes; nothing is appended afterwards."""
         assert self.builder is not None
         self.builder.set_producer_state(producer_id, producer_epoch, base_sequence)
         self.data = bytes(self.builder.build())
@@ -96,7 +96,7 @@ class ProducerBatch:
         del self.append
 
     def renumber(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Give a batch that no log holds another place in the sequence (KIP-360)."""
+        """Gives a batch that no log holds another place in the sequence (KIP-360)."""
         assert not self.may_be_written, "a batch that may be in the log keeps its number"
         assert not self.outstanding, "a batch under way keeps its number"
         data = bytearray(self.data)
@@ -107,5 +107,5 @@ class ProducerBatch:
 
 
 def sequence_before(a: int, b: int) -> bool:
-    """Whether sequence `a` comes before `b`, across the wrap after 2^31 - 1."""
+    """True if sequence `a` comes before `b`, across the wrap after 2^31 - 1."""
     return 0 < (b - a) & 0x7FFFFFFF < 0x40000000

@@ -1,8 +1,8 @@
-"""Which leader epoch the record before an offset has, of what a consumer has been handed.
+"""The leader epochs of the records that a consumer has delivered.
 
-An application says which offset it is done with, seldom in which epoch the record before it was
-written. A committed offset without that epoch can be asked of any leader, a deposed one too, whose
-log may end before it (P-82); so what was read is remembered for as long as it can be named.
+An application commits an offset, but seldom the epoch of the record before it. Without the epoch,
+the next owner would accept any leader, also a deposed one whose log ends before the offset (P-82).
+The epochs of delivered records are therefore kept as long as an application can commit them.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from typing import Final
 
 UNKNOWN: Final = -1
 EPOCHS_MAX: Final = 100
-"""Of older ones nothing is known any more."""
+"""Largest number of epochs kept; older ones are dropped."""
 
 
 class ReadEpochs:
-    """What lies behind a position, without a gap. The position has its own epoch."""
+    """The epochs behind a position, without a gap. The position has its own epoch."""
 
     __slots__ = ("_begin", "_ends")
 
     def __init__(self) -> None:
         self._begin = 0
-        """Nothing is known of offsets before this one."""
+        """First offset whose epoch is known."""
         self._ends: list[tuple[int, int]] = []
         """Offsets in rising order, and the epoch of the records before each, back to the last."""
 
     def begin(self, offset: int) -> None:
-        """The position is set to where nothing is known of what lies before it."""
+        """Restarts at a position whose earlier epochs are unknown."""
         self._begin = offset
         self._ends.clear()
 
     def leave(self, offset: int, epoch: int) -> None:
-        """From the position `offset` reading goes on in another epoch than `epoch`."""
+        """Notes that `epoch` ends at the position `offset`."""
         self._ends.append((offset, epoch))
         if len(self._ends) > EPOCHS_MAX:
             self._begin = self._ends.pop(0)[0] + 1
 
     def step_back(self, offset: int) -> None:
-        """The position goes back to where it has been."""
+        """Moves back to an earlier position."""
         while self._ends and self._ends[-1][0] >= offset:
             self._ends.pop()
 
@@ -51,8 +51,9 @@ class ReadEpochs:
         return next(known, position[1])
 
     def end_of(self, epoch: int, position: tuple[int, int]) -> int:
-        """Up to where what was read is of `epoch` and older ones. Of what was not read the record
-        before the position counts as newer, if that is.
+        """The end offset of the records read in `epoch` or older epochs.
+
+        If the record before the position is newer than `epoch`, unread records count as newer too.
         """
         offset, newest = position
         if newest <= epoch:

@@ -1,10 +1,10 @@
-"""What a member has been granted and what its application knows of, and the steps from one to the
-other.
+"""The steps between a member's granted partitions and those that its application knows.
 
-The coordinator says what the member may own; the application hears of it step by step, each begun
-when the one before has ended: what is lost, then what is revoked, then what is assigned. A
-partition counts as owned from the receipt of its grant to the end of its revocation (I-134), so one
-that was granted and taken back before the application heard of it needs no step at all.
+The coordinator grants partitions. The application learns of changes step by step: lost partitions,
+then revoked ones, then assigned ones. Each step begins when the one before has ended.
+
+A partition counts as owned from the receipt of its grant to the end of its revocation (I-134). One
+that is granted and revoked before the application knows it needs no step.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ NOTHING: frozenset[PartitionKey] = frozenset()
 
 
 class Kind(enum.Enum):
+    """The kinds of steps."""
+
     LOSE = "lose"
-    """The membership has ended: the application is told, and can commit nothing any more."""
+    """Call the listener for partitions of an ended membership; commits of them fail."""
     REVOKE = "revoke"
-    """To be given up: deliver nothing more, commit, tell the application."""
+    """Give partitions up: stop delivery, commit, call the listener."""
     ASSIGN = "assign"
-    """To be taken up: find the positions, tell the application, deliver."""
+    """Take partitions up: find the positions, call the listener, deliver."""
 
 
 class Step(NamedTuple):
-    """One thing to carry out, to be confirmed by its `on_` input."""
+    """One step to carry out; its `on_` input confirms it."""
 
     kind: Kind
     partitions: frozenset[PartitionKey]
     grants: dict[PartitionKey, int]
-    """Which grant each partition of an ASSIGN is of."""
+    """Number of the grant of each partition, for an ASSIGN."""
 
 
 class Reconciling:
@@ -45,24 +47,24 @@ class Reconciling:
         self.granted = NOTHING
         """What the coordinator has said last."""
         self.assigned = NOTHING
-        """What the application has been told of, to the end of its revocation or loss."""
+        """Partitions that the application knows, until the end of their revocation or loss."""
         self.lost = NOTHING
-        """Of `assigned`: the member owns it no more, and the application has not heard of it."""
+        """Part of `assigned` that the member has lost without the application's knowledge."""
         self._grants: dict[PartitionKey, int] = {}
         self._granted_so_far = 0
 
     @property
     def owned(self) -> frozenset[PartitionKey]:
-        """What others must not own, as far as this member knows."""
+        """Partitions that no other member may own, as far as this member knows."""
         return self.granted | (self.assigned - self.lost)
 
     @property
     def is_given_up(self) -> bool:
-        """Whether nothing is left that the coordinator waits for: time to acknowledge."""
+        """True if the coordinator waits for no revocation: the member may acknowledge."""
         return self.assigned - self.lost <= self.granted
 
     def on_granted(self, partitions: Iterable[PartitionKey]) -> None:
-        """All that the member may own from now on."""
+        """Applies the set of partitions that the member may own from now on."""
         granted = frozenset(partitions)
         for key in sorted(granted - self.granted):
             self._granted_so_far += 1
@@ -72,13 +74,13 @@ class Reconciling:
         self.granted = granted
 
     def on_membership_lost(self) -> None:
-        """Fenced, or out by its own word: nothing is the member's any more."""
+        """Ends the ownership of all partitions: the member is fenced, or has left."""
         self.lost = self.assigned
         self.granted = NOTHING
         self._grants.clear()
 
     def next_step(self) -> Step | None:
-        """What to do now; None if the application knows all."""
+        """Returns the step to carry out now; None if the application knows all."""
         if self.lost:
             return Step(Kind.LOSE, self.lost, {})
         if revoked := self.assigned - self.granted:
@@ -90,19 +92,19 @@ class Reconciling:
     # Steps that were carried out.
 
     def on_told(self, partitions: frozenset[PartitionKey]) -> None:
-        """The application has heard that these are revoked or lost, and has done what it wished."""
+        """Notes that the listener has handled these revoked or lost partitions."""
         self.assigned -= partitions
         self.lost -= partitions
 
     def still_granted(self, step: Step) -> frozenset[PartitionKey]:
-        """Of an ASSIGN: what is the member's by the very grant for which positions were sought.
+        """The partitions of an ASSIGN that still belong to the member by the same grant.
 
-        What was taken away and granted again meanwhile may have been read on by somebody else.
+        Another member may have read a partition that was revoked and granted again meanwhile.
         """
         return frozenset(
             key for key, grant in step.grants.items() if self._grants.get(key) == grant
         )
 
     def on_assigned(self, partitions: frozenset[PartitionKey]) -> None:
-        """The application is about to hear that these are its own."""
+        """Notes that the listener is about to learn of these assigned partitions."""
         self.assigned |= partitions

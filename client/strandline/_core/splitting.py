@@ -1,7 +1,7 @@
-"""Cuts a batch that a leader refused as too large into smaller ones (KIP-126).
+"""Splits a batch that a leader refused as too large into smaller ones (KIP-126).
 
-The parts have the records in their order. They share out the sequence numbers of the whole, so the
-batches behind it keep theirs, and a leader that holds the whole takes each part for a repetition
+The parts keep the order of the records and share the sequence numbers of the whole. The batches
+behind it keep their numbers, and a leader that holds the whole takes each part for a repetition
 (I-55, I-59).
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def split(batch: ProducerBatch, size_max: int, compression: int) -> tuple[int, list[ProducerBatch]]:
-    """The limit that was used, and at least two batches in the place of one of several records.
+    """Returns the limit used, and at least two batches that replace one of several records.
 
     The limit is `size_max`, or about half of the records if that is less. It counts uncompressed
     bytes, and only a single record is above it.
@@ -65,7 +65,7 @@ def _part(
 
 
 def _share_out(batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-    """Give each part the bytes of the buffer that it holds, and those who wait for its records."""
+    """Gives each part its share of the buffer's bytes, and the waiters of its records."""
     left = batch.reserved
     for part in parts[:-1]:
         assert part.builder is not None
@@ -90,7 +90,7 @@ def _share_out(batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
 
 
 def remaining(batches: list[ProducerBatch]) -> Iterator[ProducerBatch]:
-    """Those of the batches that are not settled; the parts of a batch take its place."""
+    """The batches that are not settled; the parts of a batch take its place."""
     pending: list[Any] = list(reversed(batches))
     while pending:
         batch = pending.pop()

@@ -1,4 +1,4 @@
-"""Where records without a key go: to one partition for a batch's worth of bytes, then to another.
+"""The partition of records without a key: one for the size of a batch, then another.
 
 Whole batches to one partition make fewer, larger requests than one record to each (KIP-480,
 KIP-794). The next partition is the less loaded of two drawn at random, so that a slow leader gets
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Q = TypeVar("Q")
-"""What takes a partition's records."""
+"""A queue that takes a partition's records."""
 
 
 class StickyPartition(Generic[Q]):
@@ -28,13 +28,13 @@ class StickyPartition(Generic[Q]):
         self._batch_size = batch_size
 
     def spend(self, size: int) -> None:
-        """So many bytes went to the current partition."""
+        """Counts bytes that went to the current partition."""
         self.left -= size
         if self.left <= 0:
             self.current = None
 
     def rotate(self) -> None:
-        """The current partition's batch is full."""
+        """Ends the use of the current partition: its batch is full."""
         self.current = None
 
     def choose(
@@ -44,7 +44,7 @@ class StickyPartition(Generic[Q]):
         chances: tuple[float, float],
         queue_of: Callable[[int], Q],
     ) -> Q:
-        """Settle on one of `usable` (not empty) for the next batch's worth of bytes."""
+        """Chooses one of `usable` (not empty) for the next batch."""
         first, second = (usable[int(chance * len(usable))] for chance in chances)
         self.current = queue_of(first if load(first) <= load(second) else second)
         self.left = self._batch_size

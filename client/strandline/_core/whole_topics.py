@@ -1,7 +1,7 @@
-"""Topics that a consumer reads whole: partitions that are added later are read as well.
+"""Topics that a consumer reads whole, including partitions that are added later.
 
-They are read from their first record: whoever reads the whole topic from now on has seen none of
-what is in them. A topic that was created anew under the same name is another one (P-83).
+An added partition is read from its first record: the consumer has seen none of its records. A topic
+created again under the same name is another topic (P-83).
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ if TYPE_CHECKING:
 
 
 class WholeTopics:
+    """The topics that one consumer reads whole."""
+
     def __init__(self) -> None:
         self._topics: dict[str, bytes] = {}
         """Their ids, by name."""
 
     def follow(self, positions: Iterable[Position]) -> None:
-        """From now on the topics of these, and no others."""
+        """Follows the topics of these positions, and no others."""
         self._topics = {p.partition.topic: p.topic_id for p in positions}
 
     def added(
         self, view: ClusterView, known: Container[TopicPartition], policy: int | None
     ) -> dict[TopicPartition, Position]:
-        """Where to begin in partitions that are not known yet."""
+        """First positions in partitions that are not known yet."""
         found = {}
         for topic, topic_id in self._topics.items():
             now = view.by_id.get(topic_id)
