@@ -21,10 +21,6 @@ SENTENCE_WORDS_MAX = 45
 LONG_DOCUMENTS = {
     "docs/internals/adr/0007-who-is-waited-for-when-nobody-is-in-sync.md",
     "docs/internals/adr/0010-checkpoints-have-a-seal.md",
-    "docs/internals/adr/0016-who-may-be-taken-for-dead-says-no-offset.md",
-    "docs/internals/adr/0017-gold-is-a-batch-over-closed-windows.md",
-    "docs/internals/adr/0019-json-is-read-by-msgspec.md",
-    "docs/internals/adr/0022-silver-catches-up-from-bronze.md",
     "docs/guide/operations.md",
     "docs/internals/storage-format.md",
 }
