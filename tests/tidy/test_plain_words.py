@@ -21,7 +21,6 @@ SENTENCE_WORDS_MAX = 45
 LONG_DOCUMENTS = {
     "docs/internals/adr/0007-who-is-waited-for-when-nobody-is-in-sync.md",
     "docs/internals/adr/0010-checkpoints-have-a-seal.md",
-    "docs/guide/operations.md",
     "docs/internals/storage-format.md",
 }
 SUBJECTLESS = {
