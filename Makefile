@@ -6,10 +6,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ARCHIVE := $(VENV)/.spark-archive
-# A file of tests is one process's, so that what it starts once is started once. Each needs a core.
+# A file of tests is one process's, so that what it starts once is started once.
 # The order is tests/conftest.py's; by number of tests, the longest files would come last.
+# Tests that compute need a core each. Tests of servers and of Spark wait for these half of the time.
 WORKERS ?= 2
-PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+PROCESS_WORKERS ?= $(shell expr 2 \* $(WORKERS))
+PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder --numprocesses
 
 # The tests start processes by the thousand: each would compile every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -42,11 +44,11 @@ NOTHING_SELECTED = $(if $(PYTEST_ARGS),{ status=$$?; test $$status -eq 5 || exit
 
 test: setup ## run every gate, the tests of the product, and fresh seeds of the simulator
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates $(ARCHIVE)
-	@$(PYTEST) -m "not proof" $(PYTEST_ARGS) || $(NOTHING_SELECTED)
+	@$(PYTEST) $(PROCESS_WORKERS) -m "not proof" $(PYTEST_ARGS) || $(NOTHING_SELECTED)
 	@$(SUBMAKE) sim
 
 proof: setup ## run what proves the proof: the simulator's own tests, planted bugs, models, repeated kills
-	@$(PYTEST) -m proof $(PYTEST_ARGS) || $(NOTHING_SELECTED)
+	@$(PYTEST) $(WORKERS) -m proof $(PYTEST_ARGS) || $(NOTHING_SELECTED)
 
 # Some fifty JVMs of Spark start in the tests: from an archive each takes half the time. It is no
 # gate: without it, as without Java, they start as ever.
@@ -102,7 +104,7 @@ docs-fresh:
 	@$(BIN)/python tools/gen_docs.py --check
 
 quick-tests:
-	@$(PYTEST) --quiet -o faulthandler_timeout=60 tests/tidy tests/unit tests/property tests/golden
+	@$(PYTEST) $(WORKERS) --quiet -o faulthandler_timeout=300 tests/tidy tests/unit tests/property tests/golden
 
 fmt: setup ## format the code and repair what the linter can repair
 	@$(BIN)/ruff check --quiet --fix-only .
