@@ -415,7 +415,7 @@ class PartitionQueue:
             self._begin_again()
             return
         if any(b.may_be_written for b in self.in_flight):
-            self._renew = True  # these are resolved first, under their present numbers
+            self._renew = True  # these are resolved first, under the numbers they have
             return
         if self._renew:
             if self._identity is not None:

@@ -1,4 +1,4 @@
-"""Carries commits to the coordinator, one at a time, each until it is settled or its time is up."""
+"""Sends commits to the coordinator, one at a time, each until it is settled or times out."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
 BACKOFF_MAX_MS: Final = 250.0
 ATTEMPT_S: Final = 5.0
 NO_EPOCH: Final = -1
-"""Of a consumer that is not a member: its partitions were assigned by the caller."""
+"""Member epoch of a consumer that is no member: the caller assigned its partitions."""
 
 
 class Fetched(NamedTuple):
-    """What the coordinator knows, and why it said nothing of the rest."""
+    """Committed offsets, and the errors of partitions without an answer."""
 
     found: dict[PartitionKey, CommitOffset]
     failures: dict[PartitionKey, StrandlineError]
 
 
 def _look(done: asyncio.Future[None]) -> None:
-    """Whoever does not ask how a commit went does not want to know."""
+    """Marks the error of a commit as seen: an unused future logs no warning."""
     if not done.cancelled():
         done.exception()
 
 
 class Commits:
-    """Committed offsets of one consumer's group."""
+    """The commits and committed offsets of one consumer."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Commits:
         self._wake = asyncio.Event()
         self._results: dict[Commit, asyncio.Future[None]] = {}
         self._topic_names: dict[bytes, str] = {}
-        """Of all that was to be committed: metadata forgets the name of a topic that is deleted."""
+        """Names of all committed topics: metadata drops the name of a deleted topic."""
         self._deleted: set[bytes] = set()
         session.cluster.watchers.append(self._on_metadata)
 
@@ -95,9 +95,9 @@ class Commits:
         *,
         by_itself: bool = False,
     ) -> asyncio.Future[None]:
-        """Have offsets committed after all that was handed in before; the future says how it went.
+        """Queues a commit behind the earlier ones; returns the future of its outcome.
 
-        To cancel it, or not to wait for it, changes nothing about the commit.
+        Cancelling or dropping the future does not cancel the commit.
         """
         result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not offsets:
@@ -119,7 +119,7 @@ class Commits:
         return told
 
     async def settled(self, keys: Collection[PartitionKey]) -> None:
-        """Wait until nothing of these is waiting to be committed."""
+        """Waits until no commit of these partitions is under way."""
         while under_way := [
             result
             for commit, result in self._results.items()
@@ -139,13 +139,13 @@ class Commits:
             self._tell(commit, cause)
 
     def hurry(self, timeout_s: float) -> None:
-        """The application leaves: no commit has more time than this."""
+        """Shortens the deadline of every commit, because the application leaves."""
         deadline_ms = self._now_ms() + timeout_s * 1000
         for commit in self._results:
             commit.deadline_ms = min(commit.deadline_ms, deadline_ms)
 
     def end(self) -> None:
-        """Nothing is carried on any more."""
+        """Ends all commits."""
         under_way = self.state.current
         for commit in self.state.drain():
             closed = ClientClosed("the consumer was closed before it had committed")
@@ -159,7 +159,7 @@ class Commits:
             _look(result)
 
     async def _carry_out(self, commit: Commit) -> StrandlineError | None:
-        """Repeat until it is settled or late; what stood in the way then."""
+        """Repeats the commit until it is settled or late; returns the last obstacle."""
         backoff = Backoff(max_ms=BACKOFF_MAX_MS)
         cause: StrandlineError | None = None
         while True:
@@ -170,7 +170,7 @@ class Commits:
             try:
                 answer = await self._send(commit, min(ATTEMPT_S, left_ms / 1000))
             except StrandlineError as error:
-                # What only the commit's own end has cut short says less than what was in the way.
+                # The commit's own deadline is no better cause than an earlier obstacle.
                 if cause is None or self._now_ms() < commit.deadline_ms:
                     cause = error
                 commit.in_doubt = commit.in_doubt or not isinstance(error, BrokerError)
@@ -190,11 +190,10 @@ class Commits:
             await asyncio.sleep(max(0.0, min(wait_ms, left_ms)) / 1000)
 
     def _refuse_what_is_gone(self, commit: Commit) -> None:
-        """Nothing is committed of a topic that was deleted.
+        """Refuses the offsets of deleted topics and of partitions that the member does not own.
 
-        A member commits what it owns, and nothing else. What it has lost and been given again is
-        another's until the application has heard so: that one may have read on meanwhile. Once it
-        has left, it owns nothing.
+        A partition that was lost and granted again counts as lost until the listener has run:
+        another member may have read it meanwhile. A member that has left owns nothing.
         """
         self.state.refuse_deleted(commit, self._deleted)
         if commit.is_of_member:
@@ -291,8 +290,9 @@ class Commits:
     async def fetch_once(
         self, keys: Collection[PartitionKey], timeout_s: float, *, by_member: bool
     ) -> Fetched:
-        """The committed offsets, in one try; -1 where an answer without error says that there is
-        none (P-116).
+        """Fetches the committed offsets in one try.
+
+        An offset is -1 if an answer without error has none (P-116).
         """
         member_id = self._options.member_id if by_member else ""
         epoch = self._membership.epoch if by_member else NO_EPOCH
@@ -328,7 +328,7 @@ class Commits:
     async def fetched(
         self, keys: Collection[PartitionKey], timeout_s: float
     ) -> dict[PartitionKey, CommitOffset]:
-        """The same as often as it takes. Raises OperationTimedOut, or what no retry would mend."""
+        """Fetches the committed offsets with retries. Raises OperationTimedOut or a final error."""
         deadline_ms = self._now_ms() + timeout_s * 1000
         backoff = Backoff(max_ms=BACKOFF_MAX_MS)
         self._remember_names(keys)

@@ -1,4 +1,4 @@
-"""A consumer's part in its group: what polls, commits and the end of the consumer mean to it."""
+"""A consumer's part in its group: the effects of polls, commits and the end of the consumer."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from strandline._net.session import Session
 
 LEAVE_S: Final = 1.0
-"""So long the coordinator's answer to a leaving member is waited for; its session tells as well."""
+"""Wait for the coordinator's answer to a leave; the end of the session has the same effect."""
 _COMMIT_SHARE: Final = 0.8
-"""Of the time that `stop` has."""
+"""Share of the time of `stop`."""
 
 
 class Group:
@@ -87,7 +87,7 @@ class Group:
     # Membership.
 
     def subscribe(self, subscription: Subscription, listener: object) -> None:
-        """Join, or say that something else is wanted."""
+        """Joins the group, or replaces the subscription."""
         if self.stream.fatal is not None:
             raise self.stream.fatal
         if self.rebalancing.stay():
@@ -101,12 +101,12 @@ class Group:
         self.listening.listener = listener
         self._polled_at_s = self._now_s()
         if self.membership.subscribe(subscription):
-            self.stream.fatal = None  # of the membership before
+            self.stream.fatal = None  # from the membership before
             self.stream.restart()
         self.stream.wake()
 
     async def unsubscribe(self, timeout_s: float) -> None:
-        """Commit, tell the application, leave. Past its time it leaves without a word."""
+        """Commits, runs the listener and leaves; past the deadline, leaves without the listener."""
         self.listening.require_outside("unsubscribe")
         deadline_s = self._now_s() + timeout_s
         commit_timeout_s = timeout_s * _COMMIT_SHARE
@@ -126,7 +126,7 @@ class Group:
                     await self.stream.quiet.wait()
             except TimeoutError:
                 if not self.is_subscribed:  # else it is in the group again
-                    self.membership.on_left()  # the session's end will tell
+                    self.membership.on_left()  # the session's end has the same effect
                     self.stream.restart()
         elif self._options.enable_auto_commit:
             await self._commit_now(commit_timeout_s)
@@ -148,7 +148,7 @@ class Group:
     # Polls.
 
     def begin_poll(self) -> None:
-        """The application is done with what it was handed so far."""
+        """Marks the records delivered so far as processed."""
         self.listening.require_outside("a poll")
         self._polls += 1
         if self._handed:
@@ -164,7 +164,7 @@ class Group:
             self.rebalancing.polled.clear()
 
     async def attend(self) -> None:
-        """Within a poll: come back if the member was out, run the listener, raise what failed."""
+        """Joins again if the member was out, runs the listener, raises errors; part of a poll."""
         if self.membership.on_poll():
             self._polled_at_s = self._now_s()
             self.stream.restart()
@@ -176,12 +176,13 @@ class Group:
             raise failure
 
     def on_moved(self, positions: Iterable[Position]) -> None:
-        """Records were handed over, or the application has sought elsewhere."""
+        """Notes positions that a delivery or a seek has moved."""
         self._handed.update(dict.fromkeys(positions))
 
     def on_step(self, position: Position, at: CommitOffset) -> None:
-        """An iteration on another thread has gone on, which is a poll: what it got before its last
-        record is done with.
+        """Notes a step of an iteration on another thread, which is a poll.
+
+        The records before its last one are processed.
         """
         self._polled_at_s = self._now_s()
         if self._assigned.find(position.key) is position:
@@ -192,7 +193,7 @@ class Group:
         self._handed[position] = None
 
     async def wait_assigned(self, timeout_s: float | None) -> None:
-        """Within a poll: until something is assigned and told."""
+        """Waits until partitions are assigned and the listener has run; part of a poll."""
         assert self._assigned.fetcher is not None
         arrived = self._assigned.fetcher.arrived
         try:
@@ -216,7 +217,7 @@ class Group:
             ) from None
 
     async def _watch_polls(self) -> None:
-        """Leave the group to those who work if the application does not poll for too long."""
+        """Leaves the group if the application does not poll for too long."""
         limit_s = self._options.max_poll_interval_ms / 1000
         while True:
             await asyncio.sleep(min(limit_s / 4, 1.0))

@@ -1,4 +1,4 @@
-"""Between a group's messages and the values that the library decides with."""
+"""Conversions between a group's messages and the library's values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class MemberOptions(NamedTuple):
-    """Who a member is, and what it asks for: the same for as long as it lives."""
+    """The identity and options of a member, fixed for its life."""
 
     group_id: str
     member_id: str
@@ -61,7 +61,7 @@ def _by_topic(keys: Iterable[PartitionKey]) -> dict[bytes, list[int]]:
 def assignment(
     answer: groups_pb2.ConsumerGroupHeartbeatResponse,
 ) -> frozenset[PartitionKey] | None:
-    """What the member may own; None if the answer does not say."""
+    """The partitions that the member may own; None if the answer has no assignment."""
     if not answer.HasField("assignment"):
         return None
     return frozenset(
@@ -74,7 +74,7 @@ def assignment(
 def granted_offsets(
     topics: Iterable[groups_pb2.GrantedTopicOffsets],
 ) -> dict[PartitionKey, CommitOffset]:
-    """The offsets that came with a grant, but for those that a transaction may yet change."""
+    """The offsets of a grant, without those that a transaction may yet change."""
     return {
         (topic.topic_id, p.partition): CommitOffset(
             p.committed_offset, p.committed_leader_epoch, p.committed_metadata

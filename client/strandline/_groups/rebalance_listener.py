@@ -1,4 +1,4 @@
-"""What an application is told when partitions come and go: in its polls, one call at a time."""
+"""Calls of the rebalance listener: in polls of the application, one call at a time."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ REVOKED, ASSIGNED, LOST = (
 
 
 class ConsumerRebalanceListener:
-    """Derive from it what `subscribe(listener=...)` takes; methods may be coroutines or not.
+    """Base class of listeners for `subscribe(listener=...)`; methods may be coroutines or not.
 
-    They run within a poll (`getone`, `getmany`, iteration, `wait_assigned`), `unsubscribe` or
-    `stop`, never beside one another, and must not call these themselves. What one raises comes out
-    of the poll; the rebalance goes on.
+    Methods run within a poll (`getone`, `getmany`, iteration, `wait_assigned`), `unsubscribe` or
+    `stop`, never concurrently, and must not call these themselves. The poll raises the error of a
+    method; the rebalance continues.
     """
 
     async def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> None:
-        """These go to other members once this returns; until then they can be committed."""
+        """Runs before other members get these partitions: the last chance to commit them."""
 
     async def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
-        """These are new. Their positions are set, and may be changed by `seek`."""
+        """Runs before records of these new partitions arrive; `seek` may change their positions."""
 
     async def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> None:
-        """These are other members' already: nothing of them can be committed any more."""
+        """Runs if the group has reassigned these partitions already: their commits fail."""
         await self.on_partitions_revoked(lost)
 
 
@@ -55,14 +55,14 @@ class Listening:
     def __init__(self, runtime: Runtime, call_for_poll: Callable[[], None]) -> None:
         self.listener: Any = None
         self.always = False
-        """The application waits for the end of all calls: they need no poll."""
+        """True if the application waits for the end of all calls: they need no poll."""
         self._runtime = runtime
         self._call_for_poll = call_for_poll
         self._allowed = asyncio.Event()
         self._ended = asyncio.Event()
         self._is_pending = False
         self._task: asyncio.Task[Any] | None = None
-        """Runs the listener at the moment."""
+        """The task that runs the listener now."""
         self._failures: deque[Exception] = deque()
 
     @property
@@ -70,7 +70,7 @@ class Listening:
         return self._task is not None
 
     def require_outside(self, what: str) -> None:
-        """Raise ClientMisused in the listener itself, which would wait for its own end."""
+        """Raises ClientMisused in the listener itself, which would wait for its own end."""
         if self._task is not None and self._task is asyncio.current_task():
             self.refuse(what)
 
@@ -82,8 +82,9 @@ class Listening:
         )
 
     async def call(self, method: str, find: Callable[[], frozenset[TopicPartition]]) -> None:
-        """Tell the application, as soon as it polls, of what is found then; returns when it has
-        heard.
+        """Calls the listener in the next poll, with the partitions that `find` returns then.
+
+        Returns at the end of that call.
         """
         function = getattr(self.listener, method, None)
         if function is None and method == LOST:
@@ -114,7 +115,7 @@ class Listening:
             if task.cancelling() > 0:
                 raise
             self._note(ClientMisused(f"a rebalance listener was cancelled: {describe(error)}"))
-        except Exception as error:  # noqa: BLE001 - the application's; its next poll raises it
+        except Exception as error:  # noqa: BLE001 - its next poll raises it
             self._note(error)
         finally:
             self._task = None
@@ -124,11 +125,11 @@ class Listening:
         self._failures.append(error)
 
     def allow(self) -> None:
-        """The application waits: what is to be told may be told now."""
+        """Lets a pending call run now, because the application waits."""
         self._allowed.set()
 
     async def attend(self) -> None:
-        """Within a poll: have the listener run if it waits, and raise what one has raised."""
+        """Runs a pending call, and raises the error of an earlier one; part of a poll."""
         while self._is_pending:
             self._allowed.set()
             await self._ended.wait()

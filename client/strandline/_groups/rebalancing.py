@@ -1,9 +1,11 @@
-"""Carries out, step by step, what the coordinator has decided about a member's partitions.
+"""Carries out the coordinator's decisions about a member's partitions, step by step.
 
-To be given up: nothing more is delivered; what was handed over before the last poll is committed;
-the application is told; the coordinator hears of it. To be taken up: the committed offset becomes
-the position, the application is told, records are delivered. A position is reset only where the
-coordinator said without an error that nothing is committed (P-116).
+* Giving up: stop delivery, commit the records delivered before the last poll, call the listener,
+  acknowledge to the coordinator.
+* Taking up: set the position to the committed offset, call the listener, deliver records.
+
+A position is reset only if the coordinator answers, without an error, that nothing is committed
+(P-116).
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ BACKOFF_MAX_MS: Final = 250.0
 
 
 class Rebalancing:
+    """The task that carries out the rebalance steps of one member."""
+
     def __init__(
         self,
         session: Session,
@@ -65,11 +69,11 @@ class Rebalancing:
         self._commit_timeout_s = commit_timeout_s
         self._changed = asyncio.Event()
         self._offsets: dict[PartitionKey, CommitOffset] = {}
-        """Of grants that nobody has acted upon yet, as they came with them."""
+        """Committed offsets that came with grants, until the grants are carried out."""
         self._granted = self._core.granted
         self._names: dict[PartitionKey, TopicPartition] = {}
         self._telling: frozenset[PartitionKey] = frozenset()
-        """What the application is being told of."""
+        """Partitions of the listener call that runs now."""
         self.failure: StrandlineError | None = None
         """To be raised by a poll: no asking again mends it."""
         self._releasing: list[asyncio.Future[None]] = []
@@ -80,7 +84,7 @@ class Rebalancing:
     # What happens.
 
     def on_change(self, offsets: dict[PartitionKey, CommitOffset]) -> None:
-        """The coordinator has spoken: stop delivering at once what is not the member's own."""
+        """Applies a new assignment: delivery of partitions that the member lost stops at once."""
         granted = self._core.granted
         for key in self._granted ^ granted:
             self._offsets.pop(key, None)
@@ -90,7 +94,7 @@ class Rebalancing:
         self._changed.set()
 
     def _withhold(self) -> None:
-        """Deliver what the member owns and the application knows of, and nothing else."""
+        """Limits delivery to partitions that the member owns and the application knows."""
         core = self._core
         for key in core.assigned:
             if (position := self._assigned.find(key)) is not None:
@@ -99,7 +103,7 @@ class Rebalancing:
         self._assigned.call_for_poll()
 
     async def release(self, commit_timeout_s: float) -> None:
-        """Give up everything, and leave. To be called while polls stand still."""
+        """Gives up all partitions and leaves. No poll may run meanwhile."""
         self._commit_timeout_s = min(self._commit_timeout_s, commit_timeout_s)
         released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._releasing.append(released)
@@ -114,8 +118,9 @@ class Rebalancing:
             self._listening.always = any(not other.done() for other in self._releasing)
 
     def stay(self) -> bool:
-        """The application subscribes again: whether it had been cut off in a release, which gives
-        up what it is giving up, and then does not leave.
+        """Keeps the membership of an application that subscribes again during a release.
+
+        Returns True if a release was under way: it completes the present step, and does not leave.
         """
         if not self._releasing or any(not released.done() for released in self._releasing):
             return False
@@ -123,15 +128,16 @@ class Rebalancing:
         return True
 
     def comes_back(self, once_left: Callable[[], None]) -> bool:
-        """The application subscribes beside an unsubscribe(): whether it leaves, and joins again
-        by this call then.
+        """Joins again after an unsubscribe() that is under way.
+
+        Returns True if one is; `once_left` then joins after the leave.
         """
         if self._releasing:
             self._once_left = once_left
         return bool(self._releasing)
 
     def leave_without_a_word(self) -> None:
-        """As `release`, when its time is up: the application hears nothing."""
+        """Leaves without calls of the listener, after the deadline of `release`."""
         self._leave()
 
     # The task.
@@ -153,7 +159,7 @@ class Rebalancing:
                 self._stream.wake()
 
     async def _carry_out(self, step: Step) -> None:
-        """Get on with the step; what is left of it comes back as the next."""
+        """Carries the step out; a remainder becomes the next step."""
         if step.kind is not Kind.ASSIGN:
             await self.polled.wait()
         if step.kind is Kind.LOSE:
@@ -170,7 +176,7 @@ class Rebalancing:
     async def _commit_before(self, keys: frozenset[PartitionKey]) -> None:
         if not self._auto_commit:
             return
-        known = self._session.cluster.view.by_id  # of a deleted topic nothing can be committed
+        known = self._session.cluster.view.by_id  # offsets of a deleted topic cannot be committed
         due = {key: at for key, at in self._commits.state.due(keys).items() if key[0] in known}
         try:
             await self._commits.submit(due, self._commit_timeout_s, by_itself=True)
@@ -183,7 +189,7 @@ class Rebalancing:
 
     async def _give_up(self, method: str, keys: frozenset[PartitionKey]) -> None:
         await self._tell(method, keys)
-        if method == REVOKED:  # what the application commits meanwhile is still its own
+        if method == REVOKED:  # commits of the listener still count
             await self._commits.settled(keys)
         self._forget(keys)
 
@@ -195,7 +201,7 @@ class Rebalancing:
             self._names.pop(key, None)
 
     async def _tell(self, method: str, keys: frozenset[PartitionKey]) -> frozenset[PartitionKey]:
-        """What was not told: an assignment that was lost before the application polled."""
+        """Calls the listener; returns the assigned partitions that were lost before the call."""
         self._telling = keys
         self._withhold()
         untold: frozenset[PartitionKey] = frozenset()
@@ -277,7 +283,7 @@ class Rebalancing:
             pass
 
     async def _name(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, StrandlineError]:
-        """Learn what the topics are called; why not, of those that nobody knows."""
+        """Looks up the topics' names; returns the errors of unknown topics."""
         cluster = self._session.cluster
         try:
             await cluster.learn({topic_id for topic_id, _ in keys}, LOOKUP_S)
@@ -309,7 +315,7 @@ class Rebalancing:
 
 
 def is_final(error: StrandlineError) -> bool:
-    """Whether asking again would not mend it. Of a member's epoch the next heartbeat tells more."""
+    """True if no retry would help. An error of the member's epoch waits for the next heartbeat."""
     if not isinstance(error, BrokerError):
         return False
     return fate(error.code, retriable=error.retriable) is Fate.REFUSED

@@ -1,8 +1,8 @@
-"""A member's stream to its coordinator: heartbeats in a task of their own, so that the pace of the
-application is none of theirs, pushed assignments, and the member's commits.
+"""A member's stream to its coordinator: heartbeats, pushed assignments and the member's commits.
 
-A stream that breaks or stays silent (P-152) is opened again, at the coordinator that metadata names
-then; the membership outlives it.
+Heartbeats run in a task of their own, so that a slow application does not delay them. A stream that
+breaks or stays silent (P-152) is opened again, at the coordinator that metadata then names. The
+membership outlives the stream.
 """
 
 from __future__ import annotations
@@ -46,23 +46,25 @@ if TYPE_CHECKING:
 
 FIND_S: Final = 5.0
 BACKOFF_MAX_MS: Final = 500.0
-"""A coordinator that is elected meanwhile is met at most so late."""
+"""Longest pause between retries: a new coordinator is reached within it."""
 HELD_MS: Final = 1000.0
-"""How often a static member asks whether its instance id has been given up."""
+"""Interval at which a static member retries while its instance id is held."""
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 
 Written = asyncio.Future["OffsetCommitResponse"]
 
 
 class _Over(Exception):
-    """Nothing more is to be said on this stream."""
+    """The end of the exchange on this stream."""
 
 
 class _Fenced(StrandlineError):
-    """The member has to join anew; not at once, or two that fence each other would spin."""
+    """The member must join again, after a pause: two that fence each other would spin."""
 
 
 class GroupStream:
+    """The stream of one member to its coordinator, and the task that runs it."""
+
     def __init__(
         self,
         session: Session,
@@ -102,13 +104,13 @@ class GroupStream:
     # What others ask of it.
 
     def wake(self) -> None:
-        """There is news for the coordinator."""
+        """Makes the task send news to the coordinator."""
         if self._membership.wants_stream:
             self.quiet.clear()
         self._wake.set()
 
     def restart(self) -> None:
-        """What was said on the open stream belongs to a membership that has ended."""
+        """Opens a new stream: the open one belongs to an ended membership."""
         self._restart.set()
         self._hurry.set()
         self.wake()
@@ -118,11 +120,12 @@ class GroupStream:
             self._hurry.set()
         known = self._coordinator.known_address()
         if self._address is not None and known not in (None, self._address):
-            self._elsewhere.set()  # the old one may be paused, and its stream look open for long
+            self._elsewhere.set()  # the old one may be paused and look open for long
 
     async def commit(self, request: OffsetCommitRequest, timeout_s: float) -> OffsetCommitResponse:
-        """Commit as the member, on the stream that is open or on the next one. Raises
-        BrokerUnreachable if that breaks or time is up: the offsets may be committed or not.
+        """Commits as the member, on the open stream or on the next one.
+
+        Raises BrokerUnreachable if the stream breaks or time is up: the offsets may be committed.
         """
         assert self._commit is None, "one commit is under way at a time"
         written: Written = asyncio.get_running_loop().create_future()
@@ -171,15 +174,17 @@ class GroupStream:
                 await self._pause()
 
     async def _wait_for_release(self, error: UnreleasedInstanceId) -> None:
-        """Another member has the instance id: perhaps a process that has died, whose session is not
-        over. For how long that may be so the group's configuration says.
+        """Waits while another member holds the instance id.
+
+        A dead process may hold it until its session ends; the group's configuration has the session
+        timeout.
         """
         self.obstacle = error
         if not self._is_session_known:
             try:
                 self._membership.session_ms = await self._session_ms()
             except (BrokerError, CallNotServed):
-                pass  # then there is nothing to wait for
+                pass  # no session to wait for
             except StrandlineError as cause:
                 self.obstacle = cause
                 await self._pause()
@@ -202,7 +207,7 @@ class GroupStream:
         return 0.0 if timeout is None or timeout.value is None else float(timeout.value)
 
     def _fail(self, error: StrandlineError) -> None:
-        """Nothing that is tried again would mend it."""
+        """Ends the membership with a final error."""
         self._membership.on_fatal()
         self._drop_commits(None)
         self.fatal = error
@@ -218,7 +223,7 @@ class GroupStream:
             pass
 
     async def _stream(self, address: str) -> None:
-        """Serve one stream until it breaks, or nothing more is to be said."""
+        """Runs one stream until it breaks or the exchange ends."""
         call: Any = self._session.connections.stub(address).GroupSession()
         generation = self._membership.on_stream_opened(self._now_ms())
         self._address = address
@@ -295,7 +300,7 @@ class GroupStream:
                     silent_at_ms - now_ms,
                 )
             elif self._commit is not None and membership.seen_push > 0:
-                # What is sent into a stream that nobody answers may arrive when it is long untrue.
+                # A heartbeat sent into a silent stream may arrive when it is long out of date.
                 await self._write_commit(call, silent_at_ms - now_ms)
             else:
                 await self._doze(min(silent_at_ms, membership.next_beat_ms()) - now_ms)

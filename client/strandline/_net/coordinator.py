@@ -1,5 +1,7 @@
-"""Who coordinates a group: the leader of the partition of `__consumer_offsets` that the group's id
-hashes to. The client computes it from metadata; as long as it does not know that topic, it asks.
+"""The coordinator of a group: the leader of the group's partition of `__consumer_offsets`.
+
+The group's id hashes to the partition. The client computes the coordinator from metadata; while it
+does not know that topic, it asks a broker.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _GROUP: Final = 0
 
 
 class Coordinator:
-    """The way to one group's coordinator."""
+    """Finds and calls the coordinator of one group."""
 
     def __init__(self, session: Session, group_id: str) -> None:
         self.group_id = group_id
@@ -44,7 +46,7 @@ class Coordinator:
         self._cluster.follow(OFFSETS_TOPIC)
 
     def known_address(self) -> str | None:
-        """Where the coordinator is by metadata; None if that does not tell."""
+        """Address of the coordinator by metadata; None if metadata does not have it."""
         partition = self._partition()
         leader = None if partition is None else self._cluster.view.leader(*partition)
         return None if leader is None else self._cluster.address_of(leader[0])
@@ -56,7 +58,7 @@ class Coordinator:
         return topic.topic_id, partition_for(self.group_id, len(topic.partitions))
 
     async def address(self, timeout_s: float) -> str:
-        """Where the coordinator is, as far as anybody knows. Raises CoordinatorNotAvailable."""
+        """Finds the address of the coordinator. Raises CoordinatorNotAvailable."""
         partition = self._partition()
         if partition is None:
             return await self._ask(timeout_s)
@@ -100,7 +102,7 @@ class Coordinator:
         timeout_s: float,
         returns: type[Answer],
     ) -> Answer:
-        """One unary call, once. Raises what keeps it from being answered."""
+        """Makes one unary call, once. Raises the error that prevents an answer."""
         address = await self.address(timeout_s)
         try:
             return await self._connections.call(
@@ -111,7 +113,7 @@ class Coordinator:
             raise
 
     def failed(self, error: StrandlineError) -> None:
-        """What is known of the coordinator may be old: learn more before it is asked again."""
+        """Refreshes a stale view of the coordinator before the next call."""
         if isinstance(error, BrokerUnreachable | NotCoordinator) or not isinstance(
             error, BrokerError
         ):
