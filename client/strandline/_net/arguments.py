@@ -1,7 +1,7 @@
-"""Options and arguments, refused where they are given and by the name that the caller used.
+"""Validation of options and arguments: refused at the call, by the name that the caller used.
 
-What would only be found out later breaks a background task, or waits for its deadline: a number
-that a message has no room for, a text where several are taken.
+A fault found later would break a background task, or wait for a deadline. Examples are a number too
+large for its message field, and a single string in place of several.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ T = TypeVar("T")
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 ID_BYTES_MAX: Final = 32_767
-"""Of an id that the records of groups have as a part of their keys."""
+"""Largest size of an id that is part of a key in the records of groups."""
 TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
-"""The end of the year 9999. What lies beyond counts something else than milliseconds."""
+"""The end of the year 9999. A larger number is not in milliseconds."""
 REQUEST_BYTES_MAX: Final = MESSAGE_BYTES_MAX - (1 << 20)
-"""What the transport carries, less room for the frame and for what compression may add."""
+"""The transport's limit, less room for the frame and for growth by compression."""
 
 
 def whole(
@@ -46,7 +46,7 @@ def whole(
 
 
 def timestamp(value: object) -> int:
-    """Milliseconds since the epoch, as far as calendars go."""
+    """Milliseconds since the epoch, up to the year 9999."""
     hint = "it counts milliseconds since 1970"
     return whole("timestamp_ms", value, 0, TIMESTAMP_MS_MAX, hint=hint)
 
@@ -90,8 +90,9 @@ def identifier(name: str, value: object) -> str:
 
 
 def several(name: str, given: Iterable[T], *kinds: type) -> list[T]:
-    """The elements of an iterable, each of one of these kinds. One by itself is refused: a text
-    would be taken for the texts of its letters.
+    """The elements of an iterable, each of one of these kinds.
+
+    A single string is refused: it would count as an iterable of its letters.
     """
     wanted = " or ".join(kind.__name__ for kind in kinds)
     if isinstance(given, str | bytes) or (tuple not in kinds and isinstance(given, kinds)):
@@ -107,7 +108,7 @@ def several(name: str, given: Iterable[T], *kinds: type) -> list[T]:
 
 
 def some_of(name: str, given: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Some of a few words, in whatever case."""
+    """Some of a few words, in any case."""
     by_case = {word.lower(): word for word in known}
     found = several(name, given, str)
     for one in found:
@@ -134,14 +135,14 @@ def one_partition(name: str, given: object) -> TopicPartition:
 
 
 def several_partitions(name: str, given: Iterable[object]) -> list[TopicPartition]:
-    """Several partitions; one by itself is a tuple, and would be taken apart."""
+    """Several partitions. A single one is refused: its tuple would count as an iterable."""
     if isinstance(given, TopicPartition) or (isinstance(given, tuple) and _is_pair(given)):
         raise ConfigurationError(f"{name}={given!r} is one, not several; write [{given!r}]")
     return [one_partition(name, one) for one in several(name, given, tuple)]
 
 
 def partitions_or_topics(name: str, given: Iterable[Any]) -> list[TopicPartition | str]:
-    """The same, where a topic's name stands for all of it."""
+    """Several partitions or topics; a topic's name stands for all its partitions."""
     if isinstance(given, tuple) and _is_pair(given):
         raise ConfigurationError(f"{name}={given!r} is one, not several; write [{given!r}]")
     found = several(name, given, tuple, str)

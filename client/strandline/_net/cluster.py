@@ -1,8 +1,8 @@
-"""Keeps the view of the cluster fresh: who leads what, and where brokers are.
+"""Keeps the view of the cluster fresh: leaders of partitions and addresses of brokers.
 
-Whoever meets a stale leader asks for a refresh and goes on when it comes. Refreshes follow each
-other at 20 to 50 ms at first, so that a failover costs little, then slower. A broker that is paused
-does not hold them up: after a moment the next one is asked as well, and the first answer counts.
+A caller that meets a stale leader requests a refresh and waits for it. Refreshes follow each other
+at 20 to 50 ms at first, so that a failover costs little, then slower. A paused broker does not
+delay them: after a moment the next broker is asked as well, and the first answer counts.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ Answer = TypeVar("Answer")
 HEDGE_S: Final = 0.1
 ASK_TIMEOUT_S: Final = 2.0
 LOOK_TIMEOUT_S: Final = 5.0
-"""For all topics of a large cluster; then another broker is asked for them."""
+"""Time for one broker to list all topics of a large cluster; then another is asked."""
 METADATA_MAX_AGE_S: Final = 300.0
-"""Kafka's metadata.max.age.ms: so late is learnt what nothing else makes a client ask for, as new
+"""Kafka's metadata.max.age.ms: the longest delay of news that no error reveals, such as new
 partitions of a topic.
 """
 UNKNOWN_TOPIC_S: Final = 2.0
-"""A topic nobody knows for so long does not exist: a broker learns of a new one in milliseconds."""
+"""Time after which an unknown topic does not exist: brokers learn new ones in milliseconds."""
 
 UNKNOWN_PARTITION_S: Final = 1.0
-"""A partition that a topic does not have for so long has not been added just now."""
+"""Time after which a missing partition does not exist: a new one would be known."""
 
 
 class Cluster:
@@ -78,11 +78,11 @@ class Cluster:
         return None if broker is None else broker.address
 
     def request_refresh(self) -> None:
-        """What is known has proven stale; the watchers hear of what is found."""
+        """Requests a refresh of a stale view; the watchers get the changes."""
         self._wanted.set()
 
     async def run(self) -> None:
-        """Refresh when asked to, and when what is known is of a certain age."""
+        """Refreshes on request, and when the view reaches its maximum age."""
         while True:
             try:
                 async with asyncio.timeout(self.max_age_s):
@@ -107,7 +107,7 @@ class Cluster:
             await asyncio.sleep(self._backoff.next_ms(self._runtime.rng.random()) / 1000)
 
     async def refresh(self, timeout_s: float) -> Changes:
-        """Wait for an answer that was asked for after now. Raises NoBrokerReachable."""
+        """Waits for an answer to a request sent after this call. Raises NoBrokerReachable."""
         if self._ended is not None:
             raise self._ended
         waiter: asyncio.Future[Changes] = asyncio.get_running_loop().create_future()
@@ -120,7 +120,7 @@ class Cluster:
             raise self.unreachable(timeout_s) from None
 
     def end(self, error: StrandlineError) -> None:
-        """Nobody refreshes any more: whoever waits for it, now or later, gets the error."""
+        """Ends refreshes: every waiter, present or later, gets the error."""
         self._ended = error
         for waiter in self._waiters:
             if not waiter.done():
@@ -129,8 +129,7 @@ class Cluster:
     async def check_bootstrap(self, timeout_s: float) -> None:
         """Raises NoBrokerReachable if none of the addresses has a name that resolves.
 
-        To wait for a broker that is not up yet makes sense, for a name that is misspelt it does
-        not.
+        A wait helps if a broker is not up yet, but not if a name is misspelt.
         """
         network = self._runtime.network
         try:
@@ -152,8 +151,9 @@ class Cluster:
         )
 
     async def topic(self, name: str, timeout_s: float, partition: int | None = None) -> TopicView:
-        """The topic of this name, kept fresh from now on, once it has the partition, which may have
-        been added just now. Raises UnknownTopicOrPartition.
+        """Returns the topic of this name once it has the partition, which may be new.
+
+        The topic is refreshed from now on. Raises UnknownTopicOrPartition.
         """
         text("topic", name)
         clock = self._runtime.clock.monotonic
@@ -187,11 +187,11 @@ class Cluster:
             raise
 
     def follow(self, *names: str) -> None:
-        """Ask for these topics from now on, whether they are there or not."""
+        """Refreshes these topics from now on, existing or not."""
         self._names.update(dict.fromkeys(names))
 
     async def learn(self, topic_ids: Iterable[bytes], timeout_s: float) -> None:
-        """Find out what these are called, and keep them fresh from now on."""
+        """Looks up the names of these topics, and refreshes them from now on."""
         wanted = set(topic_ids)
         if unknown := wanted - self.view.by_id.keys():
             self._ids.update(dict.fromkeys(sorted(unknown)))
@@ -211,10 +211,10 @@ class Cluster:
         returns: type[Answer],
         attempt_s: float | None = None,
     ) -> Answer:
-        """One unary call to whichever broker answers. Tries the next if one cannot be reached.
+        """Makes one unary call to any broker that answers; tries the next if one is unreachable.
 
-        With `attempt_s`, silence of one broker also passes the call on to the next: only for calls
-        that may be carried out twice.
+        With `attempt_s`, a silent broker also passes the call on to the next. The call must be safe
+        to repeat.
         """
         clock = self._runtime.clock.monotonic
         deadline = clock() + timeout_s
@@ -240,14 +240,14 @@ class Cluster:
     # Asking.
 
     def _candidates(self) -> list[str]:
-        """Addresses to ask, the most promising first."""
+        """Addresses to ask, the most likely ones first."""
         known = [broker.address for broker in self.view.brokers.values()]
         self._runtime.rng.shuffle(known)
         both = list(dict.fromkeys([*known, *self._bootstrap]))
         return sorted(both, key=lambda address: self._failed.get(address, float("-inf")))
 
     async def _refresh(self) -> Changes | None:
-        """The first answer of several brokers, applied; None if none came."""
+        """Applies and returns the first answer of several brokers; None if there is none."""
         answers: asyncio.Queue[metadata_pb2.MetadataResponse | None] = asyncio.Queue()
         candidates = self._candidates()
         failures = 0

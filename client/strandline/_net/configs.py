@@ -27,9 +27,9 @@ Resource = tuple[str, str]
 Described = dict[Resource, dict[str, ConfigValue]]
 
 KINDS: Final = {"topic": 2, "broker": 4, "group": 32}
-"""Kafka's numbers for the kinds of things that have a configuration."""
+"""Kafka's numbers for the kinds of resources that have a configuration."""
 AT_ONCE: Final = 500
-"""Resources of one request: a broker takes 1,000."""
+"""Largest number of resources in one request; a broker takes 1,000."""
 _NAMES: Final = {number: kind for kind, number in KINDS.items()}
 
 

@@ -1,4 +1,4 @@
-"""Channels to brokers, and unary calls on them whose failures are the library's own errors."""
+"""Channels to brokers, and unary calls that raise the library's own errors."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _ADVICE = {
 
 
 _TOO_LARGE = re.compile(r"message larger than max \((\d+) vs\. \d+\)")
-"""What gRPC says, on either side, of a message that it neither sends nor hands over."""
+"""gRPC's message, on either side, about a message that is too large for it."""
 
 
 class MessageTooLarge(BrokerUnreachable):
-    """The transport refused a message for its size, and ended the stream."""
+    """The transport refused a message because of its size, and ended the stream."""
 
     size = 0
-    """Bytes of the message."""
+    """Size of the message in bytes."""
 
 
 def parse_bootstrap(servers: str | Iterable[str]) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def parse_bootstrap(servers: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def transport_error(error: grpc.aio.AioRpcError, where: str) -> BrokerUnreachable:
-    """What a gRPC status means to a user of the library."""
+    """The library's error for a gRPC status."""
     detail = (error.details() or "").split("; ")[0]
     advice = _ADVICE.get(error.code())
     text = f"{where}: {error.code().name}: {detail}"
@@ -75,11 +75,10 @@ def transport_error(error: grpc.aio.AioRpcError, where: str) -> BrokerUnreachabl
 
 
 async def on_stream(step: Awaitable[Answer]) -> Answer:
-    """One read or write of a stream, or a whole call. A cancellation by the transport becomes an
-    error.
+    """Awaits one step of a stream, or a call; a cancellation by the transport is an error.
 
-    Taken for a cancellation of the task it would end the task without a word, and whoever waits for
-    the stream's end would wait for ever.
+    Taken for a cancellation of the task, it would end the task silently, and a waiter for the
+    stream's end would wait for ever.
     """
     try:
         return await step
@@ -108,11 +107,11 @@ class Connections:
         return stub
 
     def produce(self, address: str) -> Any:
-        """A new Produce stream; hot_messages has what goes over it."""
+        """Opens a Produce stream; hot_messages has its messages."""
         return hot_calls.produce(self._channel(address))()
 
     def fetch(self, address: str) -> Any:
-        """A new Fetch stream."""
+        """Opens a Fetch stream."""
         return hot_calls.fetch(self._channel(address))()
 
     def _channel(self, address: str) -> grpc.aio.Channel:
@@ -132,9 +131,10 @@ class Connections:
         timeout_s: float,
         returns: type[Answer],
     ) -> Answer:
-        """One unary call with a deadline. Raises BrokerUnreachable, OperationTimedOut,
-        InvalidRequest for a request that the broker did not read, and ClientClosed once the
-        connections are closed.
+        """Makes one unary call with a deadline.
+
+        Raises BrokerUnreachable, OperationTimedOut, InvalidRequest for a request that the broker
+        did not read, and ClientClosed once the connections are closed.
         """
         if timeout_s <= 0:
             raise OperationTimedOut(f"no time was left to ask {address}")
@@ -156,14 +156,14 @@ class Connections:
         return answer
 
     async def _renew(self, address: str) -> None:
-        """No peer was there: close a channel that has found none for a while."""
+        """Closes a channel that has found no peer for a while."""
         renewal = self._renewals.setdefault(address, Renewal(self._runtime.clock))
         if renewal.is_due() and (channel := self._channels.pop(address, None)) is not None:
             self._stubs.pop(address, None)
             await channel.close()
 
     async def hello(self, address: str, timeout_s: float) -> metadata_pb2.MetadataResponse:
-        """Prove that a broker answers there, before anything is sent that may not be lost."""
+        """Checks that a broker answers there, before data that must not be lost is sent."""
         return await self.call(
             address,
             lambda stub: stub.Metadata,

@@ -1,5 +1,7 @@
-"""Asks the leaders of partitions: one request to each leader, again until all have answered or the
-deadline comes. Every question may be asked twice: a lost answer or a new leader is no matter.
+"""Asks the leaders of partitions, with one request to each leader.
+
+Requests are repeated until all leaders have answered or the deadline passes. Every question is safe
+to repeat, so a lost answer or a new leader does no harm.
 """
 
 from __future__ import annotations
@@ -29,29 +31,33 @@ if TYPE_CHECKING:
     from strandline._net.session import Session
 
 AT_ONCE: Final = 5_000
-"""Partitions of one request: a broker takes 10,000."""
+"""Largest number of partitions in one request; a broker takes 10,000."""
 Found = TypeVar("Found")
 
 
 class Answers(NamedTuple, Generic[Found]):
-    """Of each partition that was asked about: either what was found, or why nothing was."""
+    """The result or the error of each partition."""
 
     found: dict[PartitionKey, Found]
     failures: dict[PartitionKey, StrandlineError]
 
 
 class Question(NamedTuple, Generic[Found]):
+    """One kind of question to leaders."""
+
     method: Callable[[Any], Callable[..., Any]]
     """The stub's call."""
     request: Callable[[Mapping[PartitionKey, int]], Any]
-    """The request about these partitions, each with the leader epoch that this client knows."""
+    """Builds the request about these partitions, each with the leader epoch known here."""
     returns: type
     read: Callable[[Any, int], Found]
-    """What a partition's result without error says, given the leader epoch it was asked in."""
+    """Converts a partition's result without error, given the leader epoch of the question."""
     timeout_s: float
 
 
 class Leaders:
+    """Questions to the leaders of partitions, with retries."""
+
     def __init__(self, session: Session) -> None:
         self._runtime = session.runtime
         self._connections = session.connections
@@ -64,10 +70,10 @@ class Leaders:
         timeout_s: float,
         late: str,
     ) -> dict[PartitionKey, Found]:
-        """What `ask(those still missing, the seconds left)` finds, once that is everything.
+        """Calls `ask(missing partitions, seconds left)` until every partition has a result.
 
-        Raises the first error that asking again does not mend, UnknownTopicOrPartition for a topic
-        that goes meanwhile, or OperationTimedOut with `late`, where {} stands for a partition.
+        Raises the first permanent error, UnknownTopicOrPartition for a topic deleted meanwhile, or
+        OperationTimedOut with `late`, where {} stands for a partition.
         """
         clock = self._runtime.clock.monotonic
         deadline = clock() + timeout_s
@@ -96,7 +102,7 @@ class Leaders:
                 raise UnknownTopicOrPartition("the topic was deleted, perhaps created anew")
 
     async def ask(self, keys: Iterable[PartitionKey], question: Question[Found]) -> Answers[Found]:
-        """Ask each leader once, in several requests if it leads very many."""
+        """Asks each leader once, in several requests if it leads very many partitions."""
         answers: Answers[Found] = Answers({}, {})
 
         async def ask(address: str, epochs: dict[PartitionKey, int]) -> None:
@@ -131,7 +137,7 @@ class Leaders:
     def _routes(
         self, keys: Iterable[PartitionKey], failures: dict[PartitionKey, StrandlineError]
     ) -> dict[str, dict[PartitionKey, int]]:
-        """By the address of its leader: each partition with the leader epoch to ask in."""
+        """Partitions by the address of their leader, each with the leader epoch to ask in."""
         routes: dict[str, dict[PartitionKey, int]] = {}
         view = self._cluster.view
         for key in keys:

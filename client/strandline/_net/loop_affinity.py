@@ -1,7 +1,7 @@
-"""Where a client object works: in the process and on the event loop in which it was started.
+"""A client object's home: the process and the event loop in which it was started.
 
-Anywhere else a call would wait for ever, for its background tasks and gRPC's threads are not
-there; so it is refused at once.
+Anywhere else a call would wait for ever, because the background tasks and gRPC's threads are not
+there. It is refused at once.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from strandline.errors import ClientMisused
 
 
 class _Process:
-    """What this process knows of forks. A forked child has a copy of every object, and no thread
-    but the one that forked.
+    """The fork state of this process.
+
+    A forked child has a copy of every object, and no thread but the one that forked.
     """
 
     def __init__(self) -> None:
@@ -32,7 +33,7 @@ os.register_at_fork(after_in_child=_PROCESS.after_fork_in_child)
 
 
 def require_grpc(name: str) -> None:
-    """Raise ClientMisused where gRPC cannot work because another process has its threads."""
+    """Raises ClientMisused if gRPC cannot work, because another process has its threads."""
     if _PROCESS.used_in < 0:
         _PROCESS.used_in = _PROCESS.generation
     if _PROCESS.used_in != _PROCESS.generation:
@@ -43,7 +44,7 @@ def require_grpc(name: str) -> None:
 
 
 class Birthplace:
-    """The process in which an object came to be."""
+    """The process in which an object was created."""
 
     __slots__ = ("_generation",)
 
@@ -52,7 +53,7 @@ class Birthplace:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether this is a forked child of that process."""
+        """True in a forked child of that process."""
         return self._generation != _PROCESS.generation
 
     def check(self, name: str) -> None:
@@ -74,7 +75,7 @@ class Home(Birthplace):
         self._loop = asyncio.get_running_loop()
 
     def require(self) -> None:
-        """Raise ClientMisused unless the caller is at home."""
+        """Raises ClientMisused unless the caller is at home."""
         self.check(self._name)
         try:
             running = asyncio.get_running_loop()

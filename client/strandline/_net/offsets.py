@@ -27,8 +27,10 @@ class Listed(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
+    """The end of a leader epoch in the leader's log."""
+
     asked_in: int
-    """The leader epoch in which the question was asked."""
+    """Leader epoch of the question."""
     epoch: int
     end_offset: int
 
@@ -42,8 +44,9 @@ class Offsets:
     async def listed(
         self, wanted: Mapping[PartitionKey, int], timeout_s: float
     ) -> dict[PartitionKey, Listed]:
-        """The offset for each timestamp (-1 latest, -2 earliest). Raises as Leaders.until_answered
-        does.
+        """Looks up the offset for each timestamp (-1 latest, -2 earliest).
+
+        Raises as Leaders.until_answered does.
         """
         late = "offsets of {} did not come"
         return await self._leaders.until_answered(wanted, self.list_once, timeout_s, late)
@@ -51,7 +54,7 @@ class Offsets:
     async def list_once(
         self, wanted: Mapping[PartitionKey, int], timeout_s: float
     ) -> Answers[Listed]:
-        """The offset for each timestamp, in one try."""
+        """Looks up the offset for each timestamp, in one try."""
 
         def request(epochs: Mapping[PartitionKey, int]) -> fetch_pb2.ListOffsetsRequest:
             request = fetch_pb2.ListOffsetsRequest(replica_id=-1)
@@ -77,7 +80,7 @@ class Offsets:
     async def epoch_ends(
         self, wanted: Mapping[PartitionKey, int], timeout_s: float
     ) -> Answers[EpochEnd]:
-        """Where each epoch ends in the leader's log (KIP-101), in one try."""
+        """Looks up the end of each epoch in the leader's log (KIP-101), in one try."""
 
         def request(epochs: Mapping[PartitionKey, int]) -> fetch_pb2.OffsetsForLeaderEpochRequest:
             request = fetch_pb2.OffsetsForLeaderEpochRequest(replica_id=-1)
@@ -102,7 +105,7 @@ class Offsets:
 
 
 def why_gone(cluster: Cluster, topic: str) -> StrandlineError:
-    """The topic of this name has another id now, or none."""
+    """The error of a topic whose name has another id now, or none."""
     if topic in cluster.view.topics:
         return TopicRecreated(
             f"topic {topic!r} was deleted and created anew; offsets in the old one mean nothing "

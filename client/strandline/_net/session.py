@@ -1,4 +1,4 @@
-"""What every client object opens and closes: channels, tasks, and a fresh view of the cluster."""
+"""The session of a client object: channels, tasks, and a fresh view of the cluster."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ class Session:
         self.tasks = Tasks(f"strandline {name}", self._on_failure)
         self.cluster = Cluster(runtime, self.connections, bootstrap)
         self.on_broken: list[Callable[[ClientClosed], None]] = []
-        """Told once if the session ends before it is closed: nobody shall wait for ever."""
+        """Called once if the session ends before it is closed, so that no waiter waits for ever."""
         self._name = name
         self._home = Home(name)
         self._broken: ClientClosed | None = None
 
     async def open(self, timeout_s: float, other: Callable[[], Session | None]) -> None:
-        """Connect. Raises NoBrokerReachable, or ClientClosed if the client has another session by
-        then, of a call beside this one; leaves nothing behind then.
+        """Connects. A failed start leaves no connection behind.
+
+        Raises NoBrokerReachable, or ClientClosed if a concurrent call has started the client.
         """
         try:
             await self.tasks.open()
@@ -51,18 +52,18 @@ class Session:
             raise
 
     def require_own_loop(self) -> None:
-        """Raise ClientMisused where the session cannot work."""
+        """Raises ClientMisused outside the session's own loop."""
         self._home.require()
 
     def require(self) -> None:
-        """Raise ClientMisused where the session cannot work, ClientClosed if it has broken."""
+        """Raises ClientMisused away from the session's home, ClientClosed if it is broken."""
         self._home.require()
         if self._broken is not None:
             raise ClientClosed(str(self._broken)) from self._broken
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it is the parent's of this forked child: nothing of it is ours to close."""
+        """True in a forked child: the session belongs to the parent, which closes it."""
         return self._home.is_elsewhere
 
     @property

@@ -1,10 +1,12 @@
 """The tasks of one client object, with one owner.
 
 A producer may be entered in one task and left in another (a test fixture, the blocking façade),
-which a TaskGroup does not allow. So the group lives in a root task of its own; the object holds
-that task and waits for its end. A failure in any of the tasks ends all of them, is told to
-`on_failure` at once, and is raised again by `close`. So does a cancellation that did not come from
-`close`, except that there is nothing to raise.
+which a TaskGroup does not allow. The group therefore lives in a root task of its own; the object
+holds that task and waits for its end.
+
+A failure in any of the tasks ends all of them, calls `on_failure` at once, and is raised again by
+`close`. A cancellation that does not come from `close` also ends all of them, but `close` then has
+nothing to raise.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class Tasks:
             self._group = None
 
     def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None] | None:
-        """Run `coroutine` in the group; None if the group has ended already."""
+        """Runs `coroutine` in the group; returns None if the group has ended already."""
         if self._group is None:
             coroutine.close()
             return None
@@ -64,8 +66,9 @@ class Tasks:
         return task
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        """One task has ended, and none does by itself: if it was cancelled, the others follow. (The
-        group sees to it if it failed.)
+        """Cancels the other tasks after a cancelled one; no task ends by itself.
+
+        The group itself cancels them after a failure.
         """
         self._running.discard(task)
         if task.cancelled() and self._root is not None and not self._ending:
@@ -73,7 +76,7 @@ class Tasks:
         self._ending = True
 
     async def close(self) -> None:
-        """Cancel every task and wait for them. Raises what made one of them fail."""
+        """Cancels every task and waits for them. Raises the error of a failed one."""
         root, self._root = self._root, None
         if root is None:
             return
