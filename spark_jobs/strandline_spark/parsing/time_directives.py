@@ -107,7 +107,7 @@ class Directives:
         by_week = ({"U"} & has or {"W"} & has) and {"w", "a", "A", "u"} & has
         in_year = "j" in has or ({"m", "b", "B"} & has and "d" in has) or by_week
         by_iso = {"G", "V"} <= has and {"w", "a", "A", "u"} & has
-        return bool(({"Y", "y"} & has and in_year) or by_iso)
+        return bool(in_year if {"Y", "y"} & has else by_iso)
 
     @property
     def gives_half_days(self) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from strandline_spark.errors import OptionError
@@ -85,6 +85,8 @@ def test_a_time_without_a_zone_is_in_utc_on_any_machine() -> None:
         ("%Y-%m-%d %d", "%d is there twice"),
         ("%Y %U", "does not give year, month and day"),
         ("%G %V", "does not give year, month and day"),
+        ("%Y %G %V %u", "does not give year, month and day"),
+        ("%y %G %V %a", "does not give year, month and day"),
         ("%d %B", "does not give year, month and day"),
     ],
 )
@@ -113,6 +115,7 @@ MOMENTS = st.datetimes(datetime(1969, 1, 1), datetime(2068, 12, 31))  # noqa: DT
 
 
 @given(st.sampled_from(FORMS), MOMENTS, st.integers(0, 30), st.integers(0, 4), EDITS)
+@example("%Y week %U day %w", datetime(2062, 7, 23), 9, 2, " ")  # noqa: DTZ001 (as written)
 @settings(max_examples=600)
 def test_directives_mean_what_python_says_in_the_c_locale(
     form: str, moment: datetime, at: int, cut: int, edit: str
@@ -139,6 +142,11 @@ def _check_day(found: datetime, form: str, text: str) -> None:
             raise ValueError(f"{text} is in week {week}")
     if ("%j" in form or "week" in form or week) and int(re.split("[-/ ]", text)[0]) != year:
         raise ValueError(f"{text} is in the year {year}")
+    if " week " in form:
+        # Python takes week 0 of a year that begins with week 1 for days of that week.
+        week = int(found.strftime("%U" if "%U" in form else "%W"))
+        if int(re.findall("[0-9]+", text)[1]) != week:
+            raise ValueError(f"{text} is in week {week}")
 
 
 @pytest.mark.parametrize(
