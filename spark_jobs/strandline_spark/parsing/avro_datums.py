@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import fastavro
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from strandline_spark.parsing.avro_longs import Longs
+from strandline_spark.parsing.avro_longs import (
+    LEVELS_MAX,
+    Longs,
+    TooDeepError,
+    without_negative_places,
+)
 from strandline_spark.parsing.decoded import Decoded
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
 from strandline_spark.parsing.json_rows import RANGES
@@ -135,7 +140,8 @@ class AvroDecoder:
     """The decoder for the settings of one table."""
 
     def __init__(self, settings: ParseSettings) -> None:
-        self._schema, self._units = reader_plan(settings)
+        schema, self._units = reader_plan(settings)
+        self._schema = without_negative_places(schema)
         self._longs = Longs(self._schema)
         self._columns = settings.columns
         self._fields = fields_of(settings.columns)
@@ -145,16 +151,21 @@ class AvroDecoder:
         columns: list[list[Any]] = [[] for _ in self._columns]
         for row, value in enumerate(values.to_pylist()):
             stream = io.BytesIO(value)
+            reason = Reason.NOT_AVRO
             try:
+                self._longs.check_before(value)
                 datum: Any = fastavro.schemaless_reader(stream, self._schema, None)
                 self._longs.check(value)
                 left = len(value) - stream.tell()
                 why = f"{left} bytes are left over" if left else None
+            except TooDeepError:
+                datum, reason = {}, Reason.NESTED_TOO_DEEPLY
+                why = f"more than {LEVELS_MAX} levels within each other"
             except _BROKEN as error:
                 datum, why = {}, _what_of(error)
             if why is not None:
                 datum = {}
-                faults[row] = fault(Reason.NOT_AVRO, f"{why}: {shown(value)}")
+                faults[row] = fault(reason, f"{why}: {shown(value)}")
             for column, (name, kind) in zip(columns, self._columns.items(), strict=True):
                 try:
                     column.append(self._value(name, kind, datum.get(self._fields[name])))

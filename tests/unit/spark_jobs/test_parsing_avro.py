@@ -125,3 +125,55 @@ def test_a_column_reads_the_field_that_it_names() -> None:
     }
     ((_, row),) = outcomes(parser_of("avro", "sent", OPTIONS, **columns), [GOOD])
     assert row == {"sent": MOMENT, "ts": -5, "event_time": MOMENT}
+
+
+def _of_schema(*fields: dict[str, Any], kind: str = "bigint") -> Any:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "v", "type": "long"}, *fields]}
+    return parser_of("avro", "timestamp", {"avro_schema": json.dumps(schema)}, v=kind)
+
+
+def _list_of(levels: int) -> bytes:
+    return b"\x0e\x02" * (levels - 1) + b"\x0e\0"
+
+
+def test_a_list_of_any_length_is_read_or_bad_and_never_ends_the_process() -> None:
+    parser = _of_schema({"name": "next", "type": ["null", "R"]})
+    values = [_list_of(n) for n in (1, 200, 201, 400_000)]
+    found = outcomes(parser, [*values, b"\x0e\x02" * 400_000])
+    assert [each[0] for each in found] == ["good", "good", "bad", "bad", "bad"]
+    assert {each[1] for each in found[2:]} == {"nested too deeply"}
+    assert found[2][2].startswith("more than 200 levels within each other: b'")
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        "null",
+        {"type": "fixed", "name": "F", "size": 0},
+        {"type": "record", "name": "N", "fields": [{"name": "a", "type": "null"}]},
+    ],
+    ids=["null", "fixed", "record"],
+)
+def test_elements_without_a_byte_take_no_memory(empty: Any) -> None:
+    parser = _of_schema({"name": "a", "type": {"type": "array", "items": empty}})
+    few, many = b"\x0e\x06\0", b"\x0e" + b"\xff" * 8 + b"\x7e\0"
+    blocks = b"\x0e" + b"\x80\x80\x06" * 200 + b"\0"  # 49,152 in each
+    found = outcomes(parser, [few, many, blocks])
+    assert [each[:2] for each in found[1:]] == [("bad", "not Avro")] * 2
+    assert found[0][0] == "good"
+
+
+def test_a_negative_place_of_a_symbol_is_bad() -> None:
+    enum = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "e", "type": enum},
+            {"name": "again", "type": "E"},
+        ],
+    }
+    parser = parser_of("avro", "timestamp", {"avro_schema": json.dumps(schema)}, e="string")
+    found = outcomes(parser, [b"\2\2", b"\1\2", b"\2\1"])
+    assert found[0][1]["e"] == "B"
+    assert [each[:2] for each in found[1:]] == [("bad", "not Avro")] * 2
