@@ -1,9 +1,11 @@
-"""Whole batches through a producer: who hands them over decides which records stand together.
+"""Whole batches through a producer: the caller decides which records form a batch.
 
-A job that is run again sends the same batches again. Under an identity of its own choosing, the
-same each time, their sequence numbers are the same too, and a leader that has them does not append
-them twice (I-55). So nothing here depends on time: batches are neither joined nor cut, and after
-the first failure nothing more is sent, since it would take the numbers of what failed.
+A repeated job sends the same batches again, under an identity of its own that is the same each
+time. Their sequence numbers are then the same too, and a leader that has the batches does not
+append them twice (I-55).
+
+Nothing here depends on time. Batches are neither joined nor split. After the first failure nothing
+more is sent, since a later batch would take the numbers of the failed one.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ if TYPE_CHECKING:
 
 EPOCH_MAX: Final = 2**15 - 1
 _FRAME_BYTES: Final = 16
-"""A record's lengths and deltas may take so much more than `size_of` says."""
+"""Bytes that a record's lengths and deltas may take beyond `size_of`."""
 
 Row = tuple[int, "bytes | None", "bytes | None", "Headers"]
 """Timestamp in milliseconds, key, value, headers."""
 
 
 class Topic(NamedTuple):
-    """A topic as it was when it was first asked for."""
+    """A topic at the time of its first use."""
 
     name: str
     topic_id: bytes
@@ -43,7 +45,7 @@ class Topic(NamedTuple):
 
 
 class Batches:
-    """Sends batches through a started producer, which sends nothing else meanwhile."""
+    """Sends batches through a started producer, which sends no other records meanwhile."""
 
     def __init__(self, producer: Producer) -> None:
         self._sender, self._hand_over = sender_of(producer)
@@ -53,7 +55,7 @@ class Batches:
         self._error: Exception | None = None
 
     async def topic(self, name: str) -> Topic:
-        """Raises UnknownTopicOrPartition."""
+        """Returns the topic of this name. Raises UnknownTopicOrPartition."""
         view = await self._hand_over.topic(name)
         return Topic(name, view.topic_id, len(view.partitions))
 
@@ -65,11 +67,11 @@ class Batches:
         size: int,
         identity: Identity | None = None,
     ) -> None:
-        """Hand over one batch of `size` bytes at most, the next of its partition.
+        """Hands over one batch of `size` bytes at most, the next of its partition.
 
-        Waits only for room in the producer's buffer. With an identity, the partition's first batch
-        has sequence 0; every batch of a partition is given the same. Raises what made an earlier
-        batch fail, TopicRecreated or UnknownTopicOrPartition if the topic is not what it was.
+        Waits only for room in the producer's buffer. All batches of a partition must have the same
+        identity; with one, the first batch has sequence 0. Raises the error of an earlier batch,
+        and TopicRecreated or UnknownTopicOrPartition if the topic has changed.
         """
         sender = self._sender
         _check(topic, partition, identity, is_idempotent=sender.options.idempotent)
@@ -102,9 +104,9 @@ class Batches:
         return sender.queue(topic.name, *key)
 
     async def finish(self) -> int:
-        """Wait for everything that was handed over; how many records were acknowledged.
+        """Waits for every batch; returns the number of acknowledged records.
 
-        Raises what made a batch fail.
+        Raises the error of a failed batch.
         """
         await self._sender.flush()
         self._raise_failure()

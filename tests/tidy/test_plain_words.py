@@ -21,7 +21,6 @@ SENTENCE_WORDS_MAX = 45
 LONG_DOCUMENTS: set[str] = set()
 SUBJECTLESS = {
     "broker/strandline_broker/hosts/coordination",
-    "client/strandline/_producer",
 }
 
 OPENERS = re.compile(

@@ -1,7 +1,7 @@
-"""Puts records into batches: which partition, which batch, who is told.
+"""Appends records to batches: chooses the partition and the batch, and registers the waiter.
 
-Each record goes there in one synchronous step, so that it is either in a batch with its waiter or
-not handed over at all. What it may have to wait for, room and its topic, comes before.
+Each record is appended in one synchronous step: it is either in a batch with its waiter, or not
+handed over at all. Waits for room and for the topic come before that step.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from strandline.types import Headers
 
 RECORD_OVERHEAD: Final = 21
-"""Bytes of a record beyond key, value and headers, at most."""
+"""Largest size of a record beyond key, value and headers, in bytes."""
 END: Final = object()
-"""What stands for the end of an iterable, in which None may occur."""
+"""The end of an iterable whose elements may be None."""
 NO_HEADERS: Final[Headers] = ()
 _NONE_LISTED: Final[list[Any]] = []
-"""What the compiled builder takes for no headers."""
+"""No headers, for the compiled builder."""
 
 
 class HandOver:
-    """The one place that appends to a producer's batches."""
+    """The only writer to a producer's batches."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class HandOver:
         sender.cluster.watchers.append(self._on_metadata)
 
     def end(self, error: ClientClosed) -> None:
-        """The producer is closed, or broken: nothing is taken any more."""
+        """Refuses all records from now on: the producer is closed, or broken."""
         self.home = None
         self.ended = error
 
@@ -77,7 +77,7 @@ class HandOver:
     def size_of(
         self, topic: str, value: bytes | None, key: bytes | None, headers: Headers = NO_HEADERS
     ) -> int:
-        """Bytes of the record, at most. Raises RecordTooLarge."""
+        """Largest size of the record in bytes. Raises RecordTooLarge."""
         size = RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
         if headers is not NO_HEADERS:
             size += size_of_headers(headers)
@@ -102,9 +102,10 @@ class HandOver:
         *,
         waited: bool = False,
     ) -> bool:
-        """Append one record, and have `record` told what becomes of it. False if it has to wait,
-        for its topic or partition, or for room, unless it has done so. Every call and look-up here
-        is paid for by each record of `send`.
+        """Appends one record, whose outcome settles `record`.
+
+        Returns False if the record must wait, for its topic or partition, or for room, unless it
+        has done so. Each record of `send` pays for every call and look-up here.
         """
         size = RECORD_OVERHEAD
         if value is not None:
@@ -153,7 +154,7 @@ class HandOver:
         timestamp_ms: int | None,
         headers: Headers,
     ) -> None:
-        """`one`, after a wait for the topic and for room, which is to be taken at once."""
+        """Calls `one` after a wait for the topic and for room, in the step that ends the wait."""
         size = self.size_of(topic, value, key, headers)
         while True:
             await self.topic(topic)
@@ -167,7 +168,7 @@ class HandOver:
         self.one(record, topic, value, key, partition, timestamp_ms, headers, waited=True)
 
     async def room(self, size: int) -> None:
-        """Wait for so many bytes of the buffer. Raises BufferFull."""
+        """Waits for `size` free bytes of the buffer. Raises BufferFull."""
         sender = self.sender
         if not await sender.space(size, sender.options.delivery_timeout_ms):
             raise BufferFull(
@@ -177,9 +178,9 @@ class HandOver:
             )
 
     async def topic(self, topic: str, partition: int | None = None) -> TopicView:
-        """Wait for a topic that is used for the first time, and for a partition that may have been
-        added to it. Raises UnknownTopicOrPartition, and ClientClosed if nothing is taken for it any
-        more.
+        """Waits for metadata of a new topic, and for a partition that may be new.
+
+        Raises UnknownTopicOrPartition, and ClientClosed if the producer has ended.
         """
         if partition is not None:
             whole("partition", partition, 0)
@@ -192,8 +193,9 @@ class HandOver:
         return view
 
     def require(self) -> None:
-        """Raise ClientClosed if nothing is taken any more: what is put into a batch all the same
-        is sent by nobody, and its acknowledgement never comes.
+        """Raises ClientClosed if the producer has ended.
+
+        No task would send a record appended after that, and its acknowledgement would never come.
         """
         if self.ended is not None:
             raise ClientClosed(str(self.ended)) from self.ended
@@ -208,7 +210,7 @@ class HandOver:
         timestamp_ms: int | None,
         collector: Collector,
     ) -> None:
-        """Append one record of a `send_many` that has a key, headers or a time of its own."""
+        """Appends one record of a `send_many` that has a key, headers or a time of its own."""
         size = self.size_of(view.name, record.value, record.key, record.headers)
         if record.partition is not None:
             partition = record.partition
@@ -241,7 +243,7 @@ class HandOver:
         timestamp_ms: int | None,
         collector: Collector,
     ) -> Any:
-        """Append plain values until the batch is full; the item that came after, or END."""
+        """Appends plain values until the batch is full; returns the next item, or END."""
         self.size_of(view.name, value, None)
         queue = self._queue(view, None, partition, 0)
         time_ms = self._time_ms(timestamp_ms)
@@ -282,7 +284,7 @@ class HandOver:
         value: bytes | None,
         listed: list[Any],
     ) -> ProducerBatch:
-        """The next batch of the queue, with this as its first record."""
+        """Opens the next batch of the queue, with this first record."""
         queue.close_open()
         batch = queue.open_batch(self.sender.now_ms())
         batch.append(0, time_ms, key, value, listed)
@@ -349,7 +351,7 @@ def as_bytes(what: str, value: object) -> bytes:
 
 
 def size_of_headers(headers: object) -> int:
-    """Bytes of the headers, at most. Raises ConfigurationError."""
+    """Largest size of the headers in bytes. Raises ConfigurationError."""
     if not isinstance(headers, tuple | list):
         raise ConfigurationError(f"headers={headers!r} is not a tuple of (name, value) pairs")
     size = 0

@@ -1,4 +1,4 @@
-"""What `send` gives back for a record, and the failures that nobody has heard of."""
+"""The futures that `send` returns, and the failures that the program has not seen."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 KEPT_MAX: Final = 1000
-"""Failures of which it is looked up later whether somebody has heard of them; the rest count."""
+"""Failures whose futures are checked later; failures beyond this number count as unseen."""
 
 
 class Waiter(Protocol):
-    """Whoever is to be told of one record."""
+    """The receiver of one record's outcome."""
 
     def settle(
         self, error: Exception | None, metadata: RecordMetadata | None, runtime: Runtime
@@ -27,7 +27,7 @@ class Waiter(Protocol):
 
     @property
     def is_told(self) -> bool:
-        """Whether somebody hears of a failure."""
+        """True if the program sees a failure."""
 
 
 def tell(
@@ -36,7 +36,7 @@ def tell(
     metadata: RecordMetadata | None,
     runtime: Runtime,
 ) -> None:
-    """Call back; what the callback raises is the caller's fault, and the producer goes on."""
+    """Calls the callback, and logs its error: the producer continues."""
     try:
         on_delivery(error, metadata)
     except Exception as defect:  # noqa: BLE001
@@ -44,7 +44,7 @@ def tell(
 
 
 class Acknowledgement(asyncio.Future[RecordMetadata]):
-    """The future of one record. It knows whether anybody waits for it or has looked at it."""
+    """The future of one record, which notes if the program waits for it or has read it."""
 
     watched = False
     on_delivery: OnDelivery | None = None
@@ -68,14 +68,14 @@ class Acknowledgement(asyncio.Future[RecordMetadata]):
     def settle(
         self, error: Exception | None, metadata: RecordMetadata | None, runtime: Runtime
     ) -> None:
-        """Tell whoever waits; a cancelled future tells its callback alone."""
+        """Settles the future and calls the callback; a cancelled future only calls the callback."""
         if not self.done():
             if error is None:
                 assert metadata is not None
                 self.set_result(metadata)
             else:
                 self.set_exception(error)
-                super().exception()  # the library says itself what nobody asked for
+                super().exception()  # the library reports unseen errors itself
         if self.on_delivery is not None:
             tell(self.on_delivery, error, metadata, runtime)
 
@@ -85,7 +85,7 @@ class Acknowledgement(asyncio.Future[RecordMetadata]):
 
 
 class _Nobody:
-    """Who waits for a record of a `send_many` that has ended without an answer."""
+    """The waiter of a record whose `send_many` has ended without a result."""
 
     is_told = False
 
@@ -98,7 +98,7 @@ _NOBODY: Final = _Nobody()
 
 
 class Unheard:
-    """Records that were not acknowledged, without anybody who waits for them."""
+    """Records that failed, and whose failure the program has not seen."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[Waiter, Exception]] = []
@@ -114,12 +114,12 @@ class Unheard:
             self._failed += 1
 
     def add_all(self, error: Exception, count: int) -> None:
-        """So many records of which nobody will be told otherwise."""
+        """Adds records whose failure the program cannot see otherwise."""
         for _ in range(count):
             self.add(_NOBODY, error)
 
     def look(self) -> FlushFailed | None:
-        """What nobody has heard of to this moment."""
+        """Returns the failures that the program has not seen so far."""
         errors = [error for record, error in self._kept if not record.is_told]
         unknown = sum(getattr(error, "may_have_been_written", False) for error in errors)
         failed = len(errors) - unknown + self._failed
@@ -130,7 +130,7 @@ class Unheard:
         return FlushFailed(failed, unknown, distinct)
 
     def take(self) -> FlushFailed | None:
-        """The same, to be told now."""
+        """Returns and removes the unseen failures."""
         found = self.look()
         self._kept.clear()
         self._failed = self._unknown = 0

@@ -1,4 +1,4 @@
-"""Checks the options of a producer against each other before anything is started."""
+"""Validates the options of a producer before it starts."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def queue_options(
     max_in_flight: int,
     delivery_timeout_ms: float,
 ) -> QueueOptions:
+    """The validated options of a producer's queues."""
     if isinstance(acks, bool) or not isinstance(acks, int | str) or acks not in _ACKS:
         raise ConfigurationError(f"acks={acks!r} is not accepted; use 'all', 1 or 0")
     level = _ACKS[acks]
@@ -54,7 +55,7 @@ def queue_options(
 
 
 class RecordLimit(NamedTuple):
-    """The size of the largest record that is sent, and what raises that, in words."""
+    """The size of the largest record, and the name of the option that raises it."""
 
     max_bytes: int
     option: str
@@ -63,7 +64,7 @@ class RecordLimit(NamedTuple):
 def record_limit(
     compression_type: str | None, max_request_size: int, *, max_decompressed_bytes: int
 ) -> RecordLimit:
-    """What is compressed must unpack within what readers accept."""
+    """The largest record: with compression, it must also unpack within the readers' limit."""
     whole("max_request_size", max_request_size, 1, REQUEST_BYTES_MAX)
     whole("max_decompressed_bytes", max_decompressed_bytes, 1, DECOMPRESSED_BYTES_LIMIT)
     compressed = (compression_type or "none").lower() != "none"

@@ -1,4 +1,4 @@
-"""The one answer of a `send_many`."""
+"""The result of a `send_many`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Collector:
-    """Counts what became of each record, batch by batch."""
+    """Counts the outcomes of records, batch by batch."""
 
     def __init__(self) -> None:
         self.handed_over = 0
@@ -26,7 +26,7 @@ class Collector:
         """Each with its number of records."""
         self._complete: asyncio.Future[None] | None = None
         self._unheard: Unheard | None = None
-        """Who takes the errors once nobody waits for the answer."""
+        """The receiver of errors after `send_many` has ended without a result."""
 
     def on_batch(
         self,
@@ -79,7 +79,7 @@ class Collector:
         return self.handed_over - self._acknowledged - self._failed - self._unknown
 
     async def result(self) -> SendManyResult:
-        """Wait for every record's fate."""
+        """Waits for the outcome of every record."""
         if self._missing > 0:
             self._complete = asyncio.get_running_loop().create_future()
             await self._complete
@@ -93,7 +93,7 @@ class Collector:
         )
 
     def abandon(self, unheard: Unheard) -> None:
-        """There will be no answer: what has failed, and what will, is for whoever flushes."""
+        """Ends without a result: `flush` raises present and later failures."""
         self._unheard = unheard
         for error, count in self._errors:
             unheard.add_all(error, count)

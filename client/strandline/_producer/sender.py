@@ -1,4 +1,4 @@
-"""Carries out what a producer's partition queues decide: routes, timers, producer ids, bounds."""
+"""Carries out the decisions of a producer's queues: routes, timers, producer ids, bounds."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from strandline.errors import ClientClosed, FlushFailed
 
 TICK_MS: Final = 50.0
-"""Between two looks while something is overdue."""
+"""Pause between two checks while something is overdue."""
 STALL_MS: Final = 500.0
-"""No answer for so long: ask whether the leader has moved. A paused broker says nothing."""
+"""Silence after which metadata is refreshed for a new leader: a paused broker is silent."""
 
 REPORT_AFTER_MS: Final = 1000.0
-"""So long after a failure its future may be looked at before the log has a line of it."""
+"""Time for the program to read a failed future before the failure is logged."""
 REPORT_EVERY_MS: Final = 30_000.0
 PARTITIONS_NAMED: Final = 5
 
 
 class Sender:
-    """All partition queues of one producer, and the streams that empty them."""
+    """All partition queues of one producer, and the streams that send their batches."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class Sender:
         self._identity_wanted = asyncio.Event()
         self._progress: asyncio.Future[None] | None = None
         self._unreported: dict[str, None] = {}
-        """Partitions with failures that nobody has heard of, since the last line in the log."""
+        """Partitions with unseen failures since the last line in the log."""
         self._report: asyncio.TimerHandle | None = None
         self._reported_ms = float("-inf")
         self._homeless: dict[PartitionKey, float] = {}
-        """Queues of topics that were deleted, and until when these may be created again."""
+        """Queues of deleted topics, with the time until which the topics may be created again."""
         self.cluster.watchers.append(self._on_metadata)
         session.on_broken.append(self._on_broken)
 
@@ -105,7 +105,7 @@ class Sender:
     # Routing.
 
     def dispatch(self, queue: PartitionQueue) -> None:
-        """`queue` may have something to send: hand it to its leader's stream."""
+        """Hands a queue that may have a batch to its leader's stream."""
         if not self._busy.is_set():
             self._busy.set()
         leader = self.cluster.view.leader(queue.topic_id, queue.partition)
@@ -128,9 +128,7 @@ class Sender:
         stream.offer(queue)
 
     def take(self, queue: PartitionQueue, broker_id: int) -> ProducerBatch | None:
-        """What `queue` has for `broker_id` now; if nothing, whatever makes it ask again is
-        arranged.
-        """
+        """Returns the queue's batch for `broker_id`; if None, arranges the next try."""
         leader = self.cluster.view.leader(queue.topic_id, queue.partition)
         if leader is None or leader[0] != broker_id:
             self.dispatch(queue)
@@ -164,13 +162,14 @@ class Sender:
                 self._move(key)
         for key, queue in self.queues.items():
             if (view := self.cluster.view.partition(*key)) is not None:
-                queue.on_leader_moved(view.leader_epoch)  # a refusal may have told it before
+                queue.on_leader_moved(view.leader_epoch)  # a refusal may have named it before
             if not queue.idle:
                 self.dispatch(queue)
 
     def _on_topic_gone(self, key: PartitionKey) -> None:
-        """The topic was deleted. If it is created again within the time for which a topic may be
-        unknown, what waits for it goes there.
+        """Holds the batches of a deleted topic for the time that a topic may be unknown.
+
+        If the topic is created again in that time, the batches go to the new one.
         """
         queue = self.queues[key]
         if (timer := self._timers.pop(queue, None)) is not None:
@@ -182,7 +181,7 @@ class Sender:
             self.cluster.request_refresh()
 
     def _move(self, key: PartitionKey) -> None:
-        """To the topic that has the name now, if it has the partition."""
+        """Moves a queue to the topic that has the name now, if it has the partition."""
         self._homeless.pop(key, None)
         queue = self.queues.pop(key)
         view = self.cluster.view.topics.get(queue.topic)
@@ -212,13 +211,13 @@ class Sender:
         self._after(queue, settled)
 
     def on_lost(self, sent: list[InFlight], error: Exception) -> None:
-        """The batches of one message have no answer. MessageTooLarge: no broker has seen them."""
+        """Handles batches of a message without answer. MessageTooLarge: no broker has seen them."""
         too_large = isinstance(error, MessageTooLarge)
         for each in sent:
             if too_large and (each.batch.count > 1 or len(sent) == 1):
                 refused = Answer(RecordTooLarge.code, describe(error), appended=False)
                 self.on_answer(each, refused)
-            else:  # what was in too large a message is sent again in one of its own
+            else:  # a batch of too large a message is sent again in one of its own
                 self._send_again(each, error, sent=not too_large)
 
     def _send_again(self, lost: InFlight, error: Exception, *, sent: bool) -> None:
@@ -287,7 +286,7 @@ class Sender:
             )
 
     def _report_soon(self, queue: PartitionQueue) -> None:
-        """One line in the log for all that fails in a while, not one for each batch."""
+        """Schedules one line in the log for all failures of a while."""
         self._unreported[str(queue)] = None
         if self._report is None:
             now_ms = self.now_ms()
@@ -296,7 +295,7 @@ class Sender:
             self._report = loop.call_later((at_ms - now_ms) / 1000, self.report)
 
     def report(self) -> None:
-        """Log what has failed since the last line and was not looked at to this moment."""
+        """Logs failures since the last line whose futures were not read so far."""
         if self._report is not None:
             self._report.cancel()
             self._report = None
@@ -316,14 +315,14 @@ class Sender:
         )
 
     def take_unheard(self) -> FlushFailed | None:
-        """What nobody has heard of, to be raised now; it is in the log too."""
+        """Returns the unseen failures, to be raised now; they are logged too."""
         self.report()
         return self.unheard.take()
 
     # Bounds.
 
     async def space(self, size: int, timeout_ms: float) -> bool:
-        """Wait until `size` more bytes fit into the buffer; False if they do not in time."""
+        """Waits until `size` more bytes fit into the buffer; False on a time-out."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._space.append((size, waiter))
         self._hand_out_space()
@@ -335,13 +334,14 @@ class Sender:
         finally:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 self.buffered -= size
-            # It may not be taken: whoever is next then has no answer to wait for.
+            # The room may stay unused: then no answer would wake the next waiter.
             asyncio.get_running_loop().call_soon(self._hand_out_space)
         return True
 
     def _hand_out_space(self) -> None:
-        """First come, first served, and one record always fits into an empty buffer. What is handed
-        out counts as taken until its owner goes on, who takes it in the same step.
+        """Grants room in the order of the requests; an empty buffer takes any one record.
+
+        Granted room counts as used until its waiter resumes, which uses it in the same step.
         """
         while self._space:
             size, waiter = self._space[0]
@@ -354,13 +354,11 @@ class Sender:
 
     @property
     def waiting(self) -> int:
-        """Records that were handed over and are not settled."""
+        """Number of records that were handed over and are not settled."""
         return sum(queue.waiting for queue in self.queues.values())
 
     async def flush(self, timeout_ms: float | None = None) -> None:
-        """Wait until everything handed over before now is acknowledged or given up. Raises
-        OperationTimedOut.
-        """
+        """Waits until every earlier record has an outcome. Raises OperationTimedOut."""
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 await self._flush()
@@ -393,12 +391,12 @@ class Sender:
     # Upkeep.
 
     async def watch_deadlines(self) -> None:
-        """Deadlines, silent streams and stalled leaders, while there is anything to do."""
+        """Watches deadlines, silent streams and stalled leaders, while there are records."""
         while True:
             await self._busy.wait()
             now_ms = self.now_ms()
             pending = False
-            # What is handed over after this look is not due before its own time is up.
+            # A record handed over after this check has a later deadline.
             due_ms = now_ms + min(STALL_MS, self.options.delivery_timeout_ms)
             for queue in list(self.queues.values()):
                 if queue.idle:
@@ -420,7 +418,7 @@ class Sender:
             await asyncio.sleep(max(TICK_MS, due_ms - now_ms) / 1000)
 
     def _want_identity(self, queue: PartitionQueue) -> None:
-        """Give the queue a producer identity that it has not used up, or have one fetched."""
+        """Gives the queue a producer identity that it has not used up, or has one fetched."""
         known, spent = self._identity, queue.spent_identity
         if known is not None and known != spent:
             queue.on_identity(known)
@@ -429,7 +427,7 @@ class Sender:
             self._identity_wanted.set()
 
     async def keep_identity(self) -> None:
-        """Get a producer id, or a higher epoch of it, when a queue has use for one (KIP-360)."""
+        """Gets a producer id, or a higher epoch of it, when a queue needs one (KIP-360)."""
         backoff = Backoff()
         while True:
             await self._identity_wanted.wait()
@@ -470,7 +468,7 @@ class Sender:
         self.fail_everything(DeliveryError(str(error), cause=error))
 
     def on_dropped(self) -> None:
-        """Nobody holds the producer any more, and nobody has stopped it."""
+        """Warns about a producer that was dropped without `stop`."""
         unheard = None if self._session.is_elsewhere else self.unheard.look()
         waiting = 0 if self._session.is_elsewhere else self.waiting
         if waiting == 0 and unheard is None:
@@ -484,7 +482,7 @@ class Sender:
         warnings.warn(text, ResourceWarning, stacklevel=2)
 
     def fail_everything(self, error: Exception) -> None:
-        """The producer is closing or broken: settle what is left, honestly."""
+        """Settles the remaining records of a closing or broken producer, as failed or unknown."""
         for queue in self.queues.values():
             self._settle(queue.on_hopeless(error), queue)
         self.report()

@@ -1,10 +1,9 @@
-"""The Produce stream to one broker: requests in order, answers as they come, a timer for each
-message.
+"""The Produce stream to one broker: ordered requests, their answers, a timer for each message.
 
-A batch is taken from its queue only once the broker has answered a hello on the same channel, so
-what could not be sent at all is never taken for "perhaps written". A gRPC deadline would cover the
-whole stream; instead the oldest unanswered request bounds the silence (P-80), and when it is
-exceeded the stream is dropped and what was under way is lost.
+A batch leaves its queue only after the broker has answered a hello on the same channel. A batch
+that could not be sent therefore never counts as "perhaps written". A gRPC deadline would cover the
+whole stream. Instead, the oldest unanswered request bounds the silence (P-80): when its time is
+exceeded, the stream is dropped and the batches under way are lost.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
 
 HELLO_TIMEOUT_S: Final = 2.0
 SMALL_BATCH_BYTES: Final = 32 << 10
-"""Batches up to this size share a request, if nothing of their partitions is under way."""
+"""Batches up to this size share a request, if their partitions have none under way."""
 FRAME_BYTES_MAX: Final = 64
-"""Of a request and of each batch in it: ids, numbers and lengths."""
+"""Largest frame of a request, and of each batch in it: ids, numbers and lengths."""
 SILENCE_SLACK_MS: Final = 2000.0
-"""Beyond the time that the broker was given for an answer."""
+"""Grace beyond the broker's time for an answer."""
 
 
 class InFlight(NamedTuple):
@@ -51,7 +50,7 @@ class Request(NamedTuple):
     sent_ms: float
 
     def is_message_of(self, size: int) -> bool:
-        """Whether a message of so many bytes may be this one, whose frame is small."""
+        """True if a message of `size` bytes may be this one, whose frame is small."""
         frame = size - sum(len(batch.data) for _, batch, _ in self.batches)
         return 0 <= frame <= FRAME_BYTES_MAX * (1 + len(self.batches))
 
@@ -70,11 +69,11 @@ class BatchSource(Protocol):
         ...
 
     def on_answer(self, sent: InFlight, answer: Answer) -> None:
-        """The broker has answered a batch."""
+        """Applies the broker's answer to a batch."""
         ...
 
     def on_lost(self, sent: list[InFlight], error: Exception) -> None:
-        """The batches of one message have no answer. MessageTooLarge: no broker has seen them."""
+        """Handles batches of a message without answer. MessageTooLarge: no broker has seen them."""
         ...
 
     async def on_unreachable(
@@ -85,7 +84,7 @@ class BatchSource(Protocol):
 
 
 class ProducerStream:
-    """Everything that one producer sends to one broker."""
+    """The stream on which one producer sends to one broker."""
 
     def __init__(
         self,
@@ -109,7 +108,7 @@ class ProducerStream:
         self._backoff = Backoff()
 
     def offer(self, queue: PartitionQueue) -> None:
-        """`queue` may have something for this broker."""
+        """Offers a queue that may have a batch for this broker."""
         self._offered[queue] = None
         self._wake.set()
 
@@ -127,14 +126,14 @@ class ProducerStream:
                 await self._pause(error)
 
     async def _pause(self, error: StrandlineError) -> None:
-        """The broker is gone for the moment: let the queues look for another leader."""
+        """Routes the queues to another leader while the broker is gone."""
         offered, self._offered = self._offered, {}
         self._wake.clear()
         pause_s = self._backoff.next_ms(self._session.runtime.rng.random()) / 1000
         await self._source.on_unreachable(list(offered), error, pause_s)
 
     async def _stream(self, address: str) -> None:
-        """Serve one stream until it breaks; raises BrokerUnreachable then."""
+        """Runs one stream until it breaks; raises BrokerUnreachable then."""
         call: Any = self._session.connections.produce(address)
         self._silent = asyncio.get_running_loop().create_future()
         error = BrokerUnreachable(f"the connection to {address} ended before the answer came")
@@ -270,7 +269,7 @@ class ProducerStream:
     # Silence.
 
     def check_silence(self, now_ms: float) -> float:
-        """Drop the stream if its oldest request waits beyond its time; when that will be, in ms."""
+        """Drops the stream if its oldest request is overdue; returns its due time in ms."""
         oldest = next(iter(self._unanswered.values()), None)
         if oldest is None or self._silent is None or self._silent.done():
             return inf
@@ -286,7 +285,7 @@ class ProducerStream:
 
 
 def _first_cause(group: BaseExceptionGroup[Any], address: str) -> BrokerUnreachable | None:
-    """What broke the stream: writing to a broken one fails as well, but says nothing."""
+    """The error that broke the stream: a later failed write has no cause of its own."""
     for cause in group.exceptions:
         if isinstance(cause, grpc.aio.AioRpcError):
             return transport_error(cause, address)
