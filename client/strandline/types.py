@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""Names and values that travel beside a record's key and value."""
+"""Names and values that a record carries beside its key and value."""
 
 
 class TopicPartition(NamedTuple):

@@ -4,6 +4,7 @@ The rules measure what a program can measure. The rest is in CONTRIBUTING.md and
 """
 
 import ast
+import inspect
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from statistics import median
 
 import pytest
 
+import strandline
+import strandline.sync
 from support.tidy_tree import ROOT, SOURCE_ROOTS, name_of, python_files, syntax
 
 MEDIAN_WORDS_MAX = 17
@@ -123,6 +126,15 @@ def test_a_public_docstring_opens_with_its_subject(root: str) -> None:
         if lacks_a_subject(docstring)
     ]
     assert faults == []
+
+
+@pytest.mark.parametrize("home", [strandline, strandline.sync], ids=lambda home: home.__name__)
+@pytest.mark.parametrize("client", ["Admin", "Consumer", "ConsumerRebalanceListener", "Producer"])
+def test_every_public_method_of_a_client_has_a_docstring(home: object, client: str) -> None:
+    members = inspect.getmembers(getattr(home, client), callable)
+    public = [(name, member) for name, member in members if not name.startswith("_")]
+    assert public
+    assert [name for name, member in public if not inspect.getdoc(member)] == []
 
 
 def test_what_is_listed_as_not_yet_rewritten_exists() -> None:

@@ -54,7 +54,7 @@ class Lending:
         """Where the iteration takes its records from."""
         self._delivery = delivery
         self._on_step = on_step
-        """Told of the record that was taken last: what stands before it is done with (P-113)."""
+        """Called with the record taken last: the records before it are processed (P-113)."""
         self._lent: _Lent | None = None
 
     def lend(self, positions: list[Position]) -> dict[TopicPartition, list[ConsumerRecord]]:

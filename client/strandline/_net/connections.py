@@ -115,7 +115,7 @@ class Connections:
         return hot_calls.fetch(self._channel(address))()
 
     def _channel(self, address: str) -> grpc.aio.Channel:
-        if self._is_closed:  # nobody would close another one
+        if self._is_closed:  # a new channel would never be closed
             raise ClientClosed("the client was closed meanwhile")
         channel = self._channels.get(address)
         if channel is None:
