@@ -91,8 +91,8 @@ def test_a_worker_that_dies_or_hangs_takes_only_its_own_run_with_it() -> None:
 
 COPIES = """
 import os, sys, time
-from strandline_proof.sim import worker
 from strandline_proof.sim.run.report import RunSummary
+from strandline_proof.sim.sweep import worker
 def run(plan):
     if plan.seed == 13:
         os.kill(os.getpid(), 9)

@@ -114,7 +114,7 @@ def test_a_minimum_of_the_controllers_own(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_push_that_is_answered_and_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def accept_none(self: Envelopes, partition: Any, state: Any) -> None:
+    async def accept_none(self: Envelopes, partition: Any, state: Any, say: Any) -> None:
         return
 
     monkeypatch.setattr(Envelopes, "_take_role", accept_none)
@@ -122,7 +122,7 @@ def test_a_push_that_is_answered_and_not_carried_out(monkeypatch: pytest.MonkeyP
 
 
 def test_a_leader_that_never_applies_its_election(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def accept_none(self: Envelopes, partition: Any, state: Any) -> None:
+    async def accept_none(self: Envelopes, partition: Any, state: Any, say: Any) -> None:
         return
 
     monkeypatch.setattr(Envelopes, "_take_role", accept_none)
