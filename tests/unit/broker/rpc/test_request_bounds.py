@@ -109,6 +109,18 @@ def test_fields_that_are_not_known_or_come_again_count_too(data: bytes) -> None:
     read(field, data * 10_000)
 
 
+LONG = b"\xff" * 9
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xf8\x07" + LONG + b"\x01", b"\xfa\x07" + b"\x80" * 8 + b"\x00"]
+)
+def test_a_long_number_counts_as_several_fields(data: bytes) -> None:
+    field = FIELDS["FindCoordinator.coordinator_keys"]
+    assert f"more than {FIELDS_MAX} fields" in why_not(field, data * (FIELDS_MAX // 3 + 1))
+    read(field, data * 10_000)
+
+
 def test_a_group_hides_nothing() -> None:
     field = FIELDS["FindCoordinator.coordinator_keys"]
     assert "a group among its fields" in why_not(field, b"\x1b\x1c" + b"\x12\x00" * 20_000)
