@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.metadata_cache import MetadataCache
-from strandline_broker.hosts.coordination.registry import Shards
 from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
+from strandline_broker.hosts.groups.coordinator import group_shards
 from strandline_broker.hosts.groups.group_settings import group_settings
 from strandline_broker.hosts.member.envelopes import Envelopes
 from strandline_broker.hosts.member.lifecycle import BrokerLifecycle, CannotStart
@@ -143,7 +143,7 @@ class Broker:
         epoch = self.lifecycle.epoch
         self.isr_changes = IsrChanges(runtime, self.link, self.broker_id, epoch)
         self.producer_ids = ProducerIds(self.link, self.broker_id, epoch)
-        self.shards = Shards(runtime, config, self.metadata, self.lifecycle.is_sure)
+        self.shards = group_shards(runtime, config, self.metadata, self.lifecycle.is_sure)
         streams = PushStreams(runtime)
         controller = ControllerSide(self.lifecycle, self.isr_changes, streams)
         self.replicas = ReplicaManager(

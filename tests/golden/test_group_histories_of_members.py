@@ -91,7 +91,7 @@ class Scene:
         return set(self.current(member_id).assigned.get(ORDERS_ID, ())) == set(partitions)
 
     def timers(self, member_id: str) -> set[type]:
-        running = self.broker.host.context.timers.running(self.broker.host)
+        running = self.broker.host.timers()
         return {type(key) for key in running if key.member_id == member_id}
 
 
@@ -216,9 +216,9 @@ async def test_12_revocation_timeout(tmp_path: Path, kind: Any) -> None:
     async with scene(tmp_path, kind) as s:
         first, second = await s.joined("m1"), await s.joined("m2")
         await first.learns()
-        s.broker.host.on_timer(RebalanceTimer("g", "m1"), 0)
+        s.broker.shard.on_timer(RebalanceTimer("g", "m1"), 0)
         assert "m1" in s.group.members, "a timer of an earlier epoch"
-        s.broker.host.on_timer(RebalanceTimer("g", "m1"), first.epoch)
+        s.broker.shard.on_timer(RebalanceTimer("g", "m1"), first.epoch)
         await second.learns()
         assert second.owned == orders(0, 1)
         with pytest.raises(UnknownMemberId):
@@ -278,7 +278,7 @@ async def test_15_half_open_stream(tmp_path: Path) -> None:
         assert again.epoch == s.group.epoch == 3
         assert {m: dict(s.current(m).assigned) for m in ("m1", "m2")} == moved
         assert sorted((*again.owned[ORDERS_ID], *second.owned[ORDERS_ID])) == list(range(6))
-        s.broker.host.on_timer(SessionTimer("g", "m2"), -1)
+        s.broker.shard.on_timer(SessionTimer("g", "m2"), -1)
         assert "m2" not in s.group.members, "that its stream is open keeps nobody alive"
 
 
@@ -304,7 +304,7 @@ async def test_16_static_bounce(tmp_path: Path, kind: Any) -> None:
         zombie = s.member("m1", 2, (0, 1))
         assert await zombie.speak(instance_id="i") == FencedInstanceId.code
         assert await back.speak(-2, instance_id="i") == 0
-        s.broker.host.on_timer(SessionTimer("g", "m3"), -1)
+        s.broker.shard.on_timer(SessionTimer("g", "m3"), -1)
         await second.learns()
         assert second.owned == orders(0, 1, 2, 3)
 

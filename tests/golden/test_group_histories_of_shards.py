@@ -16,7 +16,7 @@ from strandline_broker.core.groups.effects import SessionTimer
 from strandline_broker.core.groups.records.consumer_records import (
     ConsumerGroupTargetAssignmentMetadataKey,
 )
-from strandline_broker.hosts.groups.sessions import MemberStream
+from strandline_broker.hosts.groups.sessions import MemberStream, StreamBeat
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import (
     CoordinatorLoadInProgress,
@@ -36,10 +36,11 @@ from support.replica_nodes import eventually
 from support.stalled_timers import StalledTimers, swept
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
     from pathlib import Path
 
-    from strandline_broker.core.groups.effects import TimerKey
     from strandline_broker.hosts.coordination.shard_host import ShardHost
+    from strandline_broker.hosts.groups.group_shard import GroupShard
     from support.group_broker import GroupBroker
 
 ALL = {ORDERS_ID: tuple(range(PARTITIONS))}
@@ -113,15 +114,15 @@ async def test_04_unload_overtakes_load(tmp_path: Path) -> None:
         with b.disk_stands_still():
             host.resigned(1)
             host.elected(2, b.partition.log.log_end_offset)
-            first = host.groups
+            first = host.application.groups
             await b.turns()
             host.resigned(2)
             host.elected(3, b.partition.log.log_end_offset)
         await host.settled(WAIT_S)
         assert host.machine.epoch == 3
         assert host.machine.state is ShardState.ACTIVE
-        assert host.groups is not first
-        assert host.groups.group_ids() == ("g",)
+        assert host.application.groups is not first
+        assert host.application.groups.group_ids() == ("g",)
 
 
 async def test_05_replica_deleted_while_loading(tmp_path: Path) -> None:
@@ -137,9 +138,9 @@ async def test_05_replica_deleted_while_loading(tmp_path: Path) -> None:
         assert b.shards.hosts() == []
         assert host.machine.state is ShardState.INACTIVE
         await b.turns()
-        assert host.groups.group_ids() == ()
+        assert host.application.groups.group_ids() == ()
         assert host.context.timers.running(host) == set()
-        assert (host.machine.waiting, len(host.sessions)) == (0, 0)
+        assert (host.machine.waiting, len(host.application.sessions)) == (0, 0)
 
 
 async def test_06_poisoned_record(tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ async def test_06_poisoned_record(tmp_path: Path) -> None:
         b.store(build_batch([broken], timestamp_ms=1))
         await b.follow(4)
         await b.lead(5, isr=(1,))
-        await b.host.settled(WAIT_S)
+        await b.shard.settled(WAIT_S)
         assert b.host.machine.state is ShardState.FAILED
         with pytest.raises(CoordinatorNotAvailable, match="log says why"):
             await b.fetch()
@@ -258,7 +259,8 @@ class Coordinator:
         self._rig = rig
         self.removed_at_ms = 0
 
-    def on_timer(self, key: TimerKey, member_epoch: int) -> None:
+    def on_timer(self, key: Hashable, epoch: int) -> None:
+        assert isinstance(key, SessionTimer)
         self._rig.run(SessionEnded(key.group_id, key.member_id))
         self.removed_at_ms = self._rig.now_ms
 
@@ -276,9 +278,9 @@ def scripted(b: GroupBroker, member_id: str) -> MemberStream:
             rebalance_timeout_ms=60_000,
             subscribed_topic_names=(ORDERS,),
             owned={},
-        )
-    ).give_up()
-    stream.mark(answers_seq=1, full=True)
+        ),
+        StreamBeat(host, stream, 1, lambda reply: None),
+    )
     return stream
 
 
@@ -293,9 +295,9 @@ def targets(b: GroupBroker, start: int = 0) -> int:
     return sum(isinstance(key, ConsumerGroupTargetAssignmentMetadataKey) for key in keys)
 
 
-async def with_a_commit(b: GroupBroker) -> ShardHost:
+async def with_a_commit(b: GroupBroker) -> ShardHost[GroupShard]:
     await b.lead(1)
     commit = b.commit(5)
     b.replicate()
     await answered(commit)
-    return b.host
+    return b.shard

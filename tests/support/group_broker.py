@@ -33,7 +33,7 @@ from strandline_broker.core.push_envelope import (
     TopicMetadata,
 )
 from strandline_broker.core.replication.partition_state import IsrMember, PartitionState
-from strandline_broker.hosts.coordination.registry import Shards
+from strandline_broker.hosts.groups.coordinator import group_shards
 from strandline_broker.hosts.member.replica_manager import ReplicaManager
 from strandline_broker.hosts.replica.leading import check_leader
 from strandline_broker.rpc.records.fetch_client import FetchClient
@@ -62,7 +62,9 @@ if TYPE_CHECKING:
     from strandline_broker.config.keys import BrokerConfig
     from strandline_broker.core.groups.assignors import PartitionSets
     from strandline_broker.core.groups.commands import Reply
+    from strandline_broker.hosts.coordination.registry import Shards
     from strandline_broker.hosts.coordination.shard_host import ShardHost
+    from strandline_broker.hosts.groups.group_shard import GroupShard
     from strandline_broker.hosts.member.envelopes import Envelopes
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_runtime.runtime import FileSystem, Runtime
@@ -80,7 +82,7 @@ REPLICAS = tuple(BrokerId(b) for b in BROKERS)
 class GroupBroker:
     """Broker 1; broker 2 is in the ISR and reads when the test says so."""
 
-    shards: Shards
+    shards: Shards[GroupShard]
     replicas: ReplicaManager
     envelopes: Envelopes
     metadata: MetadataCache
@@ -195,8 +197,12 @@ class GroupBroker:
         return found
 
     @property
-    def host(self) -> ShardHost:
-        return self.shards.of_group("g")
+    def host(self) -> GroupShard:
+        return self.shards.of("g")
+
+    @property
+    def shard(self) -> ShardHost[GroupShard]:
+        return self.host.shard
 
     def store(self, *batches: bytes) -> None:
         """Into the log past the shard, as somebody else left it there."""
@@ -264,7 +270,7 @@ class GroupBroker:
 
     async def serves(self) -> None:
         """Until the shard is loaded."""
-        await self.host.settled(WAIT_S)
+        await self.shard.settled(WAIT_S)
         assert self.host.machine.refusal() is None
 
     async def turns(self, count: int = 50) -> None:
@@ -329,7 +335,7 @@ async def group_broker(
         runtime.fs, [str(path)], node_id=1, cluster_id="c", new_id=runtime.random_id
     )
     metadata = MetadataCache(cluster_id="c")
-    shards = Shards(runtime, config, metadata, lambda: True)
+    shards = group_shards(runtime, config, metadata, lambda: True)
     controller = ToldController(1)
     replicas = ReplicaManager(
         runtime,

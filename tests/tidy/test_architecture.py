@@ -17,6 +17,7 @@ TESTS = ROOT / "tests"
 TESTED_THROUGH = {
     "classic_records": "records/test_codec",
     "admission": "groups/test_offsets",
+    "application": "coordination/test_application",
     "commands": "groups/test_groups",
     "heartbeat": "consumer/test_heartbeat",
     "context": "groups/test_groups",

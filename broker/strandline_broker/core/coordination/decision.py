@@ -8,14 +8,14 @@ not sent before everything in it is committed (I-104).
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
-if TYPE_CHECKING:
-    from strandline_broker.core.groups.records.codec import GroupKey, GroupValue
-
-Entity: TypeAlias = str | tuple[str, str]
-"""The object that an answer waits for: a group by its id, or a member by (group id, member id)."""
+Entity: TypeAlias = Hashable
+"""The object that an answer waits for; the application chooses its name. Groups have a group's id,
+or (group id, member id).
+"""
 
 Answer = TypeVar("Answer", covariant=True)
 Effect = TypeVar("Effect", covariant=True)
@@ -23,10 +23,12 @@ Effect = TypeVar("Effect", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of a coordinator's log, as the codec knows it; without a value a tombstone."""
+    """One record of a coordinator's log; without a value a tombstone. Only the application knows
+    the types of keys and values.
+    """
 
-    key: GroupKey
-    value: GroupValue | None
+    key: Any
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)

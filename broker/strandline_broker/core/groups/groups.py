@@ -63,12 +63,13 @@ from strandline_broker.core.groups.group_config import (
     heartbeat_interval_ms,
 )
 from strandline_broker.core.groups.group_table import GroupTable
+from strandline_broker.core.groups.records import codec
 from strandline_broker.core.groups.records.classic_records import GroupMetadataKey
 from strandline_broker.core.groups.records.consumer_records import ConsumerGroupMemberMetadataKey
 from strandline_proto.errors import GroupIdNotFound, InvalidConfig, UnknownMemberId, WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from strandline_broker.core.coordination.decision import Entity
     from strandline_broker.core.groups.assignors import Assignor, PartitionSets
@@ -262,6 +263,28 @@ class Groups:
         if isinstance(key, ConsumerGroupMemberMetadataKey) and value is None:
             self._told_epochs.pop((key.group, key.member_id), None)
             self._told.pop((key.group, key.member_id), None)
+
+    def encode(self, record: Record) -> tuple[bytes, bytes | None]:
+        """Returns the record's key and value as the log has them."""
+        return codec.encode(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> Record | None:
+        """Returns a record of the log; None: its type or version is unknown. Raises
+        MalformedRecord.
+        """
+        found = codec.decode(key, value)
+        return None if isinstance(found, codec.Unknown) else Record(found.key, found.value)
+
+    def entities(self, records: Iterable[Record]) -> set[Entity]:
+        """Returns the groups that the records are about, and members by group and member id."""
+        found: set[Entity] = set()
+        for record in records:
+            group: str = record.key.group
+            found.add(group)
+            member_id: str | None = getattr(record.key, "member_id", None)
+            if member_id is not None:
+                found.add((group, member_id))
+        return found
 
     # Queries of the state
 

@@ -13,9 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.config.parsers import RecordPlace
-from strandline_broker.core.coordination.decision import Record
 from strandline_broker.core.coordination.wire import MalformedRecord
-from strandline_broker.core.groups.records import codec
 from strandline_proto.batch import iter_headers, read_records
 from strandline_proto.errors import WireError
 from strandline_proto.ids import Offset
@@ -23,7 +21,7 @@ from strandline_proto.ids import Offset
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from strandline_broker.core.groups.groups import Groups
+    from strandline_broker.core.coordination.application import LoggedState
     from strandline_broker.hosts.coordination.shard_context import ShardContext
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.storage.log.reader import LogRead
@@ -36,7 +34,7 @@ RETRY_S: Final = 1.0
 
 
 class CannotLoad(Exception):
-    """Why the groups of a shard are out of service: until somebody has looked at its log, or if it
+    """Why a shard is out of service: until somebody has looked at its log, or if it
     `may_pass`, until the log gives what it holds.
     """
 
@@ -45,10 +43,10 @@ class CannotLoad(Exception):
         self.may_pass = may_pass
 
 
-async def load_groups(
+async def load_state(
     context: ShardContext,
     partition: Partition,
-    groups: Groups,
+    state: LoggedState,
     *,
     end: int,
     is_current: Callable[[], bool],
@@ -64,7 +62,7 @@ async def load_groups(
             raise CannotLoad(f"nothing can be read at offset {offset}, and {end} is not reached")
         pause_s = clock.monotonic() + SLICE_S
         for record in _records(read.records, offset, end):
-            unknown += not _replay(context, partition, groups, record)
+            unknown += not _replay(context, partition, state, record)
             if clock.monotonic() >= pause_s:
                 await asyncio.sleep(0)
                 if not is_current():
@@ -86,7 +84,7 @@ async def _read(
     end: int,
     is_current: Callable[[], bool],
 ) -> LogRead | None:
-    size = min(READ_BYTES_MAX, context.config.offsets_load_buffer_size)
+    size = min(READ_BYTES_MAX, context.loads.buffer_bytes)
     while is_current():
         try:
             return await context.dirs.in_disk_pool(
@@ -124,19 +122,19 @@ def _records(data: bytes, start: int, end: int) -> Iterator[batch.Record]:
 
 
 def _replay(
-    context: ShardContext, partition: Partition, groups: Groups, record: batch.Record
+    context: ShardContext, partition: Partition, state: LoggedState, record: batch.Record
 ) -> bool:
     """Whether the record was of a type and version that is known."""
     if record.key is None:
         return False
     try:
-        found = codec.decode(record.key, record.value)
+        found = state.decode(record.key, record.value)
     except MalformedRecord as error:
         place = RecordPlace(partition.log.partition, record.offset)
-        if place not in context.config.offsets_load_skip_records:
+        if place not in context.loads.skipped_records:
             raise CannotLoad(
                 f"the record at offset {record.offset} does not parse: {error}; start every broker"
-                f" with offsets.load.skip.records={place} to go on without it"
+                f" with {context.loads.skip_key}={place} to go on without it"
             ) from error
         context.runtime.log.warning(
             "a record is skipped, as the configuration asks",
@@ -145,7 +143,7 @@ def _replay(
             why=str(error),
         )
         return True
-    if isinstance(found, codec.Unknown):
+    if found is None:
         return False
-    groups.replay(Offset(record.offset), Record(found.key, found.value))
+    state.replay(Offset(record.offset), found)
     return True

@@ -1,19 +1,16 @@
-"""The shards of one broker: one for each partition of `__consumer_offsets` that it leads.
+"""The shards of one coordinator topic on a broker: one for each partition that the broker leads.
 
-The registry observes the roles of replicas and brings what it hears to the shards, in order. It
-waits with a new leadership until the metadata that brought it is what the broker works by: only
-then does a topic that the metadata does not have count as deleted. A shard whose log is empty is
-made by the first who asks it for something, as most brokers of most clusters are never asked; all
-that shards need is imported by the first of them.
+The registry observes the roles of replicas, and passes them to the shards in order. A new
+leadership begins when the broker works by the metadata that brought it: only then does a topic that
+the metadata does not have count as deleted. A shard whose log is empty is made for the first call
+of it, as most brokers of most clusters never get one. The first shard imports all that shards need.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from strandline_broker.core.groups.group_ids import check_group_id
-from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_proto.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -23,17 +20,43 @@ from strandline_proto.ids import TopicId
 from strandline_proto.java_hash import partition_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
 
-    from strandline_broker.config.keys import BrokerConfig
+    from strandline_broker.core.coordination.application import Application
     from strandline_broker.core.metadata_cache import MetadataCache
-    from strandline_broker.hosts.coordination.shard_context import ShardContext
+    from strandline_broker.hosts.coordination.shard_context import LoadSettings, ShardContext
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_broker.hosts.disks.log_dirs import LogDirs
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_runtime.runtime import Runtime
 
 Key = tuple[bytes, int]
+App = TypeVar("App", bound="Application[Any]")
+
+
+class Coordinator(Protocol[App]):
+    """The applications of all shards of one topic: their factory and their common tasks."""
+
+    topic: str
+    noun: str
+    """The kind of thing that a name stands for, in errors: "group"."""
+    shards: Callable[[], list[App]]
+    """The applications that there are; the registry sets it."""
+
+    def check_name(self, name: str) -> None:
+        """Raises WireError for an invalid name."""
+
+    def loads(self) -> LoadSettings:
+        """Returns the configuration of a load."""
+
+    def new(self, shard: ShardHost[App]) -> App:
+        """Returns the application of a new shard."""
+
+    def topics_changed(self) -> None:
+        """Tells all applications that topics may have been added, removed or extended."""
+
+    def tasks(self) -> Iterable[tuple[str, Coroutine[None, None, None]]]:
+        """Returns the periodic work with its names; it begins with the first shard."""
 
 
 class _Leadership(NamedTuple):
@@ -42,26 +65,26 @@ class _Leadership(NamedTuple):
     start: int
 
 
-class Shards:
+class Shards(Generic[App]):
     """A `RoleObserver`."""
 
     def __init__(
         self,
         runtime: Runtime,
-        config: BrokerConfig,
+        node_id: int,
         metadata: MetadataCache,
-        is_sure: Callable[[], bool],
+        coordinator: Coordinator[App],
     ) -> None:
-        """`is_sure`: nobody else leads because this broker was taken for dead."""
         self._runtime = runtime
-        self._config = config
+        self._node_id = node_id
         self._metadata = metadata
-        self._is_sure = is_sure
+        self._coordinator = coordinator
+        coordinator.shards = self.applications
         self._led: dict[Key, _Leadership] = {}
         """What this broker leads."""
         self._new: dict[Key, None] = {}
         """Of these, what no published metadata has named yet."""
-        self._hosts: dict[Key, ShardHost] = {}
+        self._hosts: dict[Key, ShardHost[App]] = {}
         self._context: ShardContext | None = None
         self._dirs: LogDirs | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -71,7 +94,7 @@ class Shards:
     # Roles
 
     def elected(self, partition: Partition, epoch: int, start: int) -> None:
-        if partition.log.topic == CONSUMER_OFFSETS:
+        if partition.log.topic == self._coordinator.topic:
             self._led[partition.key] = _Leadership(partition, epoch, start)
             self._new[partition.key] = None
             topic_id, index = TopicId(partition.key[0]), partition.key[1]
@@ -103,8 +126,7 @@ class Shards:
         generation = self._metadata.view.topics_generation
         if generation != self._topics_generation:
             self._topics_generation = generation
-            for host in self.hosts():
-                host.topics.look()
+            self._coordinator.topics_changed()
 
     def _enter(self, key: Key) -> None:
         """The metadata of that leadership is what the broker works by."""
@@ -115,31 +137,36 @@ class Shards:
 
     # What handlers ask
 
-    def of_group(self, group_id: str) -> ShardHost:
-        """Raises CoordinatorNotAvailable, NotCoordinator or CoordinatorLoadInProgress."""
-        check_group_id(group_id)
-        topic = self._metadata.view.topic_named(CONSUMER_OFFSETS)
+    def of(self, name: str) -> App:
+        """Returns the application of the shard that coordinates the group, or what else the topic
+        is for. Raises CoordinatorNotAvailable, NotCoordinator or CoordinatorLoadInProgress.
+        """
+        self._coordinator.check_name(name)
+        topic_name = self._coordinator.topic
+        topic = self._metadata.view.topic_named(topic_name)
         if topic is None:
-            raise CoordinatorNotAvailable(f"{CONSUMER_OFFSETS} is not made yet; try again soon")
-        index = partition_for(group_id, len(topic.partitions))
+            raise CoordinatorNotAvailable(f"{topic_name} is not made yet; try again soon")
+        index = partition_for(name, len(topic.partitions))
         key = (topic.topic_id, index)
         led = self._led.get(key)
         if led is None:
             leader = self._metadata.view.current_leader(topic.topic_id, index)
             where = "nobody" if leader is None else f"broker {leader.broker_id}"
             raise NotCoordinator(
-                f"broker {self._config.node_id} does not coordinate group {group_id!r}; the leader"
-                f" of {CONSUMER_OFFSETS}-{index} does, which is {where}"
+                f"broker {self._node_id} does not coordinate {self._coordinator.noun} {name!r}; the"
+                f" leader of {topic_name}-{index} does, which is {where}"
             )
         if key in self._new or self._group is None:
             raise CoordinatorLoadInProgress(
-                f"{CONSUMER_OFFSETS}-{index}: broker {self._config.node_id} leads it only now; try"
-                " again"
+                f"{topic_name}-{index}: broker {self._node_id} leads it only now; try again"
             )
-        return self._hosts.get(key) or self._begin(key)
+        return (self._hosts.get(key) or self._begin(key)).application
 
-    def hosts(self) -> list[ShardHost]:
+    def hosts(self) -> list[ShardHost[App]]:
         return list(self._hosts.values())
+
+    def applications(self) -> list[App]:
+        return [host.application for host in self._hosts.values()]
 
     # Background
 
@@ -151,13 +178,14 @@ class Shards:
                 self._group = group
                 await self._needed.wait()
                 assert self._context is not None
-                group.create_task(self._context.timers.run(), name="group-timers")
-                group.create_task(self._expire(), name="group-expiry")
-                group.create_task(self._refresh(), name="group-regexes")
+                noun = self._coordinator.noun
+                group.create_task(self._context.timers.run(), name=f"{noun}-timers")
+                for name, work in self._coordinator.tasks():
+                    group.create_task(work, name=name)
         finally:
             self._group = None
 
-    def _begin(self, key: Key) -> ShardHost:
+    def _begin(self, key: Key) -> ShardHost[App]:
         """The shard enters the leadership at hand."""
         from strandline_broker.hosts.coordination.shard_host import ShardHost
 
@@ -167,7 +195,8 @@ class Shards:
             self.deleted(host.partition)  # the replica was removed, and is here again
             host = None
         if host is None:
-            host = self._hosts[key] = ShardHost(self._shared(), led.partition)
+            context = self._shared()
+            host = self._hosts[key] = ShardHost(context, led.partition, self._coordinator.new)
         host.elected(led.epoch, led.start)
         return host
 
@@ -178,12 +207,10 @@ class Shards:
             assert self._dirs is not None, "run() comes first"
             self._context = ShardContext(
                 self._runtime,
-                self._config,
-                self._metadata,
+                self._node_id,
                 self._dirs,
-                shards=self.hosts,
+                self._coordinator.loads(),
                 spawn=self._spawn,
-                is_sure=self._is_sure,
             )
             self._needed.set()
         return self._context
@@ -193,17 +220,3 @@ class Shards:
             work.close()  # the broker is shutting down
         else:
             self._group.create_task(work)
-
-    async def _expire(self) -> None:
-        """Forget offsets that are past their retention."""
-        while True:
-            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
-            for host in self.hosts():
-                await host.expire()
-
-    async def _refresh(self) -> None:
-        """Resolve the regular expressions of subscriptions again."""
-        while True:
-            await asyncio.sleep(self._config.group_consumer_regex_refresh_interval_ms / 1000)
-            for host in self.hosts():
-                host.topics.refresh()

@@ -1,4 +1,4 @@
-"""The timers of all shards of one broker, in one heap: sessions of members, and their rebalances.
+"""The timers of all shards of one coordinator topic on a broker, in one heap.
 
 A broker that was paused has not read what members sent meanwhile. A sweep that is late lets what
 waits in the sockets be read before anybody is taken for dead, and timers of which the lost time is
@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from strandline_broker.core.groups.effects import SessionTimer
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from strandline_broker.core.groups.effects import TimerKey
+    from collections.abc import Callable, Hashable
 
 SWEEP_MS_MAX: Final = 125
 """Time between two looks at the clock. A pause that is no longer than this and LATE_MS may pass
@@ -33,15 +30,15 @@ another pause in them is noticed too.
 
 
 class TimerOwner(Protocol):
-    def on_timer(self, key: TimerKey, member_epoch: int) -> None: ...
+    def on_timer(self, key: Hashable, epoch: int) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
 class _Timer:
     owner: TimerOwner
-    key: TimerKey
+    key: Hashable
     ms: int
-    member_epoch: int
+    epoch: int
     deadline_ms: int
     queued_ms: int = -1
     """Where it stands in the heap: at its deadline or before it; -1: nowhere."""
@@ -51,7 +48,7 @@ class Timers:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         """`now_ms`: monotonic."""
         self._now_ms = now_ms
-        self._timers: dict[TimerOwner, dict[TimerKey, _Timer]] = {}
+        self._timers: dict[TimerOwner, dict[Hashable, _Timer]] = {}
         self._heap: list[tuple[int, int, _Timer]] = []
         self._pushed = 0
         self._wake = asyncio.Event()
@@ -59,34 +56,37 @@ class Timers:
         """When the first timer was started after there were none: a pause may begin right then."""
         self._has_looked = False
         """The first timer of all may have been started before `run` was."""
-        self.sessions = 0
-        """That run now: each member of each group has one (I-137)."""
+        self._counts: Counter[type] = Counter()
 
-    def start(self, owner: TimerOwner, key: TimerKey, ms: int, member_epoch: int = -1) -> None:
-        """In place of the one of the same key."""
+    def start(self, owner: TimerOwner, key: Hashable, ms: int, epoch: int = -1) -> None:
+        """Starts a timer, replacing one with the same key; the owner gets `epoch` back with it."""
         timers = self._timers.setdefault(owner, {})
         timer, deadline_ms = timers.get(key), self._now_ms() + ms
         if timer is None:
-            timer = timers[key] = _Timer(owner, key, ms, member_epoch, deadline_ms)
-            self.sessions += isinstance(key, SessionTimer)
-        timer.ms, timer.member_epoch, timer.deadline_ms = ms, member_epoch, deadline_ms
+            timer = timers[key] = _Timer(owner, key, ms, epoch, deadline_ms)
+            self._counts[type(key)] += 1
+        timer.ms, timer.epoch, timer.deadline_ms = ms, epoch, deadline_ms
         self._queue(timer)
 
-    def renew(self, owner: TimerOwner, key: TimerKey) -> None:
+    def renew(self, owner: TimerOwner, key: Hashable) -> None:
         """Give it its full time again, if it runs."""
         timer = self._timers.get(owner, {}).get(key)
         if timer is not None:
             timer.deadline_ms = self._now_ms() + timer.ms
 
-    def stop(self, owner: TimerOwner, key: TimerKey) -> None:
+    def stop(self, owner: TimerOwner, key: Hashable) -> None:
         if self._timers.get(owner, {}).pop(key, None) is not None:
-            self.sessions -= isinstance(key, SessionTimer)
+            self._counts[type(key)] -= 1
 
     def stop_all(self, owner: TimerOwner) -> None:
         for key in self._timers.pop(owner, {}):
-            self.sessions -= isinstance(key, SessionTimer)
+            self._counts[type(key)] -= 1
 
-    def running(self, owner: TimerOwner) -> set[TimerKey]:
+    def count(self, kind: type) -> int:
+        """The number of running timers with a key of this type."""
+        return self._counts[kind]
+
+    def running(self, owner: TimerOwner) -> set[Hashable]:
         return set(self._timers.get(owner, ()))
 
     async def run(self) -> None:
@@ -145,7 +145,7 @@ class Timers:
                 self._queue(timer)
                 continue
             self.stop(timer.owner, timer.key)
-            timer.owner.on_timer(timer.key, timer.member_epoch)
+            timer.owner.on_timer(timer.key, timer.epoch)
 
     def _queue(self, timer: _Timer) -> None:
         if 0 <= timer.queued_ms <= timer.deadline_ms:

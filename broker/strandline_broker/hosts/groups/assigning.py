@@ -8,7 +8,7 @@ small one each has its target with its own joining.)
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from strandline_proto.errors import CoordinatorNotAvailable, WireError
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from concurrent.futures import Executor
 
-    from strandline_broker.core.groups.commands import Assigned
+    from strandline_broker.core.groups.commands import Assigned, Command, Reply
     from strandline_broker.core.groups.consumer.target import ToAssign
-    from strandline_broker.hosts.coordination.shard_host import ShardHost
+    from strandline_broker.core.groups.groups import Groups
     from strandline_runtime.runtime import Clock
 
 PAUSE_FACTOR: Final = 10
@@ -28,7 +28,17 @@ QUICK_MAX: Final = 1_000
 RETRY_S: Final = 0.5
 """After a target could not be written for want of replicas in sync."""
 
-Key = tuple["ShardHost", str]
+
+class Shard(Protocol):
+    """The part of a shard that its targets need."""
+
+    groups: Groups
+
+    def to_assign(self, group_id: str) -> ToAssign | None: ...
+    def run(self, command: Command) -> Reply: ...
+
+
+Key = tuple[Shard, str]
 
 
 class Assigning:
@@ -47,7 +57,7 @@ class Assigning:
         self._busy: set[Key] = set()
         """A target is computed, or the pause after it lasts."""
 
-    def want(self, host: ShardHost, group_id: str) -> None:
+    def want(self, host: Shard, group_id: str) -> None:
         """Computes a target for the group; the step of the shard is complete but for this."""
         key = (host, group_id)
         if key in self._busy:
@@ -62,7 +72,7 @@ class Assigning:
         took_s = self._clock.monotonic() - began_s
         self._spawn(self._go_on(key, None if done else wish, took_s))
 
-    def forget(self, host: ShardHost) -> None:
+    def forget(self, host: Shard) -> None:
         """Drops the requests of a shard that is loaded again or gone; a computation under way then
         has no effect.
         """
@@ -90,7 +100,7 @@ class Assigning:
                 self._wanted.discard(key)
                 self.want(host, group_id)
 
-    async def _compute(self, host: ShardHost, wish: ToAssign) -> None:
+    async def _compute(self, host: Shard, wish: ToAssign) -> None:
         groups = host.groups
         if _size(wish) <= QUICK_MAX:
             target = wish.compute()
@@ -104,7 +114,7 @@ class Assigning:
                 return
             await asyncio.sleep(RETRY_S)
 
-    def _hand_in(self, host: ShardHost, target: Assigned) -> bool:
+    def _hand_in(self, host: Shard, target: Assigned) -> bool:
         """False: try again later."""
         try:
             taken = host.run(target)

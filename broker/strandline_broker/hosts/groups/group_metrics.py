@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from strandline_broker.core.groups.records.consumer_records import ConsumerGroupMetadataKey
 from strandline_broker.core.groups.records.offset_records import OffsetCommitKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence, Sized
 
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import GaugeMetricFamily
 
     from strandline_broker.core.coordination.decision import Record
-    from strandline_broker.hosts.coordination.shard_host import ShardHost
+
+
+class Counted(Protocol):
+    """The part of a shard that the gauges need."""
+
+    @property
+    def sessions(self) -> Sized: ...
+    def shard_state(self) -> str: ...
+    def states(self) -> list[str]: ...
+    def members(self) -> int: ...
 
 
 class GroupMetrics:
     def __init__(
-        self, registry: CollectorRegistry, shards: Callable[[], Collection[ShardHost]]
+        self, registry: CollectorRegistry, shards: Callable[[], Collection[Counted]]
     ) -> None:
         from prometheus_client import Counter as Total
         from prometheus_client import Histogram
@@ -64,7 +73,7 @@ class GroupMetrics:
         shards: Counter[str] = Counter()
         members = streams = 0
         for host in self._shards():
-            shards[host.machine.state.value] += 1
+            shards[host.shard_state()] += 1
             states.update(host.states())
             members += host.members()
             streams += len(host.sessions)

@@ -15,30 +15,31 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.groups.commands import ProveLeadership
+from strandline_broker.hosts.coordination.waiting import Asked
 from strandline_proto.errors import CoordinatorNotAvailable, RequestTimedOut, WireError
 
 if TYPE_CHECKING:
     from strandline_broker.core.groups.commands import FetchOffsets, Reply
-    from strandline_broker.hosts.coordination.shard_host import ShardHost
-    from strandline_broker.hosts.coordination.waiting import Asked
+    from strandline_broker.hosts.groups.group_shard import GroupShard
 
 PROOF_S: Final = 1.0
 """How long a write may take: the followers of a leader in office have it within milliseconds."""
 PAUSE_S: Final = 0.05
 """Between the beginnings of two writes of one shard."""
-Question = tuple["FetchOffsets", "Asked"]
+Question = tuple["FetchOffsets", "Asked[Reply]"]
 
 
 class LeadershipProof:
-    def __init__(self, host: ShardHost) -> None:
+    def __init__(self, host: GroupShard) -> None:
         self._host = host
         self._asked: list[Question] = []
         self._under_way = False
         self._next: asyncio.TimerHandle | None = None
         self._last_s = -PAUSE_S
 
-    def before(self, command: FetchOffsets, asked: Asked) -> None:
+    def before(self, command: FetchOffsets, asked: Asked[Reply]) -> None:
         """Carries the command out for `asked` once a write has proved the leadership."""
+        asked.parked()
         self._asked.append((command, asked))
         if not self._under_way and self._next is None:
             self._begin_in_time()
@@ -64,12 +65,13 @@ class LeadershipProof:
         self._next = None
         self._last_s = asyncio.get_running_loop().time()
         served, self._asked = self._asked, []
-        served = [(command, asked) for command, asked in served if not asked.answer.done()]
+        served = [(command, asked) for command, asked in served if not asked.is_over]
         if not served:
             return
         self._under_way = True
         epoch = self._host.machine.epoch
-        proof = self._host.ask(ProveLeadership(served[0][0].group_id), timeout_s=PROOF_S).answer
+        proof = Asked["Reply"](self._host.shard, PROOF_S)
+        self._host.shard.ask(ProveLeadership(served[0][0].group_id), proof)
 
         def done(proof: asyncio.Future[Reply]) -> None:
             self._under_way = False
@@ -81,19 +83,20 @@ class LeadershipProof:
             if self._asked and self._next is None and not self._under_way:
                 self._begin_in_time()
 
-        proof.add_done_callback(done)
+        proof.answer.add_done_callback(done)
 
     def _answer(self, served: list[Question]) -> None:
         for command, asked in served:
-            self._host.carry_out(command, asked)
+            self._host.shard.ask(command, asked)
 
     def _refuse(self, served: list[Question], why: Reply) -> None:
         """As the write was refused; a write that was not committed proves nothing."""
         if isinstance(why, WireError) and not isinstance(why, RequestTimedOut):
             error = why
         else:
+            shard = self._host.shard
             error = CoordinatorNotAvailable(
-                f"{self._host.name}: broker {self._host.context.me} has not heard from the"
+                f"{shard.name}: broker {shard.context.me} has not heard from the"
                 " controller for most of its session, and another may coordinate the group by now:"
                 " a write of its own has to be committed first, which it was not within"
                 f" {PROOF_S:g} s"

@@ -10,10 +10,12 @@ member owned then it may have given up or been granted since.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.groups.commands import BeatAnswer, ToRender
 from strandline_broker.core.groups.consumer.stream_view import as_seen
+from strandline_broker.hosts.coordination.waiting import Asked
 from strandline_proto.errors import InvalidRequest, WireError
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.groups.assignors import PartitionSets
     from strandline_broker.core.groups.commands import ConsumerBeat, FetchedOffset, Reply
-    from strandline_broker.hosts.coordination.shard_host import ShardHost
+    from strandline_broker.hosts.groups.group_shard import GroupShard
     from strandline_proto.ids import TopicId
 
 ENDED_MAX: Final = 10_000
@@ -52,7 +54,7 @@ class MemberStream:
 
     def __init__(
         self,
-        host: ShardHost,
+        host: GroupShard,
         *,
         generation: int,
         group_id: str,
@@ -84,8 +86,7 @@ class MemberStream:
     @property
     def is_of_member(self) -> bool:
         """True if the group has this member; one that is joining does not count yet."""
-        group = self._host.groups.table.consumer.get(self.group_id)
-        return group is not None and self.member_id in group.members
+        return self._host.has_member(self.group_id, self.member_id)
 
     def as_seen(self, beat: ConsumerBeat, seen_push: int) -> ConsumerBeat:
         """The heartbeat as the group is to take it; pushes that said nothing new do not count."""
@@ -181,6 +182,39 @@ class Said:
         self.answers_seq = answers_seq
         self.reply = reply
         self.offsets = offsets
+
+
+class StreamBeat(Asked["Reply"]):
+    """One heartbeat on a stream. The stream's slot takes its answer, and waits for it. Only a last
+    answer of which something is not committed yet has a timer.
+    """
+
+    __slots__ = ("_on_last", "_seq", "_stream")
+
+    def __init__(
+        self,
+        host: GroupShard,
+        stream: MemberStream,
+        seq: int,
+        on_last: Callable[[Reply], None],
+    ) -> None:
+        """`on_last` takes an answer that ends the stream: the member leaves, or is refused."""
+        super().__init__(host.shard, host.context.timeout_s)
+        self._stream = stream
+        self._seq = seq
+        self._on_last = on_last
+
+    def decided(self, answer: Reply) -> bool:
+        """Marks the stream; only a last answer waits here."""
+        if isinstance(answer, ToRender):
+            self._stream.mark(answers_seq=self._seq, full=answer.full)
+            return False
+        return super().decided(answer)
+
+    def _finish(self, reply: Reply) -> None:
+        if not self.is_over:
+            asyncio.get_running_loop().call_soon(self._on_last, reply)
+        super()._finish(reply)
 
 
 class Sessions:

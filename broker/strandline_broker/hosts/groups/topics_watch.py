@@ -16,13 +16,13 @@ from strandline_proto.errors import WireError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline_broker.hosts.coordination.shard_host import ShardHost
+    from strandline_broker.hosts.groups.group_shard import GroupShard
 
 RETRY_S: Final = 1.0
 
 
 class TopicsWatch:
-    def __init__(self, host: ShardHost) -> None:
+    def __init__(self, host: GroupShard) -> None:
         self._host = host
         self._is_late = False
         """Groups are asked again in a while."""
@@ -45,7 +45,7 @@ class TopicsWatch:
             except WireError:
                 if not self._is_late:
                     self._is_late = True
-                    host.context.spawn(self._look_later())
+                    host.context.shared.spawn(self._look_later())
                 return
 
     async def _look_later(self) -> None:

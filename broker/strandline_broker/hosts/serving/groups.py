@@ -17,7 +17,6 @@ from strandline_broker.hosts.serving.turns import ANSWERED_MAX, Turns, in_turns
 from strandline_proto.errors import InvalidRequest, WireError
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import AsyncIterator, Iterable, Sequence
 
     from strandline_broker.core.groups.commands import (
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
         Reply,
     )
     from strandline_broker.hosts.coordination.registry import Shards
+    from strandline_broker.hosts.coordination.waiting import Asked
+    from strandline_broker.hosts.groups.group_shard import GroupShard
 
 GROUPS_AT_ONCE: Final = 100
 """Groups or members between two turns of other calls."""
@@ -44,12 +45,12 @@ _TOO_MANY_MEMBERS: Final = InvalidRequest(
 
 
 class GroupsService:
-    def __init__(self, shards: Shards) -> None:
+    def __init__(self, shards: Shards[GroupShard]) -> None:
         self._shards = shards
 
     async def ask(self, command: Command, group_id: str) -> Reply:
         """Returns the coordinator's answer; raises WireError."""
-        reply = await self._shards.of_group(group_id).submit(command)
+        reply = await self._shards.of(group_id).ask(command).answered()
         if isinstance(reply, WireError):
             raise reply
         return reply
@@ -58,9 +59,9 @@ class GroupsService:
         """Answers a heartbeat outside a stream, which ends the member's stream. Raises
         WireError.
         """
-        host = self._shards.of_group(command.group_id)
+        host = self._shards.of(command.group_id)
         host.sessions.close_member(command.group_id, command.member_id)
-        return await host.submit(command)
+        return await host.ask(command).answered()
 
     async def fetch_offsets(
         self, commands: Sequence[FetchOffsets | WireError]
@@ -70,7 +71,7 @@ class GroupsService:
         All shards are asked before the first answer is awaited: they may wait for the same event.
         """
         turns, room = Turns(), ANSWERED_MAX
-        asked: list[asyncio.Future[Reply] | WireError] = []
+        asked: list[Asked[Reply] | WireError] = []
         for command in commands:
             answer = self._asked(command) if room > 0 else _TOO_MANY_OFFSETS
             asked.append(answer)
@@ -78,15 +79,15 @@ class GroupsService:
             room -= offsets
             await turns.took(PER_GROUP + offsets)
         for each in asked:
-            reply = each if isinstance(each, WireError) else await each
+            reply = each if isinstance(each, WireError) else await each.answered()
             assert isinstance(reply, OffsetsFetched | WireError), reply
             yield reply
 
-    def _asked(self, command: FetchOffsets | WireError) -> asyncio.Future[Reply] | WireError:
+    def _asked(self, command: FetchOffsets | WireError) -> Asked[Reply] | WireError:
         if isinstance(command, WireError):
             return command
         try:
-            return self._shards.of_group(command.group_id).submit(command)
+            return self._shards.of(command.group_id).ask(command)
         except WireError as error:
             return error
 
@@ -120,10 +121,11 @@ class GroupsService:
         """The groups of each shard that is not idle; all shards are asked before the first answer
         is awaited.
         """
-        hosts = [h for h in self._shards.hosts() if h.machine.state is not ShardState.INACTIVE]
-        asked = [host.submit(ListGroups()) async for host in in_turns(hosts, every=1)]
+        shards = self._shards.applications()
+        hosts = [h for h in shards if h.machine.state is not ShardState.INACTIVE]
+        asked = [host.ask(ListGroups()) async for host in in_turns(hosts, every=1)]
         for answer in asked:
-            yield await answer
+            yield await answer.answered()
 
     async def describe(
         self, group_ids: Iterable[str]
@@ -152,7 +154,7 @@ class GroupsService:
                 yield group_id, None
 
 
-def _offsets_in(answer: asyncio.Future[Reply]) -> int:
+def _offsets_in(answer: Asked[Reply]) -> int:
     """The number of offsets in an answer that has arrived."""
-    reply = answer.result() if answer.done() else None
+    reply = answer.reply if answer.is_answered else None
     return len(reply.offsets) if isinstance(reply, OffsetsFetched) else 0

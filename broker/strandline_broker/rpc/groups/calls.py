@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.coordination.registry import Shards
+    from strandline_broker.hosts.groups.group_shard import GroupShard
 
     Call = Callable[[Any, Any], Awaitable[Any]]
 
@@ -36,7 +37,7 @@ class GroupCalls:
     DeleteGroups = _imported("DeleteGroups")
     RemoveMembers = _imported("RemoveMembers")
 
-    def __init__(self, shards: Shards, metadata: MetadataCache, listener: str) -> None:
+    def __init__(self, shards: Shards[GroupShard], metadata: MetadataCache, listener: str) -> None:
         self._shards = shards
         self._metadata = metadata
         self._listener = listener

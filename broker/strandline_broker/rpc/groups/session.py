@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.core.groups.commands import BeatAnswer, OffsetsCommitted, ToRender
-from strandline_broker.hosts.groups.sessions import MemberStream
+from strandline_broker.core.groups.commands import BeatAnswer, OffsetsCommitted
+from strandline_broker.hosts.groups.sessions import MemberStream, StreamBeat
 from strandline_broker.rpc.groups.codec import (
     beat_from_wire,
     beat_to_wire,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.groups.commands import FetchedOffset, Reply
     from strandline_broker.hosts.coordination.registry import Shards
-    from strandline_broker.hosts.coordination.shard_host import ShardHost
+    from strandline_broker.hosts.groups.group_shard import GroupShard
     from strandline_broker.hosts.groups.sessions import Said
 
 FIRST_MESSAGE_S: Final = 10.0
@@ -39,7 +40,7 @@ LOADING_S: Final = 1.0
 
 
 class GroupSessionRpc:
-    def __init__(self, shards: Shards) -> None:
+    def __init__(self, shards: Shards[GroupShard]) -> None:
         self._shards = shards
 
     async def GroupSession(
@@ -66,16 +67,16 @@ class GroupSessionRpc:
         finally:
             host.sessions.close(session.stream)
 
-    async def _host(self, first: groups_pb2.GroupSessionRequest) -> ShardHost:
+    async def _host(self, first: groups_pb2.GroupSessionRequest) -> GroupShard:
         """Held for a moment while the shard is loaded."""
         if not first.HasField("heartbeat"):
             raise InvalidRequest("the first message of a stream is a heartbeat with all its fields")
         deadline_s = asyncio.get_running_loop().time() + LOADING_S
         while True:
             try:
-                host = self._shards.of_group(first.heartbeat.group_id)
-                await host.settled(deadline_s - asyncio.get_running_loop().time())
-                refusal = host.refusal()
+                host = self._shards.of(first.heartbeat.group_id)
+                await host.shard.settled(deadline_s - asyncio.get_running_loop().time())
+                refusal = host.shard.refusal()
                 if refusal is not None:
                     raise refusal
             except CoordinatorLoadInProgress:
@@ -88,7 +89,7 @@ class GroupSessionRpc:
 
 class _Session:
     def __init__(
-        self, host: ShardHost, first: groups_pb2.GroupSessionRequest, context: Any
+        self, host: GroupShard, first: groups_pb2.GroupSessionRequest, context: Any
     ) -> None:
         heartbeat = first.heartbeat
         if heartbeat.member_id == "":
@@ -155,21 +156,11 @@ class _Session:
             beat_from_wire(request.heartbeat, self._context), request.seen_push
         )
         self._check_same(command.group_id, command.member_id)
-        waiting = host.ask(command, renders=False)  # but the stream does, when it sends that
-        reply = waiting.reply
-        if isinstance(reply, ToRender):
-            waiting.give_up()  # the slot waits for the same, and for what comes after it
-            stream.mark(answers_seq=request.seq, full=reply.full)
-        else:
-            waiting.answer.add_done_callback(lambda done: self._on_last_answer(request, done))
+        on_last = partial(self._on_last_answer, request)
+        host.ask(command, StreamBeat(host, stream, request.seq, on_last))
 
-    def _on_last_answer(
-        self, request: groups_pb2.GroupSessionRequest, done: asyncio.Future[Reply]
-    ) -> None:
+    def _on_last_answer(self, request: groups_pb2.GroupSessionRequest, reply: Reply) -> None:
         """Ends the stream after its last answer: the member has left, or is refused."""
-        if done.cancelled():
-            return
-        reply = done.result()
         assert isinstance(reply, BeatAnswer | WireError), reply
         heartbeat = beat_to_wire(reply, member_id=self.stream.member_id)
         self._finish(

@@ -7,6 +7,7 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 
 _GROUPS: Final = "strandline_broker.core.groups.groups"
+_GROUP_SHARD: Final = "strandline_broker.hosts.groups.group_shard"
 _HOST: Final = "strandline_broker.hosts.coordination.shard_host"
 _PRODUCE: Final = "strandline_broker.rpc.records.produce"
 _PROOF: Final = "strandline_broker.hosts.groups.leadership_proof"
@@ -46,11 +47,11 @@ FOUND_IN_GROUPS: Final = (
         "a coordinator without news from the controller answers with committed offsets, though"
         " another may coordinate",
         (
-            Edit(_HOST, " and self.context.is_sure()):\n", "):\n"),
+            Edit(_GROUP_SHARD, " and self.context.is_sure()):\n", "):\n"),
             Edit(
-                _HOST,
+                _GROUP_SHARD,
                 "FetchOffsets) and not self.context.is_sure():\n",
-                "FetchOffsets) and self.partition.log is None:\n",
+                "FetchOffsets) and self.shard.partition.log is None:\n",
             ),
         ),
         Needs(corpus="told-by-a-coordinator-that-is-cut-off"),
@@ -297,9 +298,9 @@ FOUND_IN_GROUPS: Final = (
         (
             Edit(
                 _SESSION_RPC,
-                "        waiting = host.ask(command, renders=False)"
-                "  # but the stream does, when it sends that\n",
-                "        waiting = host.ask(command)\n",
+                "        host.ask(command, StreamBeat(host, stream, request.seq, on_last))\n",
+                "        host.ask(command)\n"
+                "        stream.mark(answers_seq=request.seq, full=command.joins)\n",
             ),
         ),
         history="tests/unit/broker/rpc/groups/test_session.py"

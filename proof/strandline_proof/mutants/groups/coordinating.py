@@ -8,8 +8,8 @@ from strandline_proof.mutants.mutant import Edit, Mutant
 
 _SHARD: Final = "strandline_broker.core.coordination.shard"
 _HOST: Final = "strandline_broker.hosts.coordination.shard_host"
+_GROUP_SHARD: Final = "strandline_broker.hosts.groups.group_shard"
 _REGISTRY: Final = "strandline_broker.hosts.coordination.registry"
-_BATCH: Final = "strandline_broker.hosts.coordination.shard_batch"
 _HASH: Final = "strandline_proto.java_hash"
 _TIMERS: Final = "strandline_broker.hosts.coordination.timers"
 
@@ -83,9 +83,10 @@ COORDINATING: Final = (
         "a coordinator that leads again replays its log over its earlier state",
         (
             Edit(
-                _HOST,
-                "        self.groups = self.context.new_groups()\n        self._given_up = 0\n",
-                "        self._given_up = 0\n",
+                _GROUP_SHARD,
+                "        self.sessions.end_all(error)\n"
+                "        self.groups = self.context.new_groups()\n",
+                "        self.sessions.end_all(error)\n",
             ),
         ),
     ),
@@ -118,10 +119,10 @@ COORDINATING: Final = (
             Edit(
                 _HOST,
                 "        end = Offset(partition.log.log_end_offset)\n"
-                "        self.machine.appended(entities_of(records), end)\n",
+                "        self.machine.appended(application.state.entities(records), end)\n",
                 "        self._replay(records)\n"
                 "        end = Offset(partition.log.log_end_offset)\n"
-                "        self.machine.appended(entities_of(records), end)\n",
+                "        self.machine.appended(application.state.entities(records), end)\n",
             ),
         ),
         history="tests/unit/broker/hosts/coordination/test_shard_host.py"
@@ -154,12 +155,12 @@ COORDINATING: Final = (
                 "            leading = check_leader(partition, self.machine.epoch)\n"
                 "            if len(records) > 1:\n"
                 "                leading.appends.append(\n"
-                "                    batch_of(records[:1], context.wall_ms()),\n"
+                "                    self._batch_of(records[:1]),\n"
                 "                    acks=1,\n"
                 "                    on_done=_nobody_waits,\n"
                 "                    origin=AppendOrigin.COORDINATOR,\n"
                 "                )\n"
-                "                batch = batch_of(records[1:], context.wall_ms())\n"
+                "                batch = self._batch_of(records[1:])\n"
                 "            leading.appends.append(\n"
                 "                batch,\n",
             ),
@@ -197,7 +198,7 @@ COORDINATING: Final = (
         "a new coordinator starts no rebalance timers, so members may revoke as late as they like",
         (
             Edit(
-                _HOST,
+                _GROUP_SHARD,
                 "        for timer in self.groups.timers(self.inputs()):\n",
                 "        for timer in self.groups.timers(self.inputs()):\n"
                 "            if timer.member_epoch >= 0:\n"

@@ -9,7 +9,7 @@ from strandline_proof.mutants.mutant import Edit, Mutant
 _VIEW: Final = "strandline_broker.core.groups.consumer.stream_view"
 _SESSIONS: Final = "strandline_broker.hosts.groups.sessions"
 _SESSION_RPC: Final = "strandline_broker.rpc.groups.session"
-_HOST: Final = "strandline_broker.hosts.coordination.shard_host"
+_GROUP_SHARD: Final = "strandline_broker.hosts.groups.group_shard"
 _GROUP: Final = "strandline._groups.group"
 _COMMITS: Final = "strandline._groups.commits"
 
@@ -81,8 +81,8 @@ STREAMING: Final = (
                 "            from strandline_broker.core.groups.effects import SessionTimer\n\n"
                 "            stream = session.stream\n"
                 "            if not stream.is_over:\n"
-                "                host.on_timer(SessionTimer(stream.group_id, stream.member_id), -1)"
-                "\n",
+                "                key = SessionTimer(stream.group_id, stream.member_id)\n"
+                "                host.shard.on_timer(key, -1)\n",
             ),
         ),
     ),
@@ -92,14 +92,14 @@ STREAMING: Final = (
         "an open stream keeps its member's session alive without any heartbeat",
         (
             Edit(
-                _HOST,
+                _GROUP_SHARD,
                 "        if isinstance(key, SessionTimer):\n"
-                "            command = SessionEnded(key.group_id, key.member_id)\n",
+                "            return SessionEnded(key.group_id, key.member_id)\n",
                 "        if isinstance(key, SessionTimer):\n"
                 "            if self.sessions.tell(key.group_id, (key.member_id,)):\n"
-                "                self.context.timers.start(self, key, RETRY_MS, member_epoch)\n"
-                "                return\n"
-                "            command = SessionEnded(key.group_id, key.member_id)\n",
+                "                self.context.timers.start(self.shard, key, 1_000, epoch)\n"
+                "                return Reconcile(key.group_id, ())\n"
+                "            return SessionEnded(key.group_id, key.member_id)\n",
             ),
         ),
         history="tests/unit/broker/rpc/groups/test_session.py::test_an_open_stream_keeps_no_session",

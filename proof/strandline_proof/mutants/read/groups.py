@@ -99,7 +99,7 @@ READ_IN_GROUPS: Final = (
                 "strandline_broker.hosts.coordination.shard_host",
                 "        except WireError:\n"
                 "            if self.machine.state is ShardState.ACTIVE:\n"
-                "                self.context.timers.start(self, key, RETRY_MS, member_epoch)\n",
+                "                self.context.timers.start(self, key, RETRY_MS, epoch)\n",
                 "        except WireError:\n            return\n",
             ),
         ),
@@ -114,7 +114,7 @@ READ_IN_GROUPS: Final = (
                 "strandline_broker.hosts.coordination.loader",
                 "        offset = read.next_offset\n",
                 "        offset = read.next_offset\n"
-                "        if len(read.records) < context.config.offsets_load_buffer_size:\n"
+                "        if len(read.records) < context.loads.buffer_bytes:\n"
                 "            break\n",
             ),
         ),

@@ -39,6 +39,8 @@ from strandline_broker.core.groups.records.offset_records import OffsetCommitKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strandline_broker.core.coordination.decision import Record
+
 GroupKey = (
     OffsetCommitKey
     | GroupMetadataKey
@@ -206,3 +208,8 @@ def encode_value(value: GroupValue) -> bytes:
             return consumer.write_current_assignment(value)
         case ConsumerGroupRegularExpressionValue():
             return consumer.write_regular_expression(value)
+
+
+def encode(record: Record) -> tuple[bytes, bytes | None]:
+    """Returns the record's key and value as the log has them."""
+    return encode_key(record.key), None if record.value is None else encode_value(record.value)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from strandline_broker.hosts.coordination.shard_host import ShardHost
+    from strandline_broker.hosts.groups.group_shard import GroupShard
     from strandline_broker.hosts.replica.partition import Partition as Replica
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.cluster.world import World
@@ -331,7 +332,7 @@ class Coordinators:
         while said:
             said.popleft()()
 
-    def _check_host(self, node: Node, host: ShardHost, seat: Seat) -> None:
+    def _check_host(self, node: Node, host: ShardHost[GroupShard], seat: Seat) -> None:
         where, state = f"{node.name} {host.name}", host.machine.state.name
         if state != ACTIVE:
             if seat.removals is not None:
@@ -364,10 +365,10 @@ class Coordinators:
         end = replica.log.log_end_offset
         if seat.folded != end:
             seat.folded = end
-            check_fold(where, seat.standing.written, host.groups.table)
+            check_fold(where, seat.standing.written, host.application.groups.table)
         elif self._turn % EVERY:
             return
-        check_timers(where, seat.standing.written, host.context.timers.running(host))
+        check_timers(where, seat.standing.written, host.application.timers())
         seat.removals.check_silence(seat.standing.written)
 
     def _forget_told(self, node: str, key: Key) -> None:

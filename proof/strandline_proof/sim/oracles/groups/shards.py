@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.effects import TimerKey
     from strandline_broker.core.groups.group_table import GroupTable
     from strandline_broker.hosts.coordination.shard_host import ShardHost
+    from strandline_broker.hosts.groups.group_shard import GroupShard
     from strandline_proof.sim.oracles.groups.fold import Fold, Group, OffsetKey, Place
 
 Timer = tuple[str, str, str]
@@ -177,13 +178,14 @@ def _timer(key: TimerKey) -> Timer:
     return kind, key.group_id, key.member_id
 
 
-def check_gone(where: str, host: ShardHost) -> None:
+def check_gone(where: str, host: ShardHost[GroupShard]) -> None:
     """Checks that a shard is gone when its leadership is over."""
     timers = host.context.timers.running(host)
-    known = [*host.groups.group_ids()]
-    if timers or known or len(host.sessions) or host.machine.waiting:
+    streams = len(host.application.sessions)
+    known = [*host.application.groups.group_ids()]
+    if timers or known or streams or host.machine.waiting:
         raise Violation(
             "I-110",
             f"{where}: its leadership is over, and it has {len(timers)} timers, groups {known},"
-            f" {len(host.sessions)} streams, and {host.machine.waiting} who wait",
+            f" {streams} streams, and {host.machine.waiting} who wait",
         )

@@ -94,7 +94,9 @@ def _kept(node: Node, others: int, clients: int) -> Iterator[str]:
         if len(role.replica_listeners) > others:
             yield f"{len(role.replica_listeners)} followers that listen at {replica.name}"
     shards = getattr(process, "shards", None)
-    streams = sum(len(host.sessions) for host in shards.hosts()) if shards is not None else 0
+    streams = (
+        sum(len(shard.sessions) for shard in shards.applications()) if shards is not None else 0
+    )
     if streams > clients:
         yield f"{streams} streams of members"
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def value_of(record: Record) -> GroupMetadataValue:
-    value: GroupMetadataValue = record.value  # type: ignore[assignment]
+    value: GroupMetadataValue = record.value
     return value
 
 

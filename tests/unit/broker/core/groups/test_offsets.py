@@ -164,7 +164,7 @@ def make(rig: GroupsRig, group: str) -> None:
         rig.take([classic_group()])
     elif group == "classic":
         key, value = classic_group("a").key, classic_group("a").value
-        stored: GroupMetadataValue = value  # type: ignore[assignment]
+        stored: GroupMetadataValue = value
         members = tuple(replace(member, group_instance_id="i") for member in stored.members)
         rig.take([Record(key, replace(stored, members=members))])
     elif group.startswith("consumer"):

@@ -10,7 +10,7 @@ import pytest
 from strandline_broker.core.groups.records import codec
 from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_broker.hosts.coordination import loader
-from strandline_broker.hosts.coordination.loader import CannotLoad, load_groups
+from strandline_broker.hosts.coordination.loader import CannotLoad, load_state
 from strandline_broker.storage.segment.damaged_ranges import DamagedRange
 from strandline_proto.batch import build_batch, prefix
 from strandline_proto.errors import CoordinatorNotAvailable
@@ -85,7 +85,7 @@ async def test_a_load_takes_nothing_from_its_end_on(tmp_path: Path) -> None:
         await with_log(b, [commits(0, 5, 6), commits(2, 7)])
         for end, known in ((0, {}), (2, {0: 5, 1: 6}), (3, {0: 7, 1: 6})):
             groups = b.host.context.new_groups()
-            await load_groups(b.host.context, b.partition, groups, end=end, is_current=lambda: True)
+            await load_state(b.shard.context, b.partition, groups, end=end, is_current=lambda: True)
             found = {p: value.offset for _, p, value in groups.table.offsets_of("g")}
             assert found == known
 
@@ -94,7 +94,7 @@ async def test_a_load_that_nobody_wants_any_more_ends_early(tmp_path: Path) -> N
     async with group_broker(tmp_path) as b:
         await with_log(b, [commits(0, 5)])
         groups = b.host.context.new_groups()
-        await load_groups(b.host.context, b.partition, groups, end=1, is_current=lambda: False)
+        await load_state(b.shard.context, b.partition, groups, end=1, is_current=lambda: False)
         assert groups.group_ids() == ()
 
 
@@ -103,7 +103,7 @@ async def test_a_log_that_ends_before_the_load_is_said_to(tmp_path: Path) -> Non
         await with_log(b, [commits(0, 5)])
         groups = b.host.context.new_groups()
         with pytest.raises(CannotLoad):
-            await load_groups(b.host.context, b.partition, groups, end=9, is_current=lambda: True)
+            await load_state(b.shard.context, b.partition, groups, end=9, is_current=lambda: True)
 
 
 async def test_a_log_that_was_damaged_is_loaded_once_it_is_not(
@@ -119,7 +119,7 @@ async def test_a_log_that_was_damaged_is_loaded_once_it_is_not(
         ranges = b.partition.log.damaged_ranges
         ranges.add(DamagedRange(0, 2, segment=0, position=0, resume=-1, why="misread"))
         await b.lead(3, isr=(1,))
-        await b.host.settled(5)
+        await b.shard.settled(5)
         assert isinstance(b.host.machine.refusal(), CoordinatorNotAvailable)
         ranges.replace(0, [])
         await eventually(lambda: b.host.machine.refusal() is None, "the shard serves")

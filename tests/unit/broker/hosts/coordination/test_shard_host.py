@@ -75,7 +75,7 @@ async def test_a_replica_that_is_here_again_is_coordinated_from(
             patched.setattr(b.shards, "deleted", lambda partition: None)
             await b.delete()
         await b.lead(8, isr=(1,))
-        assert b.host.partition is b.partition
+        assert b.shard.partition is b.partition
         await b.serves()
         assert b.host.members() == 0
 
@@ -271,7 +271,7 @@ async def test_a_broken_record_is_skipped_where_the_configuration_names_it(
             b.store(build_batch([(b"\0\5\0\1g\0\2m1", b"\0\0not a member")], timestamp_ms=1))
             await b.follow(2)
             await b.lead(3, isr=(1,))
-            await b.host.settled(WAIT_S)
+            await b.shard.settled(WAIT_S)
             said = capsys.readouterr().out
             if named:
                 assert await b.fetch() == 5

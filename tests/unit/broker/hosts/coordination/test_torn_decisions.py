@@ -14,9 +14,8 @@ from strandline_broker.core.groups.commands import (
     TopicsChanged,
 )
 from strandline_broker.core.groups.records import codec
-from strandline_broker.hosts.coordination.shard_batch import batch_of
 from strandline_broker.storage.directory.directory import DataDirectory
-from strandline_proto.batch import iter_headers, read_header, read_records
+from strandline_proto.batch import build_batch, iter_headers, read_header, read_records
 from support.groups_rig import GroupsRig, durable, joining
 from support.memory_disk import MemoryDisk
 from support.storage import SMALL, Store
@@ -60,7 +59,7 @@ def test_a_decision_is_whole_or_not_there_after_a_crash_at_any_byte(tmp_path: Pa
     store = Store(tmp_path / "data", CONFIG)
     ends, states = [0], [durable(rig.load([]))]
     for number, records in enumerate(decisions):
-        batch = batch_of(records, 1)
+        batch = build_batch(map(codec.encode, records), timestamp_ms=1)
         store.log.append_as_leader(batch, read_header(batch), leader_epoch=0)
         ends.append(ends[-1] + len(batch))
         states.append(durable(rig.load([r for each in decisions[: number + 1] for r in each])))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def shown(b: GroupBroker, name: str, **labels: str) -> float:
-    value = b.host.context.runtime.metrics.get_sample_value(name, labels)
+    value = b.shard.context.runtime.metrics.get_sample_value(name, labels)
     return 0.0 if value is None else value
 
 
@@ -37,7 +37,7 @@ async def test_groups_are_counted_by_their_state_and_members_by_their_sessions(
         await answered(b.beat("m2"))
         assert shown(b, "strandline_groups", state="Reconciling") == 1
         assert shown(b, "strandline_group_members") == 2
-        b.host.on_timer(SessionTimer("g", "m2"), -1)
+        b.shard.on_timer(SessionTimer("g", "m2"), -1)
         await answered(b.beat("m1", -1))
         assert shown(b, "strandline_groups", state="Empty") == 1
         assert shown(b, "strandline_group_members") == 0

@@ -275,7 +275,7 @@ async def test_an_open_stream_keeps_no_session(
     broker: GroupBroker, stub: BrokerServiceAsyncStub
 ) -> None:
     member = await joined(stub, "m1")
-    broker.host.on_timer(SessionTimer("g", "m1"), -1)
+    broker.shard.on_timer(SessionTimer("g", "m1"), -1)
     said = await member.hears()
     assert said.heartbeat.error_code == UnknownMemberId.code
     await member.ends()

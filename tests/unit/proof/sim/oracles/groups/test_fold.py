@@ -9,7 +9,7 @@ import pytest
 
 from strandline_broker.core.groups.commands import ConsumerBeat
 from strandline_broker.core.groups.effects import RebalanceTimer, SessionTimer
-from strandline_broker.hosts.coordination.shard_batch import batch_of
+from strandline_broker.core.groups.records import codec
 from strandline_proof.sim.oracles.groups.fold import NOTHING, Fold, apply, read_decision
 from strandline_proof.sim.oracles.groups.shards import (
     check_fold,
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 
 def folded(records: Iterable[Record]) -> Fold:
-    return apply(NOTHING, read_decision(batch_of(records, WALL_MS)))
+    return apply(
+        NOTHING, read_decision(build_batch(map(codec.encode, records), timestamp_ms=WALL_MS))
+    )
 
 
 @pytest.fixture
@@ -94,8 +96,10 @@ def test_what_is_left_of_a_leadership_is_named(left: str | None) -> None:
         context=SimpleNamespace(
             timers=SimpleNamespace(running=lambda _: {1} if left == "timers" else set())
         ),
-        groups=SimpleNamespace(group_ids=lambda: ("g",) if left == "groups" else ()),
-        sessions=[1] if left == "streams" else [],
+        application=SimpleNamespace(
+            groups=SimpleNamespace(group_ids=lambda: ("g",) if left == "groups" else ()),
+            sessions=[1] if left == "streams" else [],
+        ),
         machine=SimpleNamespace(waiting=int(left == "waiting")),
     )
     if left is None:
