@@ -10,8 +10,6 @@ from support.tidy_tree import ROOT, python_files, syntax
 
 SERVERS = ROOT / "broker"
 FILES_MAX = 4
-TIED = ("strandline_broker.hosts.coordination.", "strandline_broker.hosts.groups.")
-"""Rooms whose circle is larger, since the coordinator's runtime still knows groups."""
 
 
 def imports() -> dict[str, set[str]]:
@@ -50,7 +48,7 @@ def circles(graph: Mapping[str, set[str]]) -> set[frozenset[str]]:
 
 def test_no_circle_of_the_servers_has_more_than_four_files() -> None:
     large = [sorted(c) for c in circles(imports()) if len(c) > FILES_MAX]
-    assert [circle for circle in large if not all(n.startswith(TIED) for n in circle)] == []
+    assert large == []
 
 
 def test_a_circle_is_found_and_a_chain_is_none() -> None:

@@ -34,8 +34,10 @@ RETRY_S: Final = 1.0
 
 
 class CannotLoad(Exception):
-    """Why a shard is out of service: until somebody has looked at its log, or if it
-    `may_pass`, until the log gives what it holds.
+    """A shard's log cannot be loaded, so the shard is out of service.
+
+    If it `may_pass`, the load is tried again once the log can be read; otherwise an operator has
+    to look at the log.
     """
 
     def __init__(self, why: str, *, may_pass: bool = False) -> None:
@@ -124,7 +126,7 @@ def _records(data: bytes, start: int, end: int) -> Iterator[batch.Record]:
 def _replay(
     context: ShardContext, partition: Partition, state: LoggedState, record: batch.Record
 ) -> bool:
-    """Whether the record was of a type and version that is known."""
+    """Replays one record; True if its type and version are known."""
     if record.key is None:
         return False
     try:

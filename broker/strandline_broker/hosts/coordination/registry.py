@@ -81,9 +81,9 @@ class Shards(Generic[App]):
         self._coordinator = coordinator
         coordinator.shards = self.applications
         self._led: dict[Key, _Leadership] = {}
-        """What this broker leads."""
+        """The partitions that this broker leads."""
         self._new: dict[Key, None] = {}
-        """Of these, what no published metadata has named yet."""
+        """Led partitions that no published metadata has named yet."""
         self._hosts: dict[Key, ShardHost[App]] = {}
         self._context: ShardContext | None = None
         self._dirs: LogDirs | None = None
@@ -171,7 +171,7 @@ class Shards(Generic[App]):
     # Background
 
     async def run(self, dirs: LogDirs) -> None:
-        """What shards do by themselves, until cancelled."""
+        """Runs the periodic work of all shards until cancelled."""
         self._dirs = dirs
         try:
             async with asyncio.TaskGroup() as group:
