@@ -25,6 +25,7 @@ MARKED = {
     "tests/chaos/test_compaction_survival.py": "kills a leader more than once",
     "tests/chaos/test_survival.py": "kills leader and controller more than once",
     "tests/integration/test_group_consumers_process.py": "kills a coordinator ten times",
+    "tests/integration/test_storage_exhaustive.py": "changes every byte in a third way",
     "tests/sim/test_sim_corpus.py": "runs one plan in eight with the product, all with the proof",
     "tests/sim/test_sim_groups.py": "plants bugs, and looks at what seeds draw",
     "tests/spark/gold/test_spark_gold_histories.py": "plays a second random history",
