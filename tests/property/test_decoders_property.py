@@ -125,6 +125,10 @@ ELSEWHERE = {
     "strandline_spark.gold.silver": "the schema that delta-rs has read",
     "strandline_spark.gold.table": "the schema that delta-rs has read",
     "strandline_spark.parsing.strptime": "the names of months",
+    "strandline_spark.gold.identity": "the plan that Spark has analysed",
+    "strandline_spark.silver.tables": "the schema that delta-rs has read",
+    "strandline_spark.source.table_options": "metadata that this module wrote into the catalog",
+    "strandline_broker.rpc.records.fetch_codec": "protobuf, whose failure refuses the request",
 }
 """Modules that decode and are in no table, and why."""
 
