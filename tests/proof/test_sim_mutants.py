@@ -12,7 +12,7 @@ from strandline_proof.mutants.harness import Bounds, look_for
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
 
-LEADER = "strandline_broker/core/replication/leader.py"
+LEADER = "strandline_broker.core.replication.leader"
 CHEAP = "acknowledged-when-appended"
 
 

@@ -262,9 +262,9 @@ def test_a_commit_that_may_not_last_is_not_said_to_have_changed_nothing(
         (
             "compact",
             "strandline_spark.bronze.compaction.compact",
-            "other files are as they were",
+            "the other files are unchanged",
         ),
-        ("vacuum", "strandline_spark.bronze.vacuum.vacuum", "no record of the table is touched"),
+        ("vacuum", "strandline_spark.bronze.vacuum.vacuum", "no row of the table is touched"),
         ("lag", "strandline_spark.bronze.checkpoint_lag.checkpoint_lag", "nothing was changed"),
         ("verify", "strandline_spark.bronze.verify.verify", "nothing is proven"),
     ],
