@@ -64,6 +64,7 @@ class Living:
         self.member: Member | None = None
         self._generation = 0
         self._acts: asyncio.Task[None] | None = None
+        self._is_leaving = False
 
     async def open(self, stub: BrokerServiceAsyncStub) -> None:
         """With what it has; the coordinator may not know yet that it is one, or be loading."""
@@ -90,7 +91,8 @@ class Living:
             assert said.heartbeat.error_code == NONE, said
             if said.heartbeat.member_epoch == -1:
                 return
-            if (owned, epoch) != (member.owned, member.epoch):
+            # Once it leaves, the coordinator ends its stream: nothing more can be written to it.
+            if (owned, epoch) != (member.owned, member.epoch) and not self._is_leaving:
                 await member.beat()
 
     def lose(self) -> None:
@@ -101,6 +103,7 @@ class Living:
     async def leave(self) -> None:
         assert self._acts is not None
         assert self.member is not None
+        self._is_leaving = True
         await self.member.beat(-1)
         async with asyncio.timeout(DEADLINE_S):
             await self._acts

@@ -61,6 +61,9 @@ class Changes:
     """Other error codes, by topic name."""
 
 
+FORMER_MAX = 1_000
+
+
 class ClusterView:
     """The newest state in the answers of all brokers."""
 
@@ -70,6 +73,8 @@ class ClusterView:
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[str, TopicView] = {}
         self.by_id: dict[bytes, TopicView] = {}
+        self.former_names: dict[bytes, str] = {}
+        """Names of topics that are gone, for messages about them: the last FORMER_MAX of them."""
         self._min_epochs: dict[PartitionKey, int] = {}
         """Epochs that a reader has seen: older leaders are not asked (P-82).
 
@@ -120,6 +125,9 @@ class ClusterView:
 
     def _forget(self, topic: TopicView, changes: Changes) -> None:
         self.by_id.pop(topic.topic_id, None)
+        self.former_names[topic.topic_id] = topic.name
+        if len(self.former_names) > FORMER_MAX:
+            del self.former_names[next(iter(self.former_names))]
         for key in [key for key in self._min_epochs if key[0] == topic.topic_id]:
             del self._min_epochs[key]
         if self.topics.get(topic.name) is topic:

@@ -272,10 +272,12 @@ class Commits:
         return from_code(code, f"{self._names([key])}: {message}")
 
     def _remember_names(self, keys: Iterable[PartitionKey]) -> None:
-        by_id = self._session.cluster.view.by_id
+        view = self._session.cluster.view
         for topic_id, _ in keys:
-            if (view := by_id.get(topic_id)) is not None:
-                self._topic_names[topic_id] = view.name
+            if (topic := view.by_id.get(topic_id)) is not None:
+                self._topic_names[topic_id] = topic.name
+            elif topic_id in view.former_names:  # deleted before the commit began
+                self._topic_names[topic_id] = view.former_names[topic_id]
 
     def _names(self, keys: Iterable[PartitionKey]) -> str:
         self._remember_names(keys)
