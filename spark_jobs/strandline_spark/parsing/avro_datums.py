@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import fastavro
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from strandline_spark.parsing.avro_longs import (
-    LEVELS_MAX,
-    Longs,
-    TooDeepError,
-    without_negative_places,
-)
+from strandline_spark.parsing.avro_walk import LEVELS_MAX, AvroWalk, TooDeepError
 from strandline_spark.parsing.decoded import Decoded
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
 from strandline_spark.parsing.json_rows import RANGES
@@ -140,9 +135,8 @@ class AvroDecoder:
     """The decoder for the settings of one table."""
 
     def __init__(self, settings: ParseSettings) -> None:
-        schema, self._units = reader_plan(settings)
-        self._schema = without_negative_places(schema)
-        self._longs = Longs(self._schema)
+        self._schema, self._units = reader_plan(settings)
+        self._walk = AvroWalk(self._schema)
         self._columns = settings.columns
         self._fields = fields_of(settings.columns)
 
@@ -153,9 +147,8 @@ class AvroDecoder:
             stream = io.BytesIO(value)
             reason = Reason.NOT_AVRO
             try:
-                self._longs.check_before(value)
+                self._walk.check(value)
                 datum: Any = fastavro.schemaless_reader(stream, self._schema, None)
-                self._longs.check(value)
                 left = len(value) - stream.tell()
                 why = f"{left} bytes are left over" if left else None
             except TooDeepError:

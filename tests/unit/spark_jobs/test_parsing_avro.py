@@ -110,10 +110,11 @@ def test_values_become_what_they_say() -> None:
 
 
 def test_a_detail_names_the_column_and_the_value() -> None:
-    found = outcomes(PARSER, [encoded(n=2**31), b"\2", b"\2\2\xff", GOOD + b"\0"])
+    no_text = GOOD.replace("é".encode(), b"\xff\xff")
+    found = outcomes(PARSER, [encoded(n=2**31), b"\2", no_text, GOOD + b"\0"])
     assert found[0][2] == "column n: 2147483648 does not fit int"
     assert found[1][2] == "the value ends before the datum does: b'\\x02'"
-    assert found[2][2] == "a string is not UTF-8: b'\\x02\\x02\\xff'"
+    assert found[2][2].startswith("a string is not UTF-8: b'\\x02\\x04\\xff\\xff")
     assert found[3][2].startswith("1 bytes are left over: b'")
     assert outcomes(PARSER, [b"\xff" * 12])[0][2].startswith("no datum of the schema: b'")
 
@@ -177,3 +178,23 @@ def test_a_negative_place_of_a_symbol_is_bad() -> None:
     found = outcomes(parser, [b"\2\2", b"\1\2", b"\2\1"])
     assert found[0][1]["e"] == "B"
     assert [each[:2] for each in found[1:]] == [("bad", "not Avro")] * 2
+
+
+@pytest.mark.parametrize(
+    ("avro", "column", "good", "bad"),
+    [
+        (["null", "long"], "bigint", (b"\2\x0e", 7), b"\1\x0e"),
+        ("int", "bigint", (b"\xfe\xff\xff\xff\x0f", 2**31 - 1), b"\x80\x80\x80\x80\x80\x40"),
+        ("int", "bigint", (b"\xff\xff\xff\xff\x0f", -(2**31)), b"\x80\x80\x80\x80\x10"),
+        ("boolean", "boolean", (b"\1", True), b"\7"),
+    ],
+    ids=["place of a branch", "int above", "int below", "boolean"],
+)
+def test_bytes_that_no_value_of_the_type_has_are_bad(
+    avro: Any, column: str, good: tuple[bytes, Any], bad: bytes
+) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "v", "type": avro}]}
+    parser = parser_of("avro", "timestamp", {"avro_schema": json.dumps(schema)}, v=column)
+    found = outcomes(parser, [good[0], bad])
+    assert found[0][1]["v"] == good[1]
+    assert found[1][:2] == ("bad", "not Avro")
