@@ -14,7 +14,6 @@ import pytest_asyncio
 
 from strandline import Producer, Record
 from strandline._net.arguments import REQUEST_BYTES_MAX
-from strandline._net.cluster import UNKNOWN_TOPIC_S
 from strandline._producer.accumulator import RECORD_OVERHEAD
 from strandline.errors import (
     BufferFull,
@@ -392,21 +391,38 @@ async def test_an_unknown_topic_is_a_clear_error_in_good_time(cluster: ScriptedC
 
 
 async def test_who_gives_up_a_topic_does_not_have_it_forgotten_for_who_still_waits(
-    cluster: ScriptedCluster,
+    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("strandline._net.cluster.UNKNOWN_TOPIC_S", float("inf"))
     async with Producer(cluster.bootstrap) as producer:
+        names = sender_of(producer)[0].cluster._names
         first = asyncio.create_task(producer.partitions_for("late"))
-        await asyncio.sleep(UNKNOWN_TOPIC_S / 2)
+        await eventually(lambda: "late" in names, "the first asks for it")
         second = asyncio.create_task(producer.partitions_for("late"))
-        with pytest.raises(UnknownTopicOrPartition):
-            await first
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        await eventually(lambda: "late" in names, "the second asks for it again")
         cluster.create("late")
         assert await second == {0}
-        waits = [producer.partitions_for("never") for _ in range(2)]
-        assert [type(e) for e in await asyncio.gather(*waits, return_exceptions=True)] == [
-            UnknownTopicOrPartition
-        ] * 2
-        assert "never" not in sender_of(producer)[0].cluster._names
+
+
+async def test_a_topic_is_forgotten_when_the_last_who_waits_gives_it_up(
+    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Producer(cluster.bootstrap) as producer:
+        names = sender_of(producer)[0].cluster._names
+        monkeypatch.setattr("strandline._net.cluster.UNKNOWN_TOPIC_S", float("inf"))
+        first, last = [asyncio.create_task(producer.partitions_for("never")) for _ in range(2)]
+        await eventually(lambda: "never" in names, "the first asks for it")
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        await eventually(lambda: "never" in names, "the last asks for it again")
+        monkeypatch.setattr("strandline._net.cluster.UNKNOWN_TOPIC_S", 0.0)
+        with pytest.raises(UnknownTopicOrPartition):
+            await last
+        assert "never" not in names
 
 
 async def test_partitions_that_are_added_get_their_share_of_the_keys(

@@ -12,7 +12,7 @@ import pytest
 
 from strandline_proto import errors
 from strandline_proto.ids import TopicId
-from strandline_proto.v1 import common_pb2, controller_pb2, metadata_pb2, truncations_pb2
+from strandline_proto.v1 import common_pb2, controller_pb2, metadata_pb2, push_pb2, truncations_pb2
 from support.controller_process import WAIT_S, ControllerProcess, PretendBroker
 from support.replica_nodes import eventually
 
@@ -28,7 +28,17 @@ LONG_SESSION_MS = 60_000
 
 @pytest.fixture
 def controller(tmp_path: Path) -> Iterator[ControllerProcess]:
-    process = ControllerProcess(tmp_path)
+    """A controller that fences no broker because this process is slow."""
+    yield from running(ControllerProcess(tmp_path, session_ms=LONG_SESSION_MS))
+
+
+@pytest.fixture
+def impatient(tmp_path: Path) -> Iterator[ControllerProcess]:
+    """A controller whose sessions end within a test."""
+    yield from running(ControllerProcess(tmp_path, session_ms=3000))
+
+
+def running(process: ControllerProcess) -> Iterator[ControllerProcess]:
     process.start()
     try:
         yield process
@@ -105,7 +115,7 @@ class Living:
         return seen
 
 
-async def test_a_broker_gets_a_snapshot_then_every_batch_in_order(
+async def test_a_push_stream_is_a_snapshot_then_every_batch_in_order(
     controller: ControllerProcess, stack: AsyncExitStack
 ) -> None:
     living = Living(controller, stack)
@@ -113,9 +123,10 @@ async def test_a_broker_gets_a_snapshot_then_every_batch_in_order(
     topic = await living.create("flights", 3, 3)
     await living.partition(topic, 0, leader=1)
     for broker in (one, two, three):
-        assert broker.received[0].full
-        assert [r.full for r in broker.received[1:]] == [False] * (len(broker.received) - 1)
-        created = broker.received[-1].leader_and_isr[0]
+        batches = [envelope for stream in broker.streams for envelope in follow_on(stream)]
+        (batch,) = [each for each in batches if each.leader_and_isr]
+        (created,) = batch.leader_and_isr
+        assert created.topic_id == topic
         assert [p.leader for p in created.partitions] == [1, 2, 3]
         assert all(p.is_new and p.eff_min_insync_replicas == 2 for p in created.partitions)
         members = {m.broker_id: m.broker_epoch for m in created.partitions[0].isr_with_epochs}
@@ -124,19 +135,27 @@ async def test_a_broker_gets_a_snapshot_then_every_batch_in_order(
     request = metadata_pb2.DeleteTopicsRequest(topics=[metadata_pb2.TopicRef(name="flights")])
     (deleted,) = (await stub.DeleteTopics(request)).topics
     assert (deleted.error_code, deleted.topic_id) == (0, topic)
-    await two.until(lambda: len(two.received[-1].stop_replica) > 0)
-    (stopped,) = two.received[-1].stop_replica
-    assert stopped.topic_id == topic
-    assert {(p.leader_epoch, p.delete_partition) for p in stopped.partitions} == {(-2, True)}
-    assert not two.view.topics_by_id
+    await two.until(lambda: not two.view.topics_by_id)
+    stopped = [each for envelope in follow_on(two.streams[-1]) for each in envelope.stop_replica]
+    assert [each.topic_id for each in stopped] == [topic]
+    assert [
+        (p.partition_index, p.leader_epoch, p.delete_partition) for p in stopped[0].partitions
+    ] == [(index, -2, True) for index in range(3)]
+
+
+def follow_on(stream: list[push_pb2.LeaderAndIsrRequest]) -> list[push_pb2.LeaderAndIsrRequest]:
+    """The envelopes after the snapshot: each continues where the one before it ends."""
+    snapshot, *later = stream
+    assert snapshot.full
+    assert not any(envelope.full for envelope in later)
+    ends = [envelope.metadata_offset for envelope in stream]
+    assert [envelope.prev_metadata_offset for envelope in later] == ends[:-1]
+    return later
 
 
 async def test_a_broker_whose_process_is_gone_is_fenced_long_before_its_session_ends(
-    tmp_path: Path, stack: AsyncExitStack
+    controller: ControllerProcess, stack: AsyncExitStack
 ) -> None:
-    controller = ControllerProcess(tmp_path, session_ms=LONG_SESSION_MS)
-    stack.callback(controller.kill)
-    controller.start()
     living = Living(controller, stack)
     one, _, _ = await living.three()
     topic = await living.create("flights", 1, 3)
@@ -149,11 +168,8 @@ async def test_a_broker_whose_process_is_gone_is_fenced_long_before_its_session_
 
 
 async def test_another_process_under_the_address_proves_the_old_one_dead(
-    tmp_path: Path, stack: AsyncExitStack
+    controller: ControllerProcess, stack: AsyncExitStack
 ) -> None:
-    controller = ControllerProcess(tmp_path, session_ms=LONG_SESSION_MS)
-    stack.callback(controller.kill)
-    controller.start()
     living = Living(controller, stack)
     one, _, _ = await living.three()
     topic = await living.create("flights", 1, 3)
@@ -164,9 +180,9 @@ async def test_another_process_under_the_address_proves_the_old_one_dead(
 
 
 async def test_a_broken_stream_alone_fences_nobody_and_silence_does(
-    controller: ControllerProcess, stack: AsyncExitStack
+    impatient: ControllerProcess, stack: AsyncExitStack
 ) -> None:
-    living = Living(controller, stack)
+    living = Living(impatient, stack)
     one, _, _ = await living.three()
     topic = await living.create("flights", 1, 3)
     stub = await living.stub()
@@ -178,8 +194,8 @@ async def test_a_broken_stream_alone_fences_nobody_and_silence_does(
     await living.stop_beating(one)
     del living.brokers[1]
     assert (await living.partition(topic, 0, leader=2)).leader_epoch == 1
-    await eventually(lambda: "its session ended" in controller.log(), "it is logged")
-    assert "its process is gone" not in controller.log()
+    await eventually(lambda: "its session ended" in impatient.log(), "it is logged")
+    assert "its process is gone" not in impatient.log()
 
 
 async def propose_isr(
@@ -215,18 +231,15 @@ async def kill_and_compare(living: Living, one: PretendBroker) -> None:
     living.controller.kill()
     living.controller.start()
     await one.until(lambda: one.view.metadata_offset > offset)
-    assert one.received[-1].full
+    assert one.streams[-1][0].full
     assert one.view.controller_epoch == told.controller_epoch + 1
     assert one.view.topics_by_id == told.topics_by_id
     assert one.view.brokers == told.brokers
 
 
 async def test_killing_the_controller_after_any_decision_loses_none_of_it(
-    tmp_path: Path, stack: AsyncExitStack
+    controller: ControllerProcess, stack: AsyncExitStack
 ) -> None:
-    controller = ControllerProcess(tmp_path, session_ms=LONG_SESSION_MS)
-    stack.callback(controller.kill)
-    controller.start()
     living = Living(controller, stack)
     one = await living.join(PretendBroker(controller, 1))
     two = await living.join(PretendBroker(controller, 2))
@@ -251,17 +264,17 @@ async def test_killing_the_controller_after_any_decision_loses_none_of_it(
 
 
 async def test_a_broker_that_died_while_the_controller_was_down_is_fenced_after_a_session(
-    controller: ControllerProcess, stack: AsyncExitStack
+    impatient: ControllerProcess, stack: AsyncExitStack
 ) -> None:
-    living = Living(controller, stack)
+    living = Living(impatient, stack)
     one, two, _ = await living.three()
     topic = await living.create("flights", 1, 3)
     await living.partition(topic, 0, leader=1)
-    controller.kill()
+    impatient.kill()
     await one.stop_listening()
     await living.stop_beating(one)
     del living.brokers[1]
-    controller.start()
+    impatient.start()
     await two.until(lambda: two.view.controller_epoch == 2)
     assert two.view.eligible.keys() == {1, 2, 3}, "everybody has a fresh session"
     await living.partition(topic, 0, leader=2)
@@ -313,7 +326,7 @@ async def test_a_broker_that_misses_something_gets_everything(
     topic = await living.create("flights", 1, 1)
     await living.partition(topic, 0, leader=1)
     # The one that is missed may be from before the topic, which then comes on its own.
-    at_first, *later = [envelope.full for envelope in one.received]
+    ((at_first, *later),) = [[envelope.full for envelope in stream] for stream in one.streams]
     assert at_first
     assert later.count(True) == 1
     assert later.index(True) > 0, "what was missed"
@@ -380,9 +393,9 @@ async def test_what_is_altered_survives_the_death_of_the_controller(
     del request.resources[2:]
     await stub.IncrementalAlterConfigs(request, timeout=WAIT_S)
     controller.kill()
-    received = len(one.received)
     controller.start()
-    await one.until(lambda: len(one.received) > received and one.received[-1].full)
+    await one.until(lambda: one.view.controller_epoch == 2)
+    assert one.streams[-1][0].full
     assert one.view.dynamic_configs.broker == {"log.roll.ms": "7"}
     assert one.view.dynamic_configs.cluster == {"min.insync.replicas": "1"}
 
@@ -425,20 +438,20 @@ async def test_a_leader_that_leaves_its_election_unapplied_for_a_session_is_fenc
 
 
 async def test_a_stalled_controller_fences_nobody_for_its_own_silence(
-    controller: ControllerProcess, stack: AsyncExitStack
+    impatient: ControllerProcess, stack: AsyncExitStack
 ) -> None:
-    living = Living(controller, stack)
+    living = Living(impatient, stack)
     one, _, _ = await living.three()
     topic = await living.create("flights", 1, 3)
     await living.partition(topic, 0, leader=1)
-    controller.send(signal.SIGSTOP)
-    await asyncio.sleep(1.3 * controller.session_ms / 1000)
-    controller.send(signal.SIGCONT)
+    impatient.send(signal.SIGSTOP)
+    await asyncio.sleep(1.3 * impatient.session_ms / 1000)
+    impatient.send(signal.SIGCONT)
     one.answered = None
     await one.until_unfenced()
     await living.create("after", 1, 3)
     assert (await living.partition(topic, 0, leader=1)).leader_epoch == 0
-    assert "broker fenced" not in controller.log()
+    assert "broker fenced" not in impatient.log()
 
 
 async def test_a_controller_whose_log_lacks_what_a_broker_remembers_refuses_to_run(

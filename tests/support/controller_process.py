@@ -130,7 +130,8 @@ class PretendBroker:
         self.epoch = -1
         self.cluster_id = ""
         self.metadata = MetadataCache()
-        self.received: list[push_pb2.LeaderAndIsrRequest] = []
+        self.streams: list[list[push_pb2.LeaderAndIsrRequest]] = []
+        """The envelopes received on each push stream."""
         self.answered: controller_pb2.BrokerHeartbeatResponse | None = None
         self.ask_for_full = 0
         """Answer so many envelopes with `want_full`, unapplied."""
@@ -144,10 +145,15 @@ class PretendBroker:
         self.may_apply = asyncio.Event()
         """Cleared: envelopes are received, and wait to be applied."""
         self.may_apply.set()
+        self._registered = asyncio.Event()
         self._controller = controller
         self._server: grpc.aio.Server | None = None
         self._port = 0
         self._news = asyncio.Condition()
+
+    @property
+    def received(self) -> list[push_pb2.LeaderAndIsrRequest]:
+        return [envelope for stream in self.streams for envelope in stream]
 
     @property
     def view(self) -> MetadataView:
@@ -185,6 +191,7 @@ class PretendBroker:
         response = await stub.BrokerRegistration(request, timeout=WAIT_S)
         if response.error_code == 0:
             self.epoch, self.cluster_id = response.broker_epoch, response.cluster_id
+            self._registered.set()
         return response
 
     def heartbeat(self) -> controller_pb2.BrokerHeartbeatRequest:
@@ -241,9 +248,14 @@ class PretendBroker:
     async def LeaderAndIsr(
         self, requests: AsyncIterator[push_pb2.LeaderAndIsrRequest], context: Any
     ) -> None:
+        # A handler that is cancelled in its very first write would leave the call without a status.
+        await context.send_initial_metadata(())
+        stream: list[push_pb2.LeaderAndIsrRequest] = []
+        self.streams.append(stream)
         async for request in requests:
-            self.received.append(request)
+            stream.append(request)
             await self._tell()
+            await self._registered.wait()  # a push may overtake the answer that names the epoch
             await self.may_apply.wait()
             answer = push_pb2.LeaderAndIsrResponse(metadata_offset=request.metadata_offset)
             envelope = envelope_from_wire(request)
