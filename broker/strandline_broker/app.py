@@ -11,10 +11,8 @@ logs. The clean-shutdown marker is written last, and only if all of that succeed
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.groups.coordinator import group_shards
@@ -32,13 +30,8 @@ from strandline_broker.hosts.serving.delete_records import DeleteRecordsService
 from strandline_broker.hosts.serving.fetch_range import FetchRangeService
 from strandline_broker.hosts.serving.offsets import OffsetsService
 from strandline_broker.hosts.serving.produce import ProduceService
-from strandline_broker.rpc.broker_service import (
-    BROKER_SERVICE,
-    REPLICA_SERVICE,
-    Service,
-    add_broker_service,
-    add_replica_service,
-)
+from strandline_broker.listeners import Listeners
+from strandline_broker.rpc.broker_service import Service
 from strandline_broker.rpc.cluster.admin import AdminRpc
 from strandline_broker.rpc.cluster.configs import ConfigsRpc
 from strandline_broker.rpc.cluster.controller_link import ControllerLink
@@ -48,7 +41,6 @@ from strandline_broker.rpc.cluster.push import PushRpc
 from strandline_broker.rpc.cluster.replicas_info import ReplicasInfoRpc
 from strandline_broker.rpc.cluster.truncations import TruncationsRpc
 from strandline_broker.rpc.groups.calls import GroupCalls
-from strandline_broker.rpc.lazy_service import add_standard_services
 from strandline_broker.rpc.records.delete_records import DeleteRecordsRpc
 from strandline_broker.rpc.records.fetch import FetchRpc
 from strandline_broker.rpc.records.fetch_client import FetchClient
@@ -58,19 +50,15 @@ from strandline_broker.rpc.records.produce import ProduceRpc
 from strandline_broker.rpc.records.producer_ids import ProducerIdsRpc
 from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory.directory import DirectoryError
-from strandline_broker.storage.segment.open_segments import connections_max, sealed_max
+from strandline_broker.storage.segment.open_segments import sealed_max
 from strandline_broker.telemetry import ServerMetrics, serve_metrics, watch_event_loop
 from strandline_proto.errors import WireError
 from strandline_proto.ids import NO_BROKER_EPOCH, BrokerId, ControllerEpoch, MetadataOffset
 
 if TYPE_CHECKING:
-    import grpc.aio
-
     from strandline_broker.config.keys import BrokerConfig, Listener
+    from strandline_broker.kafka.services import Services
     from strandline_runtime.runtime import Runtime
-
-STOP_GRACE_S: Final = 0.1
-"""Time for calls that are about to answer. Streams never end by themselves."""
 
 
 class ControllerSide:
@@ -109,23 +97,27 @@ class Broker:
             known_offset=MetadataOffset(state.metadata_offset),
         )
         self.link = ControllerLink(runtime, config.controller_target)
-        self.servers: dict[str, grpc.aio.Server] = {}
-        self.endpoints: list[Endpoint] = []
         self.metrics = ServerMetrics(runtime.metrics, build)
+        self.listeners = Listeners(runtime, config, self.metrics)
         self.is_loaded = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then shut down in order. Raises CannotStart."""
         self._build()
         try:
-            await self._bind()
+            await self.listeners.bind(
+                self._broker_service,
+                self._replica_service,
+                self._kafka_services,
+                is_serving=self._is_serving,
+            )
             await self._serve_until(stop)
         except BaseExceptionGroup as group:
             _reraise_cannot_start(group)
             self._runtime.log.error("a background task failed", exc_info=group)
             self._runtime.exit(f"a background task failed: {group.exceptions[0]!r}")
         finally:
-            await self._stop_servers()
+            await self.listeners.stop()
             await self.link.close()
         await self._close()
 
@@ -137,7 +129,7 @@ class Broker:
             self.directories,
             self.metadata,
             self.link,
-            endpoints=self.endpoints,
+            endpoints=self.listeners.endpoints,
             build=self._build_id,
         )
         epoch = self.lifecycle.epoch
@@ -185,24 +177,6 @@ class Broker:
         self.replicas.fetchers.on_published()
         self.lifecycle.on_applied()
 
-    async def _bind(self) -> None:
-        """One server for each listener: clients get the addresses of the listener that they use."""
-        for listener in self._config.listeners:
-            bound = connections_max(self._runtime.descriptors) // len(self._config.listeners)
-            server = self.servers[listener.name] = self._runtime.network.server(bound)
-            services = [BROKER_SERVICE]
-            add_broker_service(server, self._broker_service(listener))
-            if listener.name == self._config.inter_broker_listener_name:
-                services.append(REPLICA_SERVICE)
-                add_replica_service(server, self._replica_service())
-            guarded = partial(Service, self._runtime, self.metrics)
-            add_standard_services(server, tuple(services), self._is_serving, guarded)
-            port = _bind(server, listener)
-            told = self._config.advertised(listener.name)
-            self.endpoints.append(Endpoint(listener.name, told.host, told.port or port))
-        for server in self.servers.values():
-            await server.start()
-
     def _is_serving(self) -> bool:
         return self.lifecycle.unfenced.is_set()
 
@@ -227,6 +201,22 @@ class Broker:
             GroupCalls(self.shards, self.metadata, listener.name),
         )
 
+    def _kafka_services(self) -> Services:
+        from strandline_broker.kafka.services import Services
+
+        return Services(
+            runtime=self._runtime,
+            metrics=self.metrics,
+            config=self._config,
+            metadata=self.metadata,
+            replicas=self.replicas,
+            checks=self._record_checks,
+            copies=self._copies_out,
+            shards=self.shards,
+            producer_ids=self.producer_ids,
+            controller=self.link,
+        )
+
     def _replica_service(self) -> Service:
         return Service(
             self._runtime,
@@ -243,6 +233,7 @@ class Broker:
                 group.create_task(self.isr_changes.run(), name="isr-changes"),
                 group.create_task(self._announce(), name="announce"),
                 group.create_task(self._watch_event_loop(), name="event-loop"),
+                group.create_task(self.listeners.run(), name="kafka-listeners"),
             ]
             if self._config.metrics_listeners:
                 serving = serve_metrics(
@@ -256,17 +247,12 @@ class Broker:
                 task.cancel()
             # The heartbeat stream breaks last: the controller then finds no process at our address,
             # and need not wait for a session to end (P-81).
-            await self._stop_servers()
+            await self.listeners.stop()
             heartbeats.cancel()
 
     async def _watch_event_loop(self) -> None:
         interval_s = self._config.metrics_event_loop_interval_ms / 1000
         await watch_event_loop(self._runtime.clock, self.metrics, interval_s)
-
-    async def _stop_servers(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for server in self.servers.values():
-                group.create_task(server.stop(STOP_GRACE_S))
 
     async def _replicate(self) -> None:
         """Load every log, then keep replicas and apply pushes until cancelled."""
@@ -290,7 +276,9 @@ class Broker:
         await self.lifecycle.unfenced.wait()
         self._runtime.log.info(
             "serving",
-            listeners=",".join(f"{e.listener}://{e.host}:{e.port}" for e in self.endpoints),
+            listeners=",".join(
+                f"{e.listener}://{e.host}:{e.port}" for e in self.listeners.endpoints
+            ),
             broker_epoch=self.lifecycle.broker_epoch,
             pid=self._runtime.pid,
         )
@@ -332,18 +320,6 @@ def _open_directories(runtime: Runtime, config: BrokerConfig) -> BrokerDirectori
     except OSError as error:
         paths = ", ".join(config.log_dirs)
         raise CannotStart(f"cannot open the data directories {paths}: {error}") from error
-
-
-def _bind(server: grpc.aio.Server, listener: Listener) -> int:
-    try:
-        port = server.add_insecure_port(listener.target)
-    except RuntimeError:
-        port = 0
-    if port == 0:
-        raise CannotStart(
-            f"cannot listen on {listener}: the port is in use, or the address is not this machine's"
-        )
-    return port
 
 
 def _reraise_cannot_start(group: BaseExceptionGroup[BaseException]) -> None:

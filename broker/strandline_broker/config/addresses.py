@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from strandline_broker.core.addresses import PORT_MAX, host_problem
 
-_LISTENER: Final = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_-]*)://(?P<rest>.*)\Z")
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_LISTENER: Final = re.compile(rf"(?P<name>{_NAME.pattern})://(?P<rest>.*)\Z")
 _HOST_PORT: Final = re.compile(
     r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:/\s\[\]]*)):(?P<port>[0-9]+)\Z"
 )
 _SECURE: Final = ("SSL", "SASL_SSL", "SASL_PLAINTEXT")
+
+
+class WireProtocol(enum.Enum):
+    """A protocol that a listener speaks; its value is the word in the configuration."""
+
+    GRPC = "GRPC"
+    KAFKA = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class NamedProtocol(NamedTuple):
+    """One entry of `listener.security.protocol.map`."""
+
+    listener: str
+    protocol: WireProtocol
+
+    def __str__(self) -> str:
+        return f"{self.listener}:{self.protocol}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +58,7 @@ class Listener:
     name: str
     host: str
     port: int
+    protocol: WireProtocol = WireProtocol.GRPC
 
     @property
     def target(self) -> str:
@@ -73,6 +96,31 @@ def listeners(value: str) -> tuple[Listener, ...]:
         host_port = _host_port(match["rest"], form)
         found.append(Listener(match["name"], host_port.host or "0.0.0.0", host_port.port))
     return tuple(found)
+
+
+def protocol_map(value: str) -> tuple[NamedProtocol, ...]:
+    """`NAME:PROTOCOL` entries separated by commas; the ValueError says what is wrong."""
+    form = "expected NAME:PROTOCOL, for instance PLAINTEXT:PLAINTEXT,INTERNAL:GRPC"
+    found: dict[str, NamedProtocol] = {}
+    for item in _items(value, form):
+        name, colon, word = (part.strip() for part in item.partition(":"))
+        if colon == "" or _NAME.fullmatch(name) is None:
+            raise ValueError(f"{item!r}: {form}")
+        if word.upper() in _SECURE:
+            raise ValueError(
+                f"{item}: encryption and authentication are not supported yet; write"
+                f" {name}:PLAINTEXT for Kafka's protocol or {name}:GRPC for gRPC"
+            )
+        try:
+            protocol = WireProtocol(word.upper())
+        except ValueError:
+            raise ValueError(
+                f"{item}: expected the protocol GRPC, or PLAINTEXT for Kafka's protocol"
+            ) from None
+        if name.upper() in found:
+            raise ValueError(f"{name} is named twice; each listener has one protocol")
+        found[name.upper()] = NamedProtocol(name, protocol)
+    return tuple(found.values())
 
 
 def _items(value: str, form: str) -> list[str]:

@@ -1,0 +1,73 @@
+"""The calls of a Kafka listener by their API keys. The first connection imports this module: most
+brokers never serve a Kafka client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_broker.kafka import codec
+from strandline_broker.kafka.cluster.api_versions import ApiVersionsCalls
+from strandline_broker.kafka.request import CloseConnection
+from strandline_broker.kafka.versions import BY_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from strandline_broker.kafka.request import Call, Request
+    from strandline_broker.kafka.services import Services
+    from strandline_broker.kafka.wire import Buffers
+
+DECODED_AT_ONCE_BYTES: Final = 32 << 10
+"""Limit of a request that the event loop decodes; a thread decodes longer ones."""
+
+
+class Calls:
+    """The handlers of a listener's requests, and the codec between them and the wire."""
+
+    def __init__(self, services: Services, listener: str) -> None:
+        codec.load()
+        self._thread = services.runtime.serial_executor("kafka-decoding")
+        self._by_key: dict[int, Call] = {}
+        self._requests = services.metrics.requests
+        for part in _parts(services, listener):
+            for name, method in _methods_of(part):
+                api = BY_NAME[name]
+                is_by_hand = getattr(method, "is_by_hand", False)
+                self._by_key[api.key] = method if is_by_hand else partial(self._decoded, method)
+
+    async def append(self, request: Request, answer: Callable[[Buffers | None], None]) -> None:
+        """Appends the batches of a Produce request, as `Appending` describes."""
+        raise CloseConnection("Produce is not served")
+
+    async def answer(self, request: Request) -> Buffers:
+        """Returns the body of the answer. Raises MalformedRequest or CloseConnection."""
+        api = request.header.api
+        self._requests.labels(method=f"Kafka {api.name}").inc()
+        return await self._by_key[api.key](request)
+
+    async def _decoded(
+        self, method: Callable[[Request, Any], Awaitable[Any]], request: Request
+    ) -> Buffers:
+        """Answers with kafka-python's messages."""
+        api, version, body = request.header.api, request.version, request.body
+        if len(body) < DECODED_AT_ONCE_BYTES:
+            message = codec.decode(api, version, body)
+        else:
+            loop = asyncio.get_running_loop()
+            message = await loop.run_in_executor(self._thread, codec.decode, api, version, body)
+        return [codec.encode(await method(request, message), version)]
+
+
+def _parts(services: Services, listener: str) -> Iterable[Any]:
+    yield ApiVersionsCalls(services.metadata, services.config.node_id)
+
+
+def _methods_of(part: Any) -> Iterable[tuple[str, Any]]:
+    """The calls that a part serves, which have the names of Kafka's requests."""
+    for name, method in inspect.getmembers(part, inspect.ismethod):
+        if name[0].isupper():
+            yield name, method

@@ -1,0 +1,174 @@
+"""A listener for Kafka clients: it accepts connections, and recognizes what is no Kafka client by
+its first bytes.
+
+A fault of one connection ends that connection alone, with one log line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.kafka.connection import Connection
+from strandline_broker.kafka.passthrough import PREFACE, pass_through
+from strandline_broker.kafka.request import CloseConnection
+from strandline_broker.kafka.wire import MalformedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from strandline_broker.config.addresses import HostPort
+    from strandline_broker.kafka.calls import Calls
+    from strandline_broker.kafka.services import Services
+    from strandline_runtime.runtime import ByteStream, Listener
+
+REQUEST_BYTES_MAX: Final = 100 << 20
+TLS_HELLO: Final = b"\x16\x03"
+HTTP_1: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
+FIRST_BYTES_S: Final = 30.0
+"""Time that a client has for its first four bytes."""
+CONNECT_S: Final = 5.0
+COMPLAINT_S: Final = 10.0
+"""Time between two log lines about ended connections: a peer may open any number of them."""
+
+
+class KafkaListener:
+    def __init__(self, services: Services, name: str, grpc: HostPort) -> None:
+        """`grpc`: the address of this broker to which HTTP/2 is passed."""
+        self.name = name
+        self._services = services
+        self._runtime = services.runtime
+        self._grpc = grpc
+        self._listener: Listener | None = None
+        self._accepted: asyncio.Queue[ByteStream] = asyncio.Queue()
+        self._group: asyncio.TaskGroup | None = None
+        self._connections: dict[Connection, ByteStream] = {}
+        self._calls: Calls | None = None
+        self._loading = asyncio.Lock()
+        self._quiet_until_s = 0.0
+        self._not_said = 0
+
+    async def bind(self, host: str, port: int) -> int:
+        """Returns the port. Raises OSError if the address cannot be bound."""
+        self._listener = await self._runtime.network.listen(host, port, self._accept)
+        return self._listener.port
+
+    async def run(self) -> None:
+        """Serves the connections until cancelled."""
+        async with asyncio.TaskGroup() as self._group:
+            while True:
+                stream = await self._accepted.get()
+                self._group.create_task(self._serve(stream))
+
+    def close(self) -> None:
+        """Accepts no further connections, and ends the open ones."""
+        if self._listener is not None:
+            self._listener.close()
+        for stream in list(self._connections.values()):
+            stream.close()
+
+    def _accept(self, stream: ByteStream) -> None:
+        self._accepted.put_nowait(stream)
+
+    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        assert self._group is not None
+        return self._group.create_task(work)
+
+    async def calls(self) -> Calls:
+        """Returns the calls. The first connection loads them, off the event loop."""
+        if self._calls is None:
+            async with self._loading:
+                if self._calls is None:
+                    thread = self._runtime.serial_executor("kafka-loading")
+                    loop = asyncio.get_running_loop()
+                    self._calls = await loop.run_in_executor(thread, self._load)
+        return self._calls
+
+    def _load(self) -> Calls:
+        from strandline_broker.kafka.calls import Calls
+
+        return Calls(self._services, self.name)
+
+    def check_size(self, size: int) -> None:
+        """Raises CloseConnection for the length of a frame that is none."""
+        if not 0 <= size <= REQUEST_BYTES_MAX:
+            raise CloseConnection(
+                f"the first four bytes of a request are its length, and here they are {size};"
+                f" at most {REQUEST_BYTES_MAX} are allowed"
+            )
+
+    async def _serve(self, stream: ByteStream) -> None:
+        try:
+            await self._serve_kind(stream)
+        except (ConnectionError, asyncio.IncompleteReadError) as error:
+            self._runtime.log.debug("connection ended", peer=stream.peer, why=str(error))
+        except (CloseConnection, MalformedRequest) as error:
+            self._complain(stream, str(error))
+        except Exception as error:  # noqa: BLE001 - the boundary: it ends here
+            self._unforeseen(stream, error)
+        finally:
+            stream.abort()
+
+    async def _serve_kind(self, stream: ByteStream) -> None:
+        try:
+            async with asyncio.timeout(FIRST_BYTES_S):
+                first = await stream.read_exactly(4)
+        except TimeoutError:
+            raise CloseConnection(f"no request came within {FIRST_BYTES_S:.0f} s") from None
+        if first == PREFACE:
+            await self._pass_on(stream, first)
+            return
+        if first.startswith(TLS_HELLO):
+            raise CloseConnection(
+                "the client began with TLS, which this listener does not speak; set"
+                " security.protocol=PLAINTEXT"
+            )
+        if first in HTTP_1:
+            raise CloseConnection(
+                "the client speaks HTTP; this listener serves Kafka's protocol and gRPC"
+            )
+        connection = Connection(self, stream)
+        self._connections[connection] = stream
+        try:
+            await connection.serve(first)
+        finally:
+            del self._connections[connection]
+
+    async def _pass_on(self, stream: ByteStream, first: bytes) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                server = await self._runtime.network.connect(self._grpc.host, self._grpc.port)
+        except (OSError, TimeoutError) as error:
+            raise CloseConnection(
+                f"HTTP/2 is passed to this broker's gRPC listener, and {self._grpc} does not"
+                f" answer: {error}"
+            ) from error
+        await pass_through(stream, first, server)
+
+    def _complain(self, stream: ByteStream, why: str) -> None:
+        now_s = self._runtime.clock.monotonic()
+        if now_s < self._quiet_until_s:
+            self._not_said += 1
+            return
+        not_said, self._not_said = self._not_said, 0
+        self._quiet_until_s = now_s + COMPLAINT_S
+        self._runtime.log.info(
+            "a Kafka connection was ended",
+            listener=self.name,
+            peer=stream.peer,
+            why=why,
+            others_since_the_last_line=not_said,
+        )
+
+    def _unforeseen(self, stream: ByteStream, error: Exception) -> None:
+        self._services.metrics.failures.labels(method="Kafka").inc()
+        self._runtime.log.error("unforeseen failure", peer=stream.peer, exc_info=error)
+        if isinstance(error, AssertionError):
+            self._runtime.exit(f"a broken invariant in a Kafka request: {error}")
+
+
+async def stop(listeners: list[KafkaListener]) -> None:
+    for listener in listeners:
+        with contextlib.suppress(OSError):
+            listener.close()

@@ -1,0 +1,38 @@
+"""The requests that a Kafka listener serves, and the advertised versions of each.
+
+Source of keys, names and the first flexible versions: Kafka's protocol guide.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+NEVER: Final = 1 << 15
+"""First flexible version of a request that has none."""
+
+
+class Api(NamedTuple):
+    """One kind of request."""
+
+    key: int
+    name: str
+    first: int
+    """The lowest version that is served and advertised."""
+    last: int
+    flexible: int
+    """The lowest version with compact lengths and tagged fields (KIP-482)."""
+
+    def is_flexible(self, version: int) -> bool:
+        return version >= self.flexible
+
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+METADATA: Final = 3
+SYNC_GROUP: Final = 14
+API_VERSIONS: Final = 18
+
+SERVED: Final = (Api(API_VERSIONS, "ApiVersions", 0, 5, 3),)
+
+BY_KEY: Final = {api.key: api for api in SERVED}
+BY_NAME: Final = {api.name: api for api in SERVED}

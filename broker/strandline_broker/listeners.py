@@ -1,0 +1,130 @@
+"""The listeners of a broker: gRPC servers, and ports for Kafka clients."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.config.addresses import HostPort, WireProtocol
+from strandline_broker.core.addresses import Endpoint
+from strandline_broker.hosts.member.lifecycle import CannotStart
+from strandline_broker.rpc.broker_service import (
+    BROKER_SERVICE,
+    REPLICA_SERVICE,
+    Service,
+    add_broker_service,
+    add_replica_service,
+)
+from strandline_broker.rpc.lazy_service import add_standard_services
+from strandline_broker.storage.segment.open_segments import connections_max
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import grpc.aio
+
+    from strandline_broker.config.keys import BrokerConfig, Listener
+    from strandline_broker.kafka.listener import KafkaListener
+    from strandline_broker.kafka.services import Services
+    from strandline_broker.telemetry import ServerMetrics
+    from strandline_runtime.runtime import Runtime
+
+STOP_GRACE_S: Final = 0.1
+"""Time for calls that are about to answer. Streams never end by themselves."""
+_THIS_HOST: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class Listeners:
+    """One server for each listener: clients get the addresses of the listener that they use."""
+
+    def __init__(self, runtime: Runtime, config: BrokerConfig, metrics: ServerMetrics) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._metrics = metrics
+        self.servers: dict[str, grpc.aio.Server] = {}
+        self.kafka: list[KafkaListener] = []
+        self.endpoints: list[Endpoint] = []
+        """The advertised addresses, in the order of the configuration."""
+
+    async def bind(
+        self,
+        broker_service: Callable[[Listener], Service],
+        replica_service: Callable[[], Service],
+        kafka_services: Callable[[], Services],
+        *,
+        is_serving: Callable[[], bool],
+    ) -> None:
+        """Binds every listener, and accepts connections. Raises CannotStart."""
+        ports: dict[str, int] = {}
+        for listener in self._speaking(WireProtocol.GRPC):
+            bound = connections_max(self._runtime.descriptors) // len(self._config.listeners)
+            server = self.servers[listener.name] = self._runtime.network.server(bound)
+            services = [BROKER_SERVICE]
+            add_broker_service(server, broker_service(listener))
+            if listener.name == self._config.inter_broker_listener_name:
+                services.append(REPLICA_SERVICE)
+                add_replica_service(server, replica_service())
+            guarded = partial(Service, self._runtime, self._metrics)
+            add_standard_services(server, tuple(services), is_serving, guarded)
+            ports[listener.name] = _bind(server, listener)
+        for listener in self._speaking(WireProtocol.KAFKA):
+            ports[listener.name] = await self._bind_kafka(listener, kafka_services(), ports)
+        for listener in self._config.listeners:
+            told, port = self._config.advertised(listener.name), ports[listener.name]
+            self.endpoints.append(Endpoint(listener.name, told.host, told.port or port))
+        for server in self.servers.values():
+            await server.start()
+
+    def _speaking(self, protocol: WireProtocol) -> list[Listener]:
+        return [each for each in self._config.listeners if each.protocol is protocol]
+
+    async def _bind_kafka(
+        self, listener: Listener, services: Services, ports: dict[str, int]
+    ) -> int:
+        from strandline_broker.kafka.listener import KafkaListener
+
+        kafka = KafkaListener(services, listener.name, self._grpc_address(ports))
+        try:
+            port = await kafka.bind(listener.host, listener.port)
+        except OSError as error:
+            raise CannotStart(
+                f"cannot listen on {listener}: the port is in use, or the address is not this"
+                f" machine's: {error}"
+            ) from error
+        self.kafka.append(kafka)
+        return port
+
+    def _grpc_address(self, ports: dict[str, int]) -> HostPort:
+        """The listener to which HTTP/2 is passed: one for clients, or the one between brokers if
+        there is no other.
+        """
+        inter_broker = self._config.inter_broker_listener_name
+        found = self._speaking(WireProtocol.GRPC)
+        chosen = next((each for each in found if each.name != inter_broker), found[0])
+        return HostPort(_THIS_HOST.get(chosen.host, chosen.host), ports[chosen.name])
+
+    async def run(self) -> None:
+        """Serves Kafka's clients until cancelled; gRPC's servers run by themselves."""
+        async with asyncio.TaskGroup() as group:
+            for listener in self.kafka:
+                group.create_task(listener.run())
+
+    async def stop(self) -> None:
+        for listener in self.kafka:
+            listener.close()
+        async with asyncio.TaskGroup() as group:
+            for server in self.servers.values():
+                group.create_task(server.stop(STOP_GRACE_S))
+
+
+def _bind(server: grpc.aio.Server, listener: Listener) -> int:
+    try:
+        port = server.add_insecure_port(listener.target)
+    except RuntimeError:
+        port = 0
+    if port == 0:
+        raise CannotStart(
+            f"cannot listen on {listener}: the port is in use, or the address is not this machine's"
+        )
+    return port
