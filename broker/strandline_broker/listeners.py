@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.config.addresses import HostPort, WireProtocol
+from strandline_broker.config.listeners import passthrough_listener
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.hosts.member.lifecycle import CannotStart
 from strandline_broker.rpc.broker_service import (
@@ -84,7 +85,9 @@ class Listeners:
     ) -> int:
         from strandline_broker.kafka.listener import KafkaListener
 
-        kafka = KafkaListener(services, listener.name, self._grpc_address(ports))
+        grpc = passthrough_listener(self._config, listener.name)
+        target = HostPort(_THIS_HOST.get(grpc.host, grpc.host), ports[grpc.name])
+        kafka = KafkaListener(services, listener.name, target)
         try:
             port = await kafka.bind(listener.host, listener.port)
         except OSError as error:
@@ -94,15 +97,6 @@ class Listeners:
             ) from error
         self.kafka.append(kafka)
         return port
-
-    def _grpc_address(self, ports: dict[str, int]) -> HostPort:
-        """The listener to which HTTP/2 is passed: one for clients, or the one between brokers if
-        there is no other.
-        """
-        inter_broker = self._config.inter_broker_listener_name
-        found = self._speaking(WireProtocol.GRPC)
-        chosen = next((each for each in found if each.name != inter_broker), found[0])
-        return HostPort(_THIS_HOST.get(chosen.host, chosen.host), ports[chosen.name])
 
     async def run(self) -> None:
         """Serves Kafka's clients until cancelled; gRPC's servers run by themselves."""

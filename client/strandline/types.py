@@ -217,6 +217,8 @@ class BrokerInfo:
 
     An old broker that does not report its build has the version alone.
     """
+    kafka_listeners: frozenset[str] = frozenset()
+    """Names of the listeners that speak Kafka's protocol; the others speak gRPC."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,22 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.config.addresses import HostPort, Listener, host_ports, listeners
+from strandline_broker.config.addresses import (
+    HostPort,
+    Listener,
+    WireProtocol,
+    host_ports,
+    listeners,
+)
 from strandline_broker.config.groups import GroupCoordinatorConfig
+from strandline_broker.config.kafka import KafkaListenerConfig
 from strandline_broker.config.key import Key
 from strandline_broker.config.key import declared as _key
 from strandline_broker.config.parsers import (
     byte_count,
+    limit_ms,
     long_ms,
     ms,
-    retention_ms,
 )
 from strandline_broker.config.server import ServerConfig
 from strandline_broker.core.config_values import (
@@ -57,14 +64,17 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(GroupCoordinatorConfig):
+class BrokerConfig(KafkaListenerConfig):
     """A broker's configuration."""
 
     advertised_listeners: tuple[Listener, ...] = _key(
         listeners, "", "Addresses that clients and brokers connect to; empty: the listeners."
     )
     inter_broker_listener_name: str = _key(
-        text, "", "Listener for the controller and other brokers; empty: the first one."
+        text,
+        "",
+        "Listener for the controller and other brokers, which use gRPC; empty: the first listener"
+        " that speaks gRPC.",
     )
     controller_quorum_bootstrap_servers: tuple[HostPort, ...] = _key(
         host_ports, None, "HOST:PORT of the controller."
@@ -171,7 +181,7 @@ class BrokerConfig(GroupCoordinatorConfig):
         integer(-1, INT64_MAX, "bytes"), "-1", "Bytes that a partition keeps; -1: no limit."
     )
     log_retention_ms: int = _key(
-        retention_ms, str(7 * DAY_MS), "Age up to which a segment is kept; -1: no limit."
+        limit_ms, str(7 * DAY_MS), "Age up to which a segment is kept; -1: no limit."
     )
     log_retention_check_interval_ms: int = _key(
         ms(), "300000", "Time between two checks for segments past their retention."
@@ -238,6 +248,11 @@ class BrokerConfig(GroupCoordinatorConfig):
     def inter_broker_listener(self) -> Listener:
         """The listener that the controller and other brokers dial."""
         return next(li for li in self.listeners if li.name == self.inter_broker_listener_name)
+
+    @property
+    def kafka_listeners(self) -> tuple[Listener, ...]:
+        """The listeners that speak Kafka's protocol."""
+        return tuple(each for each in self.listeners if each.protocol is WireProtocol.KAFKA)
 
     @property
     def controller_target(self) -> str:

@@ -6,7 +6,6 @@ error: its user relies on it.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from strandline_broker.config.keys import (
@@ -16,6 +15,7 @@ from strandline_broker.config.keys import (
     ControllerConfig,
     keys_of,
 )
+from strandline_broker.config.listeners import check_unique_names, with_listeners
 from strandline_broker.config.unsupported import ONLY_VALUE, refusal
 from strandline_broker.core.config_values import suggestion
 from strandline_broker.core.topic_config import TOPIC_KEYS
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from strandline_broker.config.key import Key
-    from strandline_broker.config.keys import Listener
 
 ENVIRONMENT_PREFIX: Final = "STRANDLINE_"
 RESERVED_VARIABLES: Final = frozenset({"STRANDLINE_BOOTSTRAP", "STRANDLINE_DIR"})
@@ -42,10 +41,10 @@ def load_broker_config(
 ) -> BrokerConfig:
     """A broker's configuration from file, environment and `--set`. Raises ConfigError."""
     config = _build(BrokerConfig, "a broker", _sources(path, overrides, environ, BROKER_KEYS))
-    if not config.inter_broker_listener_name:
-        first = config.listeners[0].name
-        config = dataclasses.replace(config, inter_broker_listener_name=first)
-    _check_listeners(config)
+    try:
+        config = with_listeners(config)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     _check_combinations(config)
     if config.replica_truncation == "high-watermark" and not config.development_unsafe:
         raise ConfigError(
@@ -67,7 +66,10 @@ def load_controller_config(
     config = _build(
         ControllerConfig, "the controller", _sources(path, overrides, environ, CONTROLLER_KEYS)
     )
-    _check_unique_names("listeners", config.listeners)
+    try:
+        check_unique_names("listeners", config.listeners)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     if len(config.log_dirs) > 1:
         raise ConfigError(
             "log.dirs: the controller keeps one log in one directory; name one of "
@@ -208,34 +210,3 @@ def _check_within(key: str, config: BrokerConfig) -> None:
             f"group.consumer.{key}={value} is not within group.consumer.min.{key}={low} and"
             f" group.consumer.max.{key}={high}; change the one or the others"
         )
-
-
-def _check_unique_names(key: str, named: tuple[Listener, ...]) -> None:
-    names = [listener.name for listener in named]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"{key} names {name} twice; each listener needs its own name")
-
-
-def _check_listeners(config: BrokerConfig) -> None:
-    _check_unique_names("listeners", config.listeners)
-    _check_unique_names("advertised.listeners", config.advertised_listeners)
-    names = [listener.name for listener in config.listeners]
-    wanted = config.inter_broker_listener_name
-    if wanted and wanted not in names:
-        raise ConfigError(
-            f"inter.broker.listener.name is {wanted}, but listeners has only {', '.join(names)}"
-        )
-    for listener in config.advertised_listeners:
-        if listener.name not in names:
-            raise ConfigError(
-                f"advertised.listeners names {listener.name}, but listeners has only "
-                f"{', '.join(names)}"
-            )
-    for name in names:
-        if config.advertised(name).host in ("0.0.0.0", "::"):
-            raise ConfigError(
-                f"listener {name} would be advertised as {config.advertised(name).host}, which "
-                "nobody "
-                "can connect to; set advertised.listeners"
-            )

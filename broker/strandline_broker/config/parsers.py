@@ -28,7 +28,7 @@ def long_ms(low: int) -> Callable[[str], int]:
     return integer(low, INT64_MAX, "milliseconds")
 
 
-def retention_ms(text: str) -> int:
+def limit_ms(text: str) -> int:
     value = long_ms(-1)(text)
     if value == 0:
         raise ValueError("expected -1 (no limit) or a whole number of milliseconds from 1")

@@ -43,7 +43,6 @@ _NOT_YET: Final[frozenset[str]] = frozenset(
         "background.threads",
         "connections.max.idle.ms",
         "controller.listener.names",
-        "listener.security.protocol.map",
         "log.flush.scheduler.interval.ms",
         "log.flush.start.offset.checkpoint.interval.ms",
         "log.message.downconversion.enable",

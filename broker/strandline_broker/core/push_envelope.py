@@ -46,11 +46,16 @@ class LiveBroker:
     in_controlled_shutdown: bool = False
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """The broker's address on that listener; None if it has no such listener."""
+        """The broker's address on that listener; None if it has no such listener.
+
+        A broker whose only listener is PLAINTEXT speaks gRPC there, and has this address for every
+        listener. Brokers can therefore get further listeners one after the other.
+        """
         for endpoint in self.endpoints:
             if endpoint.listener == listener:
                 return endpoint
-        return None
+        is_grpc_alone = len(self.endpoints) == 1 and self.endpoints[0].listener == "PLAINTEXT"
+        return self.endpoints[0] if is_grpc_alone else None
 
 
 @dataclass(frozen=True, slots=True)

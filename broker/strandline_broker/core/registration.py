@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from strandline_broker.core.addresses import Endpoint
     from strandline_proto.ids import BrokerEpoch, BrokerId, ControllerEpoch, MetadataOffset
+
+_KAFKA: Final = "kafka:"
+
+
+def kafka_features(listeners: Iterable[str]) -> tuple[str, ...]:
+    """The features `kafka:NAME` of a broker, one for each listener that speaks Kafka's protocol.
+
+    Earlier controllers store features without reading them.
+    """
+    return tuple(f"{_KAFKA}{name}" for name in listeners)
+
+
+def kafka_listeners(features: Iterable[str]) -> tuple[str, ...]:
+    """Names of the listeners that speak Kafka's protocol, from the broker's features."""
+    return tuple(each.removeprefix(_KAFKA) for each in features if each.startswith(_KAFKA))
 
 
 @dataclass(frozen=True, slots=True)

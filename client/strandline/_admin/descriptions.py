@@ -86,6 +86,7 @@ def broker_info(broker: metadata_pb2.BrokerDescription) -> BrokerInfo:
         state=broker.state,
         pid=broker.pid,
         listeners=tuple((at.listener, at.host, at.port) for at in broker.listeners),
+        kafka_listeners=frozenset(broker.kafka_listeners),
         rack=broker.rack,
         version=version_of(broker.version),
         last_heard_ms=broker.last_heard_ms,

@@ -577,6 +577,7 @@ class BrokerDescription(_message.Message):
     REFUSED_TRUNCATIONS_FIELD_NUMBER: _builtins.int
     FULL_LOG_DIRS_FIELD_NUMBER: _builtins.int
     LACKS_DESCRIPTORS_FIELD_NUMBER: _builtins.int
+    KAFKA_LISTENERS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     incarnation_id: _builtins.str
     broker_epoch: _builtins.int
@@ -610,6 +611,10 @@ class BrokerDescription(_message.Message):
     def full_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Data directories that refuse writes for lack of room, as reported by the broker."""
 
+    @_builtins.property
+    def kafka_listeners(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of the listeners that speak Kafka's protocol; the others speak gRPC."""
+
     def __init__(
         self,
         *,
@@ -628,10 +633,11 @@ class BrokerDescription(_message.Message):
         refused_truncations: _abc.Iterable[_truncations_pb2.RefusedTruncation] | None = ...,
         full_log_dirs: _abc.Iterable[_builtins.str] | None = ...,
         lacks_descriptors: _builtins.bool = ...,
+        kafka_listeners: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "decommissioning", b"decommissioning", "full_log_dirs", b"full_log_dirs", "id", b"id", "incarnation_id", b"incarnation_id", "lacks_descriptors", b"lacks_descriptors", "last_heard_ms", b"last_heard_ms", "listeners", b"listeners", "offline_log_dirs", b"offline_log_dirs", "pid", b"pid", "rack", b"rack", "refused_truncations", b"refused_truncations", "state", b"state", "stray_dirs", b"stray_dirs", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "decommissioning", b"decommissioning", "full_log_dirs", b"full_log_dirs", "id", b"id", "incarnation_id", b"incarnation_id", "kafka_listeners", b"kafka_listeners", "lacks_descriptors", b"lacks_descriptors", "last_heard_ms", b"last_heard_ms", "listeners", b"listeners", "offline_log_dirs", b"offline_log_dirs", "pid", b"pid", "rack", b"rack", "refused_truncations", b"refused_truncations", "state", b"state", "stray_dirs", b"stray_dirs", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

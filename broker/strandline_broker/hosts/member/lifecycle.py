@@ -18,7 +18,7 @@ import grpc
 import grpc.aio
 
 from strandline_broker.core.compatibility import OURS, Levels, Server, check_fit, levels_of
-from strandline_broker.core.registration import Registration
+from strandline_broker.core.registration import Registration, kafka_features
 from strandline_broker.hosts.common.controller_calls import Heartbeat
 from strandline_broker.hosts.common.replaced import end_replaced
 from strandline_broker.storage.segment.open_segments import replicas_max
@@ -252,7 +252,10 @@ class BrokerLifecycle:
             previous_broker_epoch=BrokerEpoch(directory.previous_broker_epoch),
             inter_broker_listener=config.inter_broker_listener_name,
             replicas_max=replicas_max(self._runtime.descriptors),
-            features=self._here.levels.features,
+            features=(
+                *self._here.levels.features,
+                *kafka_features(each.name for each in config.kafka_listeners),
+            ),
         )
 
     def _misfit(self, response: Registered) -> WireError | None:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.controller.topics.topics import NewTopic
+from strandline_broker.core.registration import kafka_listeners
 from strandline_broker.hosts.serving.turns import in_turns
 from strandline_broker.rpc.cluster.replica_conditions import refusal_to_wire
 from strandline_broker.rpc.controller.answers import limit_s, refuse
@@ -129,6 +130,7 @@ class ClusterRpc:
                 common_pb2.Endpoint(listener=e.listener, host=e.host, port=e.port)
                 for e in broker.listeners
             ],
+            kafka_listeners=_kafka_listeners(broker),
             rack=broker.rack,
             version=broker.version,
             last_heard_ms=-1 if heard_ms is None else self._controller.now_ms() - heard_ms,
@@ -143,6 +145,11 @@ class ClusterRpc:
                 else map(refusal_to_wire, told.refused[: room // REFUSAL_BYTES_MAX])
             ),
         )
+
+
+def _kafka_listeners(broker: Broker) -> Iterator[str]:
+    named = kafka_listeners(broker.features)
+    return (each.listener for each in broker.listeners if each.listener in named)
 
 
 def _within(room: int, names: Iterable[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline_broker.config.addresses import HostPort, Listener
+from strandline_broker.config.addresses import HostPort, Listener, WireProtocol
 from strandline_broker.config.keys import (
     BROKER_KEYS,
     CONTROLLER_KEYS,
@@ -62,15 +62,19 @@ def test_defaults_are_those_that_the_documentation_promises() -> None:
     assert controller().min_insync_replicas == 2
 
 
-def test_the_inter_broker_listener_is_the_first_one_unless_it_is_named() -> None:
-    assert broker().inter_broker_listener == Listener("PLAINTEXT", "127.0.0.1", 9092)
-    named = broker(inter_broker_listener_name="INTERNAL")
-    assert named.inter_broker_listener == Listener("INTERNAL", "127.0.0.1", 9192)
+def test_the_inter_broker_listener_is_the_first_one_of_grpc_unless_it_is_named() -> None:
+    assert broker().inter_broker_listener == Listener("INTERNAL", "127.0.0.1", 9192)
+    two = {"listeners": "A://127.0.0.1:1,B://127.0.0.1:2"}
+    assert broker(**two).inter_broker_listener == Listener("A", "127.0.0.1", 1)
+    named = broker(**two, inter_broker_listener_name="B")
+    assert named.inter_broker_listener == Listener("B", "127.0.0.1", 2)
 
 
 def test_a_listener_is_advertised_as_itself_unless_another_address_is_given() -> None:
     config = broker(advertised_listeners="PLAINTEXT://localhost:19092")
-    assert config.advertised("PLAINTEXT") == Listener("PLAINTEXT", "localhost", 19092)
+    assert config.advertised("PLAINTEXT") == Listener(
+        "PLAINTEXT", "localhost", 19092, WireProtocol.KAFKA
+    )
     assert config.advertised("INTERNAL") == Listener("INTERNAL", "127.0.0.1", 9192)
 
 

@@ -15,6 +15,7 @@ from strandline_broker.config.loading import load_broker_config
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.compatibility import OURS, Levels
 from strandline_broker.core.metadata_cache import MetadataCache
+from strandline_broker.core.registration import kafka_listeners
 from strandline_broker.core.replication.replica_condition import RefusedTruncation, ReplicaCondition
 from strandline_broker.hosts.member import lifecycle as lifecycle_module
 from strandline_broker.hosts.member.lifecycle import BrokerLifecycle, BrokerState, CannotStart
@@ -159,6 +160,24 @@ async def test_a_registration_says_who_where_and_what_was_applied_before(tmp_pat
     assert 0 < said.replicas_max < real_runtime("test").descriptors
     assert said.flush_policy == "replicated"
     assert said.previous_broker_epoch == -1
+
+
+async def test_a_registration_says_which_listeners_speak_kafkas_protocol(tmp_path: Path) -> None:
+    listeners = "PLAINTEXT://127.0.0.1:9092,GRPC://127.0.0.1:9093,K://127.0.0.1:9094"
+    async with (
+        scripted_controller() as controller,
+        broker(
+            tmp_path,
+            controller.target,
+            listeners=listeners,
+            listener_security_protocol_map="K:PLAINTEXT",
+        ) as b,
+        running(b.lifecycle.run(b.replicas)),
+    ):
+        await within(b.lifecycle.registered)
+    features = tuple(controller.registrations[0].features)
+    assert features == (*OURS.features, "kafka:PLAINTEXT", "kafka:K")
+    assert kafka_listeners(features) == ("PLAINTEXT", "K")
 
 
 async def test_the_epoch_of_a_clean_shutdown_is_presented_once(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,9 +22,13 @@ FAR = Offset((1 << 63) - 1)
 REFUSAL = RefusedTruncation(TopicId(bytes(16)), 1, BrokerId(1), LeaderEpoch(1), FAR, FAR, FAR)
 
 
-async def described(**named: Any) -> metadata_pb2.DescribeClusterResponse:
+async def described(
+    features: tuple[str, ...] = (), **named: Any
+) -> metadata_pb2.DescribeClusterResponse:
     cluster = Cluster([BrokerId(number) for number in range(1, BROKERS + 1)])
     state = cluster.state
+    for number, each in state.brokers.items():
+        state.brokers[number] = replace(each, features=features)
     told = {
         broker.broker_id: Heartbeat(
             broker.broker_id,
@@ -44,6 +49,12 @@ async def described(**named: Any) -> metadata_pb2.DescribeClusterResponse:
     )
     rpc = ClusterRpc(cast("Any", controller), pid=1, host="h", port=1, build="1")
     return await rpc.DescribeCluster(metadata_pb2.DescribeClusterRequest(), None)
+
+
+async def test_a_description_says_which_listeners_speak_kafkas_protocol() -> None:
+    name = Cluster([BrokerId(1)]).state.brokers[BrokerId(1)].listeners[0].listener
+    answer = await described(features=("protocol:0-1", f"kafka:{name}", "kafka:of-no-listener"))
+    assert {tuple(broker.kafka_listeners) for broker in answer.brokers} == {(name,)}
 
 
 @pytest.mark.parametrize("sign", ["d", "\N{GRINNING FACE}"])
