@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from strandline_broker.kafka.versions import API_VERSIONS, BY_KEY
 from strandline_broker.kafka.wire import INT32, NO_TAGS, Cursor, MalformedRequest
 
 if TYPE_CHECKING:
     from strandline_broker.kafka.versions import Api
-
-KNOWN_FLEXIBLE: Final = 3
-"""First flexible version of ApiVersions: its header is known for each version, also a new one."""
 
 
 class Header(NamedTuple):
@@ -25,14 +22,17 @@ def read_header(frame: memoryview) -> tuple[Header, memoryview]:
     """Returns the header and the request's body.
 
     Raises MalformedRequest for bytes that are no header, and for a key or version that is not
-    served. A version of ApiVersions that is not known is no error: it has an answer of its own.
+    served. A version of ApiVersions that is not known is no error: it has an answer of its own, and
+    the rest of its bytes is not read.
     """
     cursor = Cursor(frame)
     key, version, correlation_id = cursor.int16(), cursor.int16(), cursor.int32()
     api = BY_KEY.get(key)
     if api is None:
         raise MalformedRequest(f"requests of key {key} are not served (version {version})")
-    if not api.first <= version <= api.last and (key != API_VERSIONS or version < 0):
+    if not api.first <= version <= api.last:
+        if key == API_VERSIONS and version >= 0:
+            return Header(api, version, correlation_id, None), frame[cursor.end :]
         raise MalformedRequest(
             f"{api.name} is served in the versions {api.first} to {api.last},"
             f" the request has version {version}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.kafka.connection import Connection
@@ -29,8 +30,9 @@ HTTP_1: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", 
 FIRST_BYTES_S: Final = 30.0
 """Time that a client has for its first four bytes."""
 CONNECT_S: Final = 5.0
-COMPLAINT_S: Final = 10.0
-"""Time between two log lines about ended connections: a peer may open any number of them."""
+COMPLAINTS_MAX: Final = 20
+"""Log lines about ended connections within `COMPLAINTS_S`: a peer may open any number of them."""
+COMPLAINTS_S: Final = 10.0
 
 
 class KafkaListener:
@@ -46,7 +48,8 @@ class KafkaListener:
         self._connections: dict[Connection, ByteStream] = {}
         self._calls: Calls | None = None
         self._loading = asyncio.Lock()
-        self._quiet_until_s = 0.0
+        self._complaints: deque[float] = deque(maxlen=COMPLAINTS_MAX)
+        """Times of the last log lines about ended connections."""
         self._not_said = 0
 
     async def bind(self, host: str, port: int) -> int:
@@ -148,11 +151,12 @@ class KafkaListener:
 
     def _complain(self, stream: ByteStream, why: str) -> None:
         now_s = self._runtime.clock.monotonic()
-        if now_s < self._quiet_until_s:
+        last = self._complaints
+        if len(last) == COMPLAINTS_MAX and now_s < last[0] + COMPLAINTS_S:
             self._not_said += 1
             return
+        last.append(now_s)
         not_said, self._not_said = self._not_said, 0
-        self._quiet_until_s = now_s + COMPLAINT_S
         self._runtime.log.info(
             "a Kafka connection was ended",
             listener=self.name,
