@@ -58,9 +58,9 @@ async def _measure(cluster: LocalCluster, options: Options, report: Report) -> N
     taken: list[float] = []
     writing = Writing()
     async with (
-        fresh_topic(cluster.bootstrap, "bench-failover", options) as topic,
-        Admin(cluster.bootstrap) as admin,
-        Producer(cluster.bootstrap, acks=options.acks) as producer,
+        fresh_topic(cluster.grpc_bootstrap, "bench-failover", options) as topic,
+        Admin(cluster.grpc_bootstrap) as admin,
+        Producer(cluster.grpc_bootstrap, acks=options.acks) as producer,
     ):
         async with _writers(producer, topic, writing, options):
             for number in range(1, options.rounds + 1):
@@ -75,7 +75,7 @@ async def _measure(cluster: LocalCluster, options: Options, report: Report) -> N
                 )
                 cluster.start(victim)
                 await _until_in_sync(admin, topic)
-        lost, doubled = await _compare(cluster.bootstrap, topic, writing)
+        lost, doubled = await _compare(cluster.grpc_bootstrap, topic, writing)
     report.measured(
         "failover",
         {

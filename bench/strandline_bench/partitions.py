@@ -47,9 +47,9 @@ async def _measure(cluster: LocalCluster, options: Options, report: Report) -> N
 
     victim, *survivors = cluster.broker_ids
     async with (
-        Admin(cluster.bootstrap, request_timeout_ms=int(WAIT_S * 1000)) as admin,
+        Admin(cluster.grpc_bootstrap, request_timeout_ms=int(WAIT_S * 1000)) as admin,
         Producer(
-            cluster.bootstrap, acks=options.acks, delivery_timeout_ms=WAIT_S * 1000
+            cluster.grpc_bootstrap, acks=options.acks, delivery_timeout_ms=WAIT_S * 1000
         ) as producer,
         _fencings(admin) as fenced,
     ):

@@ -72,7 +72,12 @@ async def _ranges(bootstrap: str, topic: str) -> "list[tuple[str, fetch_pb2.Fetc
         brokers = {broker.id: broker for broker in (await admin.describe_cluster()).brokers}
     ranges = []
     for partition in described.partitions:
-        _, host, port = brokers[partition.leader].listeners[0]
+        leader = brokers[partition.leader]
+        host, port = next(
+            (host, port)
+            for name, host, port in leader.listeners
+            if name not in leader.kafka_listeners
+        )
         request = fetch_pb2.FetchRangeRequest(
             topic_id=described.topic_id,
             partition=partition.partition,

@@ -60,8 +60,11 @@ def run(options: Options, report: Report) -> None:
 
 async def _measure(cluster: LocalCluster, options: Options, report: Report) -> None:
     worst: dict[str, float] = {}
-    broker, controller = cluster.address(cluster.broker_ids[0]), cluster.address(CONTROLLER)
-    async with fresh_topic(cluster.bootstrap, "bench-requests", options) as topic:
+    broker, controller = (
+        cluster.grpc_address(cluster.broker_ids[0]),
+        cluster.grpc_address(CONTROLLER),
+    )
+    async with fresh_topic(cluster.grpc_bootstrap, "bench-requests", options) as topic:
         for address in (broker, controller):
             async with _waits(address) as waits:
                 await asyncio.sleep(IDLE_S)

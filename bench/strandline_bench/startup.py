@@ -25,7 +25,7 @@ def run(options: Options, report: Report) -> None:
             started = time.monotonic()
             cluster.up()
             ready.append(time.monotonic() - started)
-            loop.run(_first_record(cluster.bootstrap, options))
+            loop.run(_first_record(cluster.grpc_bootstrap, options))
             first.append(time.monotonic() - started)
             report.measured(
                 "startup-round",

@@ -89,7 +89,7 @@ def own_running(options: OwnCluster) -> Iterator[Target]:
         pids = [cluster.process(broker_id).pid for broker_id in cluster.broker_ids]
         controller = cluster.process(CONTROLLER).pid
         yield Target(
-            cluster.bootstrap,
+            cluster.grpc_bootstrap,
             tuple(pid for pid in pids if pid is not None),
             () if controller is None else (controller,),
         )

@@ -12,6 +12,7 @@ import pytest
 
 from strandline import sync
 from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_cli.cluster.probe import ask_metadata
 from strandline_cli.errors import EXIT_INTERRUPTED
 from strandline_proto.batch import iter_headers
 from strandline_runtime.build_id import build_id
@@ -19,7 +20,7 @@ from support.cluster import eventually
 from support.command import CompletedCommand, start_strandline, strandline
 from support.far_away import far_away
 
-STATUS_KEYS = {"build", "id", "pid", "address", "state"}
+STATUS_KEYS = {"build", "id", "pid", "address", "listeners", "state"}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,10 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A cluster that the command line has started."""
     path = tmp_path_factory.mktemp("cli") / "cluster"
     up = strandline("up", "-n", 3, "--port", 0, "--detach", "--format", "json", "--dir", path)
-    assert up.json["bootstrap"] == LocalCluster.open(path).bootstrap
+    started = LocalCluster.open(path)
+    assert up.json["bootstrap"] == up.json["kafka_bootstrap"] == started.bootstrap
+    assert up.json["grpc_bootstrap"] == started.grpc_bootstrap
+    assert [broker["listeners"] for broker in up.json["brokers"]] == shown_listeners(started)
     yield path
     LocalCluster.open(path).kill_all()
 
@@ -69,6 +73,30 @@ def test_status_gives_controller_and_brokers_by_directory_and_by_bootstrap(
         assert {b["id"]: (b["pid"], b["address"], b["state"]) for b in status["brokers"]} == {
             i: (cluster.process(i).pid, cluster.address(i), "UNFENCED") for i in cluster.broker_ids
         }
+        assert [broker["listeners"] for broker in status["brokers"]] == shown_listeners(cluster)
+    table = _in(directory, "status").out.splitlines()
+    assert table[0].split() == ["role", "id", "pid", "kafka", "grpc", "state", "build"]
+    for line, broker in zip(table[2:], cluster.broker_ids, strict=True):
+        assert line.split()[3:5] == [cluster.address(broker), cluster.grpc_address(broker)]
+
+
+def shown_listeners(cluster: LocalCluster) -> list[list[dict[str, str]]]:
+    return [
+        [
+            {"listener": "PLAINTEXT", "protocol": "kafka", "address": cluster.address(broker)},
+            {"listener": "GRPC", "protocol": "grpc", "address": cluster.grpc_address(broker)},
+        ]
+        for broker in cluster.broker_ids
+    ]
+
+
+def test_one_address_serves_both_protocols_and_each_names_its_own(directory: Path) -> None:
+    cluster = LocalCluster.open(directory)
+    for addresses in (cluster.bootstrap, cluster.grpc_bootstrap):
+        for address in addresses.split(","):
+            answer = ask_metadata(address, 20.0)
+            told = {b.node_id: f"{b.host}:{b.port}" for b in answer.brokers}
+            assert told == {i: cluster.grpc_address(i) for i in cluster.broker_ids}
 
 
 def test_every_process_names_its_build(directory: Path) -> None:

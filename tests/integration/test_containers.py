@@ -51,11 +51,13 @@ class Containers:
 
 @pytest.fixture(scope="module")
 def containers() -> Iterator[Containers]:
-    ports = free_ports(3)
+    all_ports = free_ports(6)
+    ports, grpc_ports = all_ports[:3], all_ports[3:]
     environ = clean_environ(
         {
             "COMPOSE_PROJECT_NAME": "strandline-test",
             **{f"BROKER_{i}_PORT": str(port) for i, port in enumerate(ports, start=1)},
+            **{f"BROKER_{i}_GRPC_PORT": str(port) for i, port in enumerate(grpc_ports, start=1)},
         }
     )
     project = Containers(environ, ",".join(f"127.0.0.1:{port}" for port in ports))

@@ -46,7 +46,7 @@ def run(options: GroupOptions, report: Report) -> None:
         for _ in range(FIRST_GROUPS):
             with _cluster(options) as cluster:
                 cluster.up()
-                taken += loop.run(_first_records(cluster.bootstrap))
+                taken += loop.run(_first_records(cluster.grpc_bootstrap))
         _report(report, "first_group", taken)
     parts: dict[str, Callable[[LocalCluster, GroupOptions, Report], Coroutine[Any, Any, None]]] = {
         "first_record": _first_record,
@@ -133,9 +133,9 @@ async def _first_record_ms(bootstrap: str) -> float:
 
 
 async def _first_record(cluster: LocalCluster, options: GroupOptions, report: Report) -> None:
-    await _written(cluster.bootstrap, TOPIC, TOPIC_PARTITIONS)
+    await _written(cluster.grpc_bootstrap, TOPIC, TOPIC_PARTITIONS)
     if options.peer_kafka is None:
-        taken = [await _first_record_ms(cluster.bootstrap) for _ in range(options.rounds)]
+        taken = [await _first_record_ms(cluster.grpc_bootstrap) for _ in range(options.rounds)]
         _report(report, "first_record", taken)
         return
     kafka = KafkaPeer(options.peer_kafka, replication_factor=min(3, options.brokers))
@@ -144,7 +144,7 @@ async def _first_record(cluster: LocalCluster, options: GroupOptions, report: Re
         topic, _ = await asyncio.to_thread(kafka.create, TOPIC_PARTITIONS)
         await asyncio.to_thread(kafka.write_each, topic, TOPIC_PARTITIONS)
         for _ in range(options.rounds):
-            ours.append(await _first_record_ms(cluster.bootstrap))
+            ours.append(await _first_record_ms(cluster.grpc_bootstrap))
             theirs.append(await asyncio.to_thread(kafka.first_record_ms, topic))
     finally:
         await asyncio.to_thread(kafka.close)
@@ -158,12 +158,12 @@ async def _first_record(cluster: LocalCluster, options: GroupOptions, report: Re
 async def _commit(cluster: LocalCluster, options: GroupOptions, report: Report) -> None:
     from strandline import Consumer
 
-    await _written(cluster.bootstrap, TOPIC, 1)
+    await _written(cluster.grpc_bootstrap, TOPIC, 1)
     async with contextlib.AsyncExitStack() as stack:
         consumers = []
         for number in range(COMMITTERS):
             consumer = Consumer(
-                TOPIC, bootstrap_servers=cluster.bootstrap, group_id=f"bench-{number}"
+                TOPIC, bootstrap_servers=cluster.grpc_bootstrap, group_id=f"bench-{number}"
             )
             consumers.append(await stack.enter_async_context(consumer))
         for consumer in consumers:
@@ -192,13 +192,13 @@ async def _commit(cluster: LocalCluster, options: GroupOptions, report: Report) 
 
 
 async def _join_and_leave(cluster: LocalCluster, options: GroupOptions, report: Report) -> None:
-    await _written(cluster.bootstrap, TOPIC, options.partitions)
+    await _written(cluster.grpc_bootstrap, TOPIC, options.partitions)
     joins, leaves, changed = [], [], asyncio.Event()
-    async with _members_of(cluster.bootstrap, OTHERS, changed) as members:
+    async with _members_of(cluster.grpc_bootstrap, OTHERS, changed) as members:
         group = "bench-members"
         await settled(members, options.partitions, changed)
         for _ in range(options.rounds):
-            newcomer = Member(cluster.bootstrap, group, TOPIC, changed)
+            newcomer = Member(cluster.grpc_bootstrap, group, TOPIC, changed)
             began = time.monotonic()
             await newcomer.start()
             everybody = [*members, newcomer]
@@ -227,8 +227,8 @@ async def _members_of(
 async def _crash(cluster: LocalCluster, options: GroupOptions, report: Report) -> None:
     from strandline import Admin, ConfigChange, Producer
 
-    await _written(cluster.bootstrap, TOPIC, options.partitions)
-    async with Admin(cluster.bootstrap) as admin:
+    await _written(cluster.grpc_bootstrap, TOPIC, options.partitions)
+    async with Admin(cluster.grpc_bootstrap) as admin:
         await admin.incremental_alter_configs(
             {
                 ("group", "bench-members"): [
@@ -239,13 +239,13 @@ async def _crash(cluster: LocalCluster, options: GroupOptions, report: Report) -
         )
         taken, changed = [], asyncio.Event()
         async with (
-            _members_of(cluster.bootstrap, OTHERS, changed) as members,
-            Producer(cluster.bootstrap) as producer,
+            _members_of(cluster.grpc_bootstrap, OTHERS, changed) as members,
+            Producer(cluster.grpc_bootstrap) as producer,
         ):
             writing = asyncio.create_task(_keep_writing(producer, options.partitions))
             for _ in range(min(CRASHES, options.rounds)):
                 await settled(members, options.partitions, changed)
-                taken.append(await _one_crash(admin, cluster.bootstrap, members))
+                taken.append(await _one_crash(admin, cluster.grpc_bootstrap, members))
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
     _report(report, "crash", taken)
@@ -295,11 +295,11 @@ async def _coordinator_failover(
 ) -> None:
     from strandline import Admin, Consumer
 
-    await _written(cluster.bootstrap, TOPIC, 1)
+    await _written(cluster.grpc_bootstrap, TOPIC, 1)
     taken: list[float] = []
     async with (
-        Admin(cluster.bootstrap) as admin,
-        Consumer(TOPIC, bootstrap_servers=cluster.bootstrap, group_id="bench") as consumer,
+        Admin(cluster.grpc_bootstrap) as admin,
+        Consumer(TOPIC, bootstrap_servers=cluster.grpc_bootstrap, group_id="bench") as consumer,
     ):
         await consumer.wait_assigned()
         for number in range(min(FAILOVERS, options.rounds)):
@@ -330,10 +330,10 @@ async def _until_in_sync(admin: "Admin") -> None:
 
 
 async def _members(cluster: LocalCluster, options: GroupOptions, report: Report) -> None:
-    await _written(cluster.bootstrap, TOPIC, options.partitions)
+    await _written(cluster.grpc_bootstrap, TOPIC, options.partitions)
     pids = [pid for i in cluster.broker_ids if (pid := cluster.process(i).pid) is not None]
     # The coordinator's load for the very first group is not a member's cost.
-    addresses = cluster.bootstrap.split(",")
+    addresses = cluster.grpc_bootstrap.split(",")
     async with sessions(addresses, OTHERS, OTHERS, TOPIC, interval_s=INTERVAL_S) as found:
         await _until_joined(found, OTHERS)
     rss_before = sum(map(resident_mb, pids))

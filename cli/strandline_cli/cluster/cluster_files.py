@@ -10,17 +10,20 @@ DIR/logs/*.log  DIR/run/*.pid
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from strandline_cli.cluster.listeners import GRPC, KAFKA, ListenerAddress
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_runtime.real import port_is_free
 
 CONTROLLER: Final = "controller"
 CONTROLLER_NODE_ID: Final = 0
 DEFAULT_PORT: Final = 9092
+GRPC_DISTANCE: Final = 10_000
+"""Distance of a broker's port for gRPC from its port for Kafka's protocol."""
 HOST: Final = "127.0.0.1"
 OFFSETS_REPLICAS: Final = 3
 _VERSION: Final = 1
@@ -28,6 +31,8 @@ _VERSION: Final = 1
 # Below the range that systems hand to outgoing connections, so that a port kept in cluster.json
 # is not taken by one while its process is down.
 _FREE_PORTS: Final = range(20_000, 32_000)
+_PORT_MAX: Final = 65_535
+_NAMES_LISTENERS: Final = frozenset({"advertised.listeners", "inter.broker.listener.name"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,13 @@ class ClusterFile:
 
     controller_port: int
     broker_ports: Mapping[int, int]
+    """The port of each broker that serves both protocols: Kafka's protocol, and gRPC by passing it
+    on. In a directory of an earlier build the port serves gRPC alone.
+    """
+    grpc_ports: Mapping[int, int] = field(default_factory=dict)
+    """The ports for gRPC alone, also of decommissioned brokers. Empty in a directory of an earlier
+    build.
+    """
     host: str = HOST
     controller_config: Mapping[str, str] = field(default_factory=dict)
     broker_config: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +68,18 @@ class ClusterFile:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"{self.host}:{port}" for port in self.broker_ports.values())
+        """Addresses of all brokers for clients of both protocols."""
+        return ",".join(map(self.broker_address, self.broker_ports))
+
+    @property
+    def grpc_bootstrap(self) -> str:
+        """Addresses of all brokers for gRPC alone."""
+        return ",".join(map(self.grpc_address, self.broker_ports))
+
+    @property
+    def kafka_bootstrap(self) -> str | None:
+        """Addresses of all brokers for Kafka's clients; None in a directory of an earlier build."""
+        return self.bootstrap if self.grpc_ports else None
 
     @property
     def controller_address(self) -> str:
@@ -65,32 +88,55 @@ class ClusterFile:
     def broker_address(self, broker_id: int) -> str:
         return f"{self.host}:{self.broker_ports[broker_id]}"
 
+    def grpc_address(self, broker_id: int) -> str:
+        return f"{self.host}:{self.grpc_ports.get(broker_id, self.broker_ports[broker_id])}"
+
+    def listeners(self, broker_id: int) -> list[ListenerAddress]:
+        """The broker's listeners. Brokers derive the protocols from the names; an earlier build
+        speaks gRPC on both.
+        """
+        address = self.broker_address(broker_id)
+        if broker_id not in self.grpc_ports:
+            return [ListenerAddress("PLAINTEXT", GRPC, address)]
+        return [
+            ListenerAddress("PLAINTEXT", KAFKA, address),
+            ListenerAddress("GRPC", GRPC, self.grpc_address(broker_id)),
+        ]
+
     def to_json(self) -> str:
         document = {
             "version": _VERSION,
             "bootstrap": self.bootstrap,  # for programs that only want to find the cluster
             "host": self.host,
             "controller": {"port": self.controller_port, "config": dict(self.controller_config)},
-            "brokers": [{"id": i, "port": port} for i, port in self.broker_ports.items()],
+            "brokers": [self._ports(i, port) for i, port in self.broker_ports.items()],
             "broker_config": dict(self.broker_config),
-            "decommissioned": [{"id": i, "port": p} for i, p in self.decommissioned.items()],
+            "decommissioned": [self._ports(i, port) for i, port in self.decommissioned.items()],
         }
         return json.dumps(document, indent=2) + "\n"
+
+    def _ports(self, broker_id: int, port: int) -> dict[str, int]:
+        grpc = self.grpc_ports.get(broker_id)
+        return {"id": broker_id, "port": port} | ({} if grpc is None else {"grpc_port": grpc})
 
     @classmethod
     def from_json(cls, text: str) -> "ClusterFile":
         document: dict[str, Any] = json.loads(text)
         if document["version"] != _VERSION:
             raise ValueError(f"version {document['version']} is not {_VERSION}")
+        decommissioned = document.get("decommissioned", [])
         return cls(
             host=str(document["host"]),
             controller_port=int(document["controller"]["port"]),
             controller_config=dict(document["controller"]["config"]),
             broker_ports={int(b["id"]): int(b["port"]) for b in document["brokers"]},
-            broker_config=dict(document["broker_config"]),
-            decommissioned={
-                int(b["id"]): int(b["port"]) for b in document.get("decommissioned", [])
+            grpc_ports={
+                int(b["id"]): int(b["grpc_port"])
+                for b in (*document["brokers"], *decommissioned)
+                if "grpc_port" in b
             },
+            broker_config=dict(document["broker_config"]),
+            decommissioned={int(b["id"]): int(b["port"]) for b in decommissioned},
         )
 
 
@@ -101,26 +147,59 @@ def new_cluster_file(
     controller_config: Mapping[str, str] | None = None,
     broker_config: Mapping[str, str] | None = None,
 ) -> ClusterFile:
-    """Addresses for a new cluster: brokers from `port` upwards and the controller below it; free
-    ones if it is 0.
+    """Addresses for a new cluster: brokers from `port` upwards, the controller below it, and gRPC
+    10,000 above it (below it where no port is above); free ones if it is 0.
     """
     if brokers < 1:
         raise UsageMistake(f"a cluster needs at least one broker, not {brokers}")
     if port == 0:
-        controller_port, *broker_ports = free_ports(brokers + 1)
+        controller_port, *free = free_ports(2 * brokers + 1)
+        broker_ports, grpc_ports = free[:brokers], free[brokers:]
     else:
-        if not 1 < port <= 65_535 - brokers + 1:
+        if not 1 < port <= _PORT_MAX - brokers + 1:
             raise UsageMistake(
                 f"port {port} leaves no room for a controller below it and {brokers} brokers from"
                 " it: use 2 to 65535, or 0 for free ports"
             )
         controller_port, broker_ports = port - 1, list(range(port, port + brokers))
+        first = _grpc_port(port) if _grpc_port(broker_ports[-1]) > port else port - GRPC_DISTANCE
+        grpc_ports = list(range(first, first + brokers))
     return ClusterFile(
         controller_port=controller_port,
         broker_ports={1 + n: p for n, p in enumerate(broker_ports)},
+        grpc_ports={1 + n: p for n, p in enumerate(grpc_ports)},
         controller_config={**_offsets_replicas(brokers), **(controller_config or {})},
         broker_config=dict(broker_config or {}),
     )
+
+
+def _grpc_port(port: int) -> int:
+    """The usual port for gRPC beside `port`."""
+    above = port + GRPC_DISTANCE
+    return above if above <= _PORT_MAX else port - GRPC_DISTANCE
+
+
+def with_kafka(kept: ClusterFile) -> ClusterFile:
+    """The cluster of an earlier build with a port for gRPC at each broker. Its former ports serve
+    both protocols from then on.
+
+    A cluster whose configuration names its one listener is left as it is.
+    """
+    if kept.grpc_ports or not _NAMES_LISTENERS.isdisjoint(kept.broker_config):
+        return kept
+    ports = {**kept.broker_ports, **kept.decommissioned}
+    usual = {broker_id: _grpc_port(port) for broker_id, port in ports.items()}
+    taken = {*ports.values(), *usual.values(), kept.controller_port}
+    others = [i for i, port in ports.items() if not _is_usable(usual[i], beside=port)]
+    spare = free_ports(len(others), without=taken) if others else []
+    return replace(kept, grpc_ports={**usual, **dict(zip(others, spare, strict=True))})
+
+
+def _is_usable(port: int, *, beside: int) -> bool:
+    """True if the usual port for gRPC can be taken. Beside a free port that was chosen at random,
+    it would lie among the ports of outgoing connections.
+    """
+    return beside not in _FREE_PORTS and port_is_free(HOST, port)
 
 
 def _offsets_replicas(brokers: int) -> dict[str, str]:
@@ -130,11 +209,11 @@ def _offsets_replicas(brokers: int) -> dict[str, str]:
     return {"offsets.topic.replication.factor": str(brokers)}
 
 
-def free_ports(count: int, host: str = HOST) -> list[int]:
+def free_ports(count: int, host: str = HOST, *, without: Collection[int] = ()) -> list[int]:
     """Ports on which no process listens now, below the range of outgoing connections."""
     found: list[int] = []
     for port in random.SystemRandom().sample(_FREE_PORTS, len(_FREE_PORTS)):
-        if port_is_free(host, port):
+        if port not in without and port_is_free(host, port):
             found.append(port)
         if len(found) == count:
             return found
@@ -226,7 +305,7 @@ def broker_keys(directory: Path, cluster: ClusterFile, broker_id: int) -> dict[s
     """One broker's configuration, overrides last."""
     return {
         "node.id": broker_id,
-        "listeners": f"PLAINTEXT://{cluster.broker_address(broker_id)}",
+        "listeners": ",".join(f"{e.listener}://{e.address}" for e in cluster.listeners(broker_id)),
         "controller.quorum.bootstrap.servers": cluster.controller_address,
         "log.dirs": str(directory / f"broker-{broker_id}"),
         **cluster.broker_config,

@@ -24,8 +24,10 @@ from strandline_cli.cluster.cluster_files import (
     check_resumes,
     new_cluster_file,
     read_cluster_file,
+    with_kafka,
     write_cluster_files,
 )
+from strandline_cli.cluster.listeners import GRPC, ListenerAddress
 from strandline_cli.cluster.metadata_catch_up import applied_offsets, wait_beyond
 from strandline_cli.cluster.overrides import check_overrides
 from strandline_cli.cluster.patience import Patience
@@ -79,7 +81,7 @@ class LocalCluster:
         (9092) upwards.
 
         An existing cluster keeps its ports and its number of brokers; overrides are added to its
-        own.
+        own. One of an earlier build gets ports for gRPC beside its own, unless a process lives.
         """
         path = Path(directory).absolute()
         kept = read_cluster_file(path)
@@ -92,8 +94,9 @@ class LocalCluster:
             )
         else:
             check_resumes(path, kept, brokers=brokers, port=port)
+            # The listeners of running processes stay as they are.
             cluster = replace(
-                kept,
+                kept if cls(path, kept).alive() else with_kafka(kept),
                 controller_config={**kept.controller_config, **(controller_config or {})},
                 broker_config={**kept.broker_config, **(broker_config or {})},
             )
@@ -120,8 +123,13 @@ class LocalCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Addresses of all brokers, `host:port,host:port`."""
+        """Addresses of all brokers, `host:port,host:port`, for clients of both protocols."""
         return self.file.bootstrap
+
+    @property
+    def grpc_bootstrap(self) -> str:
+        """Addresses of all brokers for gRPC alone: no broker passes these connections on."""
+        return self.file.grpc_bootstrap
 
     @property
     def controller_address(self) -> str:
@@ -136,10 +144,30 @@ class LocalCluster:
         return [CONTROLLER, *self.broker_ids]
 
     def address(self, process_id: ProcessId) -> str:
-        name = self._name(process_id)
-        if name == CONTROLLER:
+        """The process's address; of a broker, the one for both protocols."""
+        broker_id = self._broker_id(process_id)
+        if broker_id is None:
             return self.file.controller_address
-        return self.file.broker_address(int(name.removeprefix("broker-")))
+        return self.file.broker_address(broker_id)
+
+    def grpc_address(self, process_id: ProcessId) -> str:
+        """The process's address for gRPC alone."""
+        broker_id = self._broker_id(process_id)
+        if broker_id is None:
+            return self.file.controller_address
+        return self.file.grpc_address(broker_id)
+
+    def listeners(self, process_id: ProcessId) -> list[ListenerAddress]:
+        """The process's listeners, each with its protocol."""
+        broker_id = self._broker_id(process_id)
+        if broker_id is None:
+            return [ListenerAddress("CONTROLLER", GRPC, self.file.controller_address)]
+        return self.file.listeners(broker_id)
+
+    def _broker_id(self, process_id: ProcessId) -> int | None:
+        """The broker's id; None of the controller."""
+        name = self._name(process_id)
+        return None if name == CONTROLLER else int(name.removeprefix("broker-"))
 
     def data_directory(self, process_id: ProcessId) -> Path:
         return self.directory / self._name(process_id)
@@ -221,12 +249,13 @@ class LocalCluster:
         self._processes[name].start(argv, os.environ)
 
     def _check_port(self, process_id: ProcessId) -> None:
-        host, _, port = self.address(process_id).rpartition(":")
-        if not port_is_free(host, int(port)):
-            raise CliError(
-                f"port {port} for {self._title(process_id)} is in use: stop what listens there, or"
-                " use another --dir with --port P (or --port 0 for free ones)"
-            )
+        for address in dict.fromkeys((self.address(process_id), self.grpc_address(process_id))):
+            host, _, port = address.rpartition(":")
+            if not port_is_free(host, int(port)):
+                raise CliError(
+                    f"port {port} for {self._title(process_id)} is in use: stop what listens"
+                    " there, or use another --dir with --port P (or --port 0 for free ones)"
+                )
 
     @contextmanager
     def _starting(self) -> Iterator[None]:
@@ -285,7 +314,7 @@ class LocalCluster:
         while True:
             self._check_lives(watched)
             try:
-                answer = probe.ask_metadata(self.address(broker_id), _ATTEMPT_S)
+                answer = probe.ask_metadata(self.grpc_address(broker_id), _ATTEMPT_S)
             except probe.NoAnswer:
                 answer = None
             if answer is not None and expected <= {b.node_id for b in answer.brokers}:

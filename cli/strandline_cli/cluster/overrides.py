@@ -18,6 +18,8 @@ _DECIDED_BY_UP: Final = {
     "listeners": "--port",
     "log.dirs": "--dir",
     "controller.quorum.bootstrap.servers": "--port",
+    "listener.security.protocol.map": "its listeners, PLAINTEXT for Kafka's protocol and GRPC for"
+    " gRPC",
 }
 
 

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from strandline_cli.cluster.listeners import GRPC, KAFKA, ListenerAddress
 from strandline_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from strandline_proto.v1 import metadata_pb2
+    from strandline_proto.v1 import common_pb2, metadata_pb2
     from strandline_proto.v1.truncations_pb2 import RefusedTruncation
 
 # Above the largest answer to a question about metadata.
@@ -37,6 +38,7 @@ class BrokerState:
     id: int
     pid: int
     address: str
+    """The address of its first listener."""
     state: str
     """FENCED, UNFENCED or CONTROLLED_SHUTDOWN."""
     offline_log_dirs: tuple[str, ...] = ()
@@ -46,6 +48,7 @@ class BrokerState:
     lacks_descriptors: bool = False
     build: str = ""
     """Version and commit of the build that the broker runs, or ran last."""
+    listeners: tuple[ListenerAddress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +152,16 @@ def states_in(answer: "metadata_pb2.DescribeClusterResponse") -> list[BrokerStat
         BrokerState(
             id=b.id,
             pid=b.pid,
-            address=f"{b.listeners[0].host}:{b.listeners[0].port}" if b.listeners else "",
+            address=_address(b.listeners[0]) if b.listeners else "",
             state=b.state,
+            listeners=tuple(
+                ListenerAddress(
+                    each.listener,
+                    KAFKA if each.listener in b.kafka_listeners else GRPC,
+                    _address(each),
+                )
+                for each in b.listeners
+            ),
             offline_log_dirs=tuple(b.offline_log_dirs),
             stray_dirs=tuple(b.stray_dirs),
             refused_truncations=tuple(b.refused_truncations),
@@ -161,6 +172,11 @@ def states_in(answer: "metadata_pb2.DescribeClusterResponse") -> list[BrokerStat
         for b in answer.brokers
     ]
     return sorted(states, key=lambda b: b.id)
+
+
+def _address(endpoint: "common_pb2.Endpoint") -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{host}:{endpoint.port}"
 
 
 def ask_cluster(address: str, timeout_s: float) -> "metadata_pb2.DescribeClusterResponse":

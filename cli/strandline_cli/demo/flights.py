@@ -74,7 +74,7 @@ class FlightsDemo:
             with _step(progress, "controller and three brokers start"):
                 cluster.up()
             with _step(progress, f"topic {TOPIC} is created"):
-                run_client(_create_topic(cluster.bootstrap))
+                run_client(_create_topic(cluster.grpc_bootstrap))
             stream = self._stream(cluster, progress)
             assert stream.victim is not None
             epochs = _epochs_after(cluster, stream.victim)
@@ -125,7 +125,7 @@ class FlightsDemo:
             kill=kill,
             progress=lambda consumed: progress.update(bar, completed=consumed),
         )
-        run_client(self._send(cluster.bootstrap, stream))
+        run_client(self._send(cluster.grpc_bootstrap, stream))
         if stream.victim is None or stream.killed_at_s is None:
             raise CliError("the input ended before a leader could be killed: use a longer one")
         progress.update(bar, completed=total)
@@ -139,18 +139,18 @@ class FlightsDemo:
 
     def _table(self, cluster: LocalCluster, directory: Path) -> "pa.Table":
         if not self.with_spark:
-            return run_client(ingestion.read_topic(cluster.bootstrap, TOPIC))
+            return run_client(ingestion.read_topic(cluster.grpc_bootstrap, TOPIC))
         if self._has_gold:
             ingestion.run_pipeline(
                 TOPIC,
-                bootstrap=cluster.bootstrap,
+                bootstrap=cluster.grpc_bootstrap,
                 directory=directory,
                 log_file=directory / "spark.log",
             )
             return read_table(directory / "lake" / "bronze", TOPIC)
         table = directory / "tables" / "bronze"
         ingestion.ingest_bronze(
-            bootstrap=cluster.bootstrap,
+            bootstrap=cluster.grpc_bootstrap,
             topic=TOPIC,
             table=table,
             checkpoint=directory / "checkpoint",
@@ -184,7 +184,7 @@ def find_victim(cluster: LocalCluster, *, partition: int) -> Victim:
 def _leaders(cluster: LocalCluster) -> dict[int, tuple[int, int]]:
     """Leader and leader epoch of each partition, as a living broker knows them."""
     living = next(i for i in cluster.broker_ids if cluster.process(i).pid is not None)
-    answer = ask_metadata(cluster.address(living), _ASK_S, topics=True)
+    answer = ask_metadata(cluster.grpc_address(living), _ASK_S, topics=True)
     (topic,) = (t for t in answer.topics if t.name == TOPIC)
     return {p.index: (p.leader, p.leader_epoch) for p in topic.partitions}
 
@@ -201,7 +201,7 @@ def _epochs_after(cluster: LocalCluster, victim: Victim) -> dict[int, tuple[int,
 
 def _await_health(cluster: LocalCluster) -> None:
     deadline = cluster.patience(FULL_ISR_S)
-    while not (report := judge_cluster([cluster.address(cluster.broker_ids[0])])).healthy:
+    while not (report := judge_cluster([cluster.grpc_address(cluster.broker_ids[0])])).healthy:
         if deadline.is_over():
             raise CliError(f"not every ISR is full after {FULL_ISR_S:.0f} s: {report.problems[0]}")
         time.sleep(_POLL_S)

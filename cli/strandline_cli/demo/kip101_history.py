@@ -181,7 +181,7 @@ class History:
         return checkpointed_watermark(self.cluster.data_directory(A), TOPIC, 0)
 
     def _partition_seen_by_c(self) -> tuple[int, set[int]]:
-        answer = probe.ask_metadata(self.cluster.address(C), _ASK_S, topics=True)
+        answer = probe.ask_metadata(self.cluster.grpc_address(C), _ASK_S, topics=True)
         (topic,) = (t for t in answer.topics if t.name == TOPIC)
         return topic.partitions[0].leader, set(topic.partitions[0].isr)
 
@@ -192,7 +192,7 @@ class History:
         return self._partition_seen_by_c()[1]
 
     def _replica_of_c(self) -> probe.Replica:
-        return probe.replicas_of(self.cluster.address(C), _ASK_S)[TOPIC, 0]
+        return probe.replicas_of(self.cluster.grpc_address(C), _ASK_S)[TOPIC, 0]
 
     def _end_of_c(self) -> int:
         return self._replica_of_c().log_end_offset
@@ -208,14 +208,14 @@ class History:
         enough = "1" if self.is_divergence else "2"
         config = {"min.insync.replicas": enough}
         new = NewTopic(TOPIC, replica_assignment=[[A, B, C]], config=config)
-        async with Admin(self.cluster.bootstrap) as admin:
+        async with Admin(self.cluster.grpc_bootstrap) as admin:
             await admin.create_topics([new])
 
     def _send(self, value: str) -> None:
         async def send() -> None:
             from strandline import Producer
 
-            async with Producer(self.cluster.bootstrap) as producer:
+            async with Producer(self.cluster.grpc_bootstrap) as producer:
                 await producer.send_and_wait(TOPIC, value.encode())
 
         run_client(send())
@@ -223,5 +223,5 @@ class History:
     async def _read(self) -> set[str]:
         from strandline_cli.demo.ingestion import read_topic
 
-        table = await read_topic(self.cluster.bootstrap, TOPIC)
+        table = await read_topic(self.cluster.grpc_bootstrap, TOPIC)
         return {value.decode() for value in table["value"].to_pylist()}

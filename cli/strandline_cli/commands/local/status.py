@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from strandline_cli.cluster import probe
+from strandline_cli.cluster.listeners import GRPC, KAFKA, addresses_of, as_documents
 from strandline_cli.cluster.local_cluster import LocalCluster
 from strandline_cli.cluster.target import Target, find_target
 from strandline_cli.errors import CliError
@@ -21,7 +22,7 @@ def status(
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show the controller and the brokers: id, pid, address, state, build.
+    """Show the controller and the brokers: id, pid, addresses, state, build.
 
     Example: strandline status
     """
@@ -32,14 +33,22 @@ def status(
     else:
         rows = [("controller", *_cells(document["controller"]))]
         rows += [("broker", *_cells(broker)) for broker in document["brokers"]]
-        emit_table(("role", "id", "pid", "address", "state", "build"), rows)
+        emit_table(("role", "id", "pid", KAFKA, GRPC, "state", "build"), rows)
         if document["problem"] is not None:
             note(document["problem"])
     return 0
 
 
 def _cells(process: dict[str, Any]) -> tuple[object, ...]:
-    return tuple(process[name] for name in ("id", "pid", "address", "state", "build"))
+    listeners = process["listeners"]
+    return (
+        process["id"],
+        process["pid"],
+        addresses_of(KAFKA, listeners),
+        addresses_of(GRPC, listeners),
+        process["state"],
+        process["build"],
+    )
 
 
 def describe(target: Target) -> dict[str, Any]:
@@ -137,13 +146,15 @@ def _described(answer: "DescribeClusterResponse") -> dict[str, Any]:
             "id": controller.id,
             "pid": controller.pid,
             "address": f"{controller.host}:{controller.port}",
+            "listeners": _grpc_alone(f"{controller.host}:{controller.port}", "CONTROLLER"),
             "state": controller.state,
             "controller_epoch": controller.controller_epoch,
             "metadata_offset": controller.metadata_offset,
             "build": controller.version,
         },
         "brokers": [
-            _process(b.id, b.pid, b.address, b.state, b.build) for b in probe.states_in(answer)
+            _process(b.id, b.pid, b.address, b.state, b.build, as_documents(b.listeners))
+            for b in probe.states_in(answer)
         ],
         "problem": _lost_directories(answer),
     }
@@ -178,9 +189,25 @@ def _process(
     address: str | None,
     state: str,
     build: str | None = None,
+    listeners: list[dict[str, str]] | None = None,
 ) -> dict[str, Any]:
-    """`build`: the one that it runs or ran last, as the controller knows it."""
-    return {"id": process_id, "pid": pid, "address": address, "state": state, "build": build}
+    """`build`: the one that it runs or ran last, as the controller knows it. `listeners`: as far as
+    they are known; None: the address is of a listener for gRPC.
+    """
+    if listeners is None:
+        listeners = [] if address is None else _grpc_alone(address, None)
+    return {
+        "id": process_id,
+        "pid": pid,
+        "address": address,
+        "listeners": listeners,
+        "state": state,
+        "build": build,
+    }
+
+
+def _grpc_alone(address: str, listener: str | None) -> list[dict[str, Any]]:
+    return [{"listener": listener, "protocol": GRPC, "address": address}]
 
 
 def _with_local_knowledge(local: LocalCluster, seen: dict[str, Any] | None) -> dict[str, Any]:
@@ -205,9 +232,13 @@ def _with_local_knowledge(local: LocalCluster, seen: dict[str, Any] | None) -> d
     for broker_id in local.broker_ids:
         pid = local.process(broker_id).pid
         address = local.address(broker_id)
-        broker = known.setdefault(broker_id, _process(broker_id, pid, address, "UNKNOWN"))
+        listeners = as_documents(local.listeners(broker_id))
+        here = _process(broker_id, pid, address, "UNKNOWN", listeners=listeners)
+        broker = known.setdefault(broker_id, here)
+        if broker["state"] == "UNKNOWN":
+            broker |= {"address": address, "listeners": listeners}
         if pid is None:
-            broker |= _process(broker_id, None, address, "DEAD")
+            broker |= here | {"state": "DEAD"}
         elif broker["pid"] is None:
             broker["pid"] = pid
     if local.process(CONTROLLER).pid is None:

@@ -2,10 +2,11 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
+from strandline_cli.cluster.listeners import GRPC, KAFKA, addresses_of, as_documents
 from strandline_cli.cluster.local_cluster import LocalCluster, ProcessId
 from strandline_cli.cluster.target import cluster_directory
 from strandline_cli.errors import CliError, OutputFailed, ReaderLeft
@@ -15,6 +16,9 @@ from strandline_cli.shown.output import emit_json, emit_table, note
 from strandline_cli.standard_streams import let_go_of_stdout
 
 _POLL_S = 0.25
+_WITHOUT_KAFKA: Final = (
+    "the configuration kept in this directory names its only listener; use another --dir"
+)
 
 
 def up(
@@ -29,7 +33,8 @@ def up(
             "--port",
             min=0,
             max=65_535,
-            help="The first broker's port (9092); the controller's is one below. 0: free ports.",
+            help="The first broker's port (9092) for Kafka's protocol; gRPC is 10,000 above, the"
+            " controller's port one below. 0: free ports.",
         ),
     ] = None,
     detach: Annotated[
@@ -83,11 +88,12 @@ def up(
 
 
 def _announce(cluster: LocalCluster, output: Format, *, seconds: float) -> None:
-    processes = [
+    processes: list[dict[str, Any]] = [
         {
             "id": process_id,
             "pid": cluster.process(process_id).pid,
             "address": cluster.address(process_id),
+            "listeners": as_documents(cluster.listeners(process_id)),
             "log": str(cluster.process(process_id).log_file),
         }
         for process_id in cluster.process_ids
@@ -96,15 +102,29 @@ def _announce(cluster: LocalCluster, output: Format, *, seconds: float) -> None:
         emit_json(
             {
                 "bootstrap": cluster.bootstrap,
+                "kafka_bootstrap": cluster.file.kafka_bootstrap,
+                "grpc_bootstrap": cluster.grpc_bootstrap,
                 "dir": str(cluster.directory),
                 "controller": processes[0],
                 "brokers": processes[1:],
             }
         )
         return
-    rows = [(p["id"], p["address"], p["pid"], _shown(str(p["log"]))) for p in processes]
-    emit_table(("process", "address", "pid", "log"), rows)
+    rows = [
+        (
+            p["id"],
+            *(addresses_of(protocol, p["listeners"]) for protocol in (KAFKA, GRPC)),
+            p["pid"],
+            _shown(str(p["log"])),
+        )
+        for p in processes
+    ]
+    emit_table(("process", KAFKA, GRPC, "pid", "log"), rows)
     note(f"The cluster answers after {seconds:.1f} s at --bootstrap {cluster.bootstrap}")
+    if cluster.file.kafka_bootstrap is None:
+        note(f"Kafka's clients cannot connect: {_WITHOUT_KAFKA}")
+    else:
+        note(f"Kafka's clients connect to bootstrap.servers={cluster.file.kafka_bootstrap}")
 
 
 def _shown(path: str) -> str:

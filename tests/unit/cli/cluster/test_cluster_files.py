@@ -1,11 +1,14 @@
 """The directory of a local cluster: addresses that last, and one configuration file a process."""
 
 import json
+import os
+import socket
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from strandline_broker.config.loading import load_broker_config, load_controller_config
 from strandline_cli.cluster.cluster_files import (
     ClusterFile,
     broker_keys,
@@ -14,9 +17,12 @@ from strandline_cli.cluster.cluster_files import (
     new_cluster_file,
     read_cluster_file,
     to_toml,
+    with_kafka,
     write_cluster_files,
 )
+from strandline_cli.cluster.listeners import ListenerAddress
 from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_cli.cluster.processes import start_identity
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_runtime.real import port_is_free
 
@@ -28,10 +34,34 @@ def test_default_ports_are_the_brokers_upwards_and_the_controller_below() -> Non
     assert cluster.bootstrap == "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
 
 
+def test_kafkas_protocol_has_the_first_ports_and_grpc_those_ten_thousand_above() -> None:
+    cluster = new_cluster_file(brokers=3, port=9092)
+    assert dict(cluster.grpc_ports) == {1: 19092, 2: 19093, 3: 19094}
+    assert cluster.kafka_bootstrap == cluster.bootstrap
+    assert cluster.grpc_bootstrap == "127.0.0.1:19092,127.0.0.1:19093,127.0.0.1:19094"
+    assert cluster.listeners(2) == [
+        ListenerAddress("PLAINTEXT", "kafka", "127.0.0.1:9093"),
+        ListenerAddress("GRPC", "grpc", "127.0.0.1:19093"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("port", "first"),
+    [(55_533, 65_533), (55_534, 45_534), (65_533, 55_533), (2, 10_002)],
+)
+def test_grpc_lies_below_where_no_port_is_above(port: int, first: int) -> None:
+    cluster = new_cluster_file(brokers=3, port=port)
+    assert dict(cluster.grpc_ports) == {1: first, 2: first + 1, 3: first + 2}
+
+
 def test_port_zero_takes_free_ports_all_different() -> None:
     cluster = new_cluster_file(brokers=3, port=0)
-    ports = [cluster.controller_port, *cluster.broker_ports.values()]
-    assert len(set(ports)) == 4
+    ports = [
+        cluster.controller_port,
+        *cluster.broker_ports.values(),
+        *cluster.grpc_ports.values(),
+    ]
+    assert len(set(ports)) == 7
     assert all(port_is_free("127.0.0.1", port) for port in ports)
 
 
@@ -59,6 +89,8 @@ def test_addresses_and_overrides_are_read_back_as_they_were_written(tmp_path: Pa
     cluster = ClusterFile(
         controller_port=7000,
         broker_ports={1: 7001, 2: 7002},
+        grpc_ports={1: 8001, 2: 8002, 3: 8003},
+        decommissioned={3: 7003},
         controller_config={"num.partitions": "3"},
         broker_config={"flush.policy": "always"},
     )
@@ -88,6 +120,7 @@ def test_configuration_files_hold_addresses_directories_and_overrides(tmp_path: 
     cluster = ClusterFile(
         controller_port=7000,
         broker_ports={1: 7001},
+        grpc_ports={1: 8001},
         controller_config={"num.partitions": "3"},
         broker_config={"log.segment.bytes": "1048576"},
     )
@@ -100,7 +133,7 @@ def test_configuration_files_hold_addresses_directories_and_overrides(tmp_path: 
     }
     assert tomllib.loads((tmp_path / "broker-1.toml").read_text()) == {
         "node.id": 1,
-        "listeners": "PLAINTEXT://127.0.0.1:7001",
+        "listeners": "PLAINTEXT://127.0.0.1:7001,GRPC://127.0.0.1:8001",
         "controller.quorum.bootstrap.servers": "127.0.0.1:7000",
         "log.dirs": str(tmp_path / "broker-1"),
         "log.segment.bytes": "1048576",
@@ -108,8 +141,6 @@ def test_configuration_files_hold_addresses_directories_and_overrides(tmp_path: 
 
 
 def test_servers_accept_the_files_that_are_written_for_them(tmp_path: Path) -> None:
-    from strandline_broker.config.loading import load_broker_config, load_controller_config
-
     write_cluster_files(tmp_path, new_cluster_file(brokers=2, port=9092))
     broker = load_broker_config(str(tmp_path / "broker-2.toml"), {}, {})
     controller = load_controller_config(str(tmp_path / "controller.toml"), {}, {})
@@ -203,3 +234,85 @@ def test_an_unknown_process_is_refused_with_those_there_are(tmp_path: Path) -> N
         cluster.process(7)
     assert cluster.process("2") is cluster.process(2)
     assert cluster.process("broker-2") is cluster.process(2)
+
+
+def earlier(directory: Path, **broker_config: str) -> ClusterFile:
+    """A directory as an earlier build has left it: one listener for each broker."""
+    ports = free_ports(3)
+    kept = ClusterFile(
+        controller_port=ports[0],
+        broker_ports={1: ports[1]},
+        decommissioned={2: ports[2]},
+        broker_config={name.replace("_", "."): value for name, value in broker_config.items()},
+    )
+    write_cluster_files(directory, kept)
+    assert '"grpc_port"' not in (directory / "cluster.json").read_text()
+    assert f'"PLAINTEXT://127.0.0.1:{ports[1]}"' in (directory / "broker-1.toml").read_text()
+    return kept
+
+
+def test_a_directory_of_an_earlier_build_gets_ports_for_grpc_at_the_next_up(
+    tmp_path: Path,
+) -> None:
+    kept = earlier(tmp_path)
+    opened = LocalCluster.open(tmp_path)
+    assert opened.grpc_address(1) == opened.address(1) == opened.bootstrap
+    assert opened.file.kafka_bootstrap is None
+    assert opened.listeners(1) == [ListenerAddress("PLAINTEXT", "grpc", opened.address(1))]
+    again = LocalCluster.create(tmp_path)
+    assert again.bootstrap == opened.bootstrap == again.file.kafka_bootstrap
+    ports = [
+        *kept.broker_ports.values(),
+        *kept.decommissioned.values(),
+        *again.file.grpc_ports.values(),
+        kept.controller_port,
+    ]
+    assert set(again.file.grpc_ports) == {1, 2}
+    assert len(set(ports)) == len(ports)
+    assert LocalCluster.open(tmp_path).file == again.file
+    assert LocalCluster.create(tmp_path).file == again.file
+    config = load_broker_config(str(tmp_path / "broker-1.toml"), {}, {})
+    assert [each.protocol.name for each in config.listeners] == ["KAFKA", "GRPC"]
+
+
+def test_the_usual_port_beside_a_chosen_one_is_taken_if_it_is_free() -> None:
+    kept = ClusterFile(controller_port=19_999, broker_ports={1: 9092, 2: 9093})
+    with socket.socket() as taken:
+        try:
+            taken.bind(("127.0.0.1", 19_093))
+        except OSError:
+            pass  # another process has it, which is as well
+        else:
+            taken.listen()
+        ports = with_kafka(kept).grpc_ports
+    assert ports[2] != 19_093
+    assert ports[2] in range(20_000, 32_000)
+    assert ports[1] == 19_092 or not port_is_free("127.0.0.1", 19_092)
+
+
+def test_a_directory_whose_processes_live_keeps_their_listeners(tmp_path: Path) -> None:
+    earlier(tmp_path)
+    pid_file = LocalCluster.open(tmp_path).process(1).pid_file
+    pid_file.parent.mkdir()
+    pid_file.write_text(f"{os.getpid()}\n{start_identity(os.getpid())}\n")
+    assert not LocalCluster.create(tmp_path).file.grpc_ports
+
+
+@pytest.mark.parametrize("key", ["advertised.listeners", "inter.broker.listener.name"])
+def test_a_directory_that_names_its_only_listener_keeps_it(tmp_path: Path, key: str) -> None:
+    value = "PLAINTEXT" if key.endswith("name") else "PLAINTEXT://here:9092"
+    kept = earlier(tmp_path, **{key: value})
+    assert LocalCluster.create(tmp_path).file == kept
+    config = load_broker_config(str(tmp_path / "broker-1.toml"), {}, {})
+    assert [each.protocol.name for each in config.listeners] == ["GRPC"]
+
+
+def test_both_ports_of_a_broker_must_be_free_in_a_new_directory(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        first = port - 10_000 if port > 10_002 else port + 10_000
+        with pytest.raises(CliError, match=f"port {port} for broker 1 is in use"):
+            LocalCluster.create(tmp_path / "new", brokers=1, port=first)
+    assert not (tmp_path / "new").exists()

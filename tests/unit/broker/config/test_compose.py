@@ -1,0 +1,62 @@
+"""The listeners of docker-compose.yml: each place has both protocols and addresses in its reach."""
+
+import re
+from typing import Final
+
+import pytest
+
+from strandline_broker.config.keys import BrokerConfig
+from strandline_broker.config.listeners import passthrough_listener
+from strandline_broker.config.loading import load_broker_config
+from support.tidy_tree import ROOT
+
+TEXT: Final = (ROOT / "docker-compose.yml").read_text()
+SHARED: Final = TEXT[TEXT.index("x-environment:") : TEXT.index("x-broker:")]
+SETTING: Final = re.compile(r"^ +(STRANDLINE_[A-Z_]+): \"?(.+?)\"?$", re.MULTILINE)
+PUBLISHED: Final = re.compile(r'"127\.0\.0\.1:(\d+):(\d+)"')
+HOST: Final = ("PLAINTEXT_HOST", "EXTERNAL")
+CONTAINERS: Final = ("PLAINTEXT", "CONTAINERS")
+
+
+def block(broker: int) -> str:
+    """The broker's service, with the default of each variable."""
+    text = TEXT.partition(f"\n  broker-{broker}:\n")[2].partition("\n\n")[0]
+    return re.sub(r"\$\{\w+:-(\w+)\}", r"\1", text)
+
+
+def broker(number: int) -> BrokerConfig:
+    environ = dict(SETTING.findall(SHARED)) | dict(SETTING.findall(block(number)))
+    return load_broker_config(None, {}, environ)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_kafka_has_the_usual_port_and_grpc_ten_thousand_above_in_each_place(number: int) -> None:
+    config = broker(number)
+    told = {each.name: config.advertised(each.name) for each in config.listeners}
+    assert {name: str(each).partition("://")[2] for name, each in told.items()} == {
+        "PLAINTEXT_HOST": f"127.0.0.1:{9091 + number}",
+        "EXTERNAL": f"127.0.0.1:{19_091 + number}",
+        "PLAINTEXT": f"broker-{number}:9092",
+        "CONTAINERS": f"broker-{number}:19092",
+        "INTERNAL": f"broker-{number}:9192",
+    }
+    assert {each.name for each in config.kafka_listeners} == {"PLAINTEXT_HOST", "PLAINTEXT"}
+    assert config.inter_broker_listener_name == "INTERNAL"
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_http2_goes_on_to_a_listener_of_the_same_place(number: int) -> None:
+    config = broker(number)
+    for kafka, grpc in (HOST, CONTAINERS):
+        assert passthrough_listener(config, kafka).name == grpc
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_the_published_ports_lead_to_the_listeners_that_advertise_them(number: int) -> None:
+    config = broker(number)
+    published = {int(outside): int(inside) for outside, inside in PUBLISHED.findall(block(number))}
+    assert published == {
+        config.advertised(each.name).port: each.port
+        for each in config.listeners
+        if each.name in HOST
+    }
