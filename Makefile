@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SUBMAKE := $(MAKE) --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test proof check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
+.PHONY: help setup test proof smoke conformance check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
 	quick-tests sim spark-kills lowest fmt demo proto bench lock clean
 
 help: ## show this help
@@ -44,11 +44,21 @@ NOTHING_SELECTED = $(if $(PYTEST_ARGS),{ status=$$?; test $$status -eq 5 || exit
 
 test: setup ## run every gate, the tests of the product, and fresh seeds of the simulator
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates $(ARCHIVE)
-	@$(PYTEST) $(PROCESS_WORKERS) -m "not proof" $(PYTEST_ARGS) || $(NOTHING_SELECTED)
+	@$(PYTEST) $(PROCESS_WORKERS) -m "not proof and not conformance" $(PYTEST_ARGS) || $(NOTHING_SELECTED)
 	@$(SUBMAKE) sim
 
 proof: setup ## run what proves the proof: the simulator's own tests, planted bugs, models, repeated kills
 	@$(PYTEST) $(WORKERS) -m proof $(PYTEST_ARGS) || $(NOTHING_SELECTED)
+
+# Clients of Kafka are installed once, into the user's cache folder, in the pinned versions.
+CONFORMANCE := TEST_CONFORMANCE_TARGET=$(or $(TARGET),strandline) $(BIN)/pytest --numprocesses 0
+
+smoke: setup ## run six Kafka clients while a leader and a coordinator are killed (TARGET=kafka)
+	@$(CONFORMANCE) tests/conformance/test_smoke.py
+
+conformance: setup ## run Kafka's clients, tools and their own tests; keep the results (TARGET=kafka)
+	@TEST_CONFORMANCE_RESULTS=$(or $(RESULTS),tests/conformance/results-$(or $(TARGET),strandline).json) \
+		$(CONFORMANCE) tests/conformance $(PYTEST_ARGS)
 
 # Some fifty JVMs of Spark start in the tests: from an archive each takes half the time. It is no
 # gate: without it, as without Java, they start as ever.

@@ -1,0 +1,51 @@
+"""The clients of the smoke test, and how each driver is started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from conformance.harness import installed
+from conformance.harness.driver import Driver
+from conformance.harness.versions import versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    name: str
+    version: str
+    command: Callable[[], list[str]]
+    """The driver's command; it makes or finds what the driver needs."""
+
+    def start(self, bootstrap: str) -> Driver:
+        return Driver(self.name, self.command(), bootstrap)
+
+
+def _python(module: str) -> Callable[[], list[str]]:
+    return lambda: [*installed.python(), "-m", f"conformance.clients.{module}"]
+
+
+def _java(version: str) -> Callable[[], list[str]]:
+    return lambda: installed.java("Driver.java", installed.client_jars(version))
+
+
+def smoke_clients() -> list[Client]:
+    """The clients that `.ci/run` runs."""
+    pins = versions()
+    return [
+        Client("confluent-kafka", pins["python"]["confluent-kafka"], _python("confluent_driver")),
+        Client("aiokafka", pins["python"]["aiokafka"], _python("aiokafka_driver")),
+        Client("kafka-python", pins["python"]["kafka-python"], _python("kafka_python_driver")),
+        Client(
+            "kcat",
+            pins["debian"]["kcat"],
+            lambda: [*installed.kcat(), "-m", "conformance.clients.kcat_driver"],
+        ),
+        *(
+            Client(f"java-{version}", version, _java(version))
+            for version in pins["java"]["clients"]
+        ),
+    ]

@@ -1,0 +1,108 @@
+"""What the clients need on this machine: a Python environment, Java archives, compiled drivers.
+
+Each is made once by its ordinary package client and kept under the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from conformance.harness.versions import HERE, TESTS, kept, versions
+
+INSTALL_TIMEOUT_S = 900
+JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+class CannotInstallError(Exception):
+    """A program is missing, or a package client failed."""
+
+
+@cache
+def python() -> list[str]:
+    """The interpreter of an environment with the pinned Python clients and their codecs."""
+    pins = [f"{name}=={version}" for name, version in versions()["python"].items()]
+    key = hashlib.sha256(" ".join([sys.version, *pins]).encode()).hexdigest()[:12]
+    folder = kept("python", key)
+    binary, ready = folder / "bin" / "python", folder / "ready"
+    if not ready.exists():
+        _run([sys.executable, "-m", "venv", "--clear", str(folder)])
+        pip = [str(binary), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run([*pip, *pins])
+        ready.touch()
+    return [str(binary)]
+
+
+@cache
+def jars(coordinates: tuple[str, ...]) -> str:
+    """The class path of Maven coordinates `group:artifact:version` and all that they need."""
+    _need("mvn", "maven")
+    entries = "".join(
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
+        "</dependency>".format(*each.split(":"))
+        for each in coordinates
+    )
+    pom = (
+        "<project><modelVersion>4.0.0</modelVersion>"
+        "<groupId>conformance</groupId><artifactId>conformance</artifactId><version>1</version>"
+        f"<dependencies>{entries}</dependencies></project>"
+    )
+    folder = kept("jars", hashlib.sha256(pom.encode()).hexdigest()[:12])
+    saved = folder / "classpath"
+    if not (saved.exists() and _all_there(saved.read_text("utf-8"))):
+        (folder / "pom.xml").write_text(pom, "utf-8")
+        build = ["mvn", "-q", "-B", "-f", str(folder / "pom.xml"), "dependency:build-classpath"]
+        _run([*build, f"-Dmdep.outputFile={saved}"])
+    return saved.read_text("utf-8").strip()
+
+
+def _all_there(classpath: str) -> bool:
+    return all(Path(each).is_file() for each in classpath.strip().split(os.pathsep))
+
+
+def client_jars(version: str) -> str:
+    slf4j = versions()["java"]["slf4j"]
+    return jars((f"org.apache.kafka:kafka-clients:{version}", f"org.slf4j:slf4j-nop:{slf4j}"))
+
+
+@cache
+def java(source: str, classpath: str) -> list[str]:
+    """The command of a Java source file of clients/java, compiled against this class path."""
+    _need("javac", "openjdk-17-jdk-headless")
+    file = HERE / "clients" / "java" / source
+    key = hashlib.sha256(file.read_bytes() + classpath.encode()).hexdigest()[:12]
+    folder = kept("classes", key)
+    if not (folder / "ready").exists():
+        _run(["javac", "-nowarn", "-d", str(folder), "-cp", classpath, str(file)])
+        (folder / "ready").touch()
+    return ["java", *JVM, "-cp", f"{folder}{os.pathsep}{classpath}", file.stem]
+
+
+def kcat() -> list[str]:
+    _need("kcat", "kcat")
+    return [sys.executable]
+
+
+def _need(program: str, package: str) -> None:
+    if shutil.which(program) is None:
+        raise CannotInstallError(f"{program} is missing: install the package {package}")
+
+
+def _run(command: list[str]) -> None:
+    environ = {**os.environ, "PYTHONPATH": str(TESTS)}
+    done = subprocess.run(
+        command,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise CannotInstallError(f"{command[:4]} failed: {(done.stdout + done.stderr)[-2000:]}")
