@@ -224,11 +224,19 @@ class GroupBroker:
     # As clients
 
     def commit(
-        self, offset: int, *, member_id: str = "", epoch: int = -1, partition: int = 0
+        self,
+        offset: int,
+        *,
+        group_id: str = "g",
+        member_id: str = "",
+        epoch: int = -1,
+        partition: int = 0,
     ) -> asyncio.Future[Reply]:
         wish = PartitionCommit(TopicRef(ORDERS_ID), partition, offset)
         return self.submit(
-            CommitOffsets(group_id="g", partitions=(wish,), member_id=member_id, member_epoch=epoch)
+            CommitOffsets(
+                group_id=group_id, partitions=(wish,), member_id=member_id, member_epoch=epoch
+            )
         )
 
     async def fetch(self, partition: int = 0) -> int:

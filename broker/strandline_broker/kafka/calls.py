@@ -7,11 +7,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from strandline_broker.kafka import codec
 from strandline_broker.kafka.cluster.api_versions import ApiVersionsCalls
-from strandline_broker.kafka.request import CloseConnection
+from strandline_broker.kafka.groups.parts import group_parts
+from strandline_broker.kafka.request import DECODED_AT_ONCE_BYTES, CloseConnection
 from strandline_broker.kafka.versions import BY_NAME
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from strandline_broker.kafka.request import Call, Request
     from strandline_broker.kafka.services import Services
     from strandline_broker.kafka.wire import Buffers
-
-DECODED_AT_ONCE_BYTES: Final = 32 << 10
-"""Limit of a request that the event loop decodes; a thread decodes longer ones."""
 
 
 class Calls:
@@ -64,6 +62,7 @@ class Calls:
 
 def _parts(services: Services, listener: str) -> Iterable[Any]:
     yield ApiVersionsCalls(services.metadata, services.config.node_id)
+    yield from group_parts(services, listener)
 
 
 def _methods_of(part: Any) -> Iterable[tuple[str, Any]]:

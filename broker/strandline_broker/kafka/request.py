@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from strandline_broker.kafka.headers import Header
     from strandline_broker.kafka.wire import Buffers
+
+DECODED_AT_ONCE_BYTES: Final = 32 << 10
+"""Limit of a request that the event loop decodes; a thread decodes longer ones."""
 
 
 class CloseConnection(Exception):

@@ -32,7 +32,17 @@ METADATA: Final = 3
 SYNC_GROUP: Final = 14
 API_VERSIONS: Final = 18
 
-SERVED: Final = (Api(API_VERSIONS, "ApiVersions", 0, 5, 3),)
+SERVED: Final = (
+    Api(8, "OffsetCommit", 2, 10, 8),
+    Api(9, "OffsetFetch", 1, 10, 6),
+    Api(10, "FindCoordinator", 0, 6, 3),
+    Api(16, "ListGroups", 0, 5, 3),
+    Api(API_VERSIONS, "ApiVersions", 0, 5, 3),
+    Api(42, "DeleteGroups", 0, 2, 2),
+    Api(47, "OffsetDelete", 0, 0, NEVER),
+    Api(68, "ConsumerGroupHeartbeat", 0, 1, 0),
+    Api(69, "ConsumerGroupDescribe", 0, 1, 0),
+)
 
 BY_KEY: Final = {api.key: api for api in SERVED}
 BY_NAME: Final = {api.name: api for api in SERVED}

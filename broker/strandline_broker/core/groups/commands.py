@@ -211,6 +211,8 @@ class CommitOffsets:
     instance_id: str | None = None
     knows_member_epochs: bool = True
     """True if the sender knows member epochs: Kafka's OffsetCommit from version 9 on."""
+    retention_ms: int | None = None
+    """Life of the offsets from now on; None: the broker's retention decides."""
 
 
 @dataclass(frozen=True, slots=True)

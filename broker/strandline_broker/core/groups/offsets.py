@@ -9,7 +9,7 @@ rebalance (P-123).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.coordination.decision import Decision, Record
 from strandline_broker.core.groups import classic
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.group_table import GroupTable
     from strandline_broker.core.metadata_cache import CachedTopic, MetadataView
 
+TIMESTAMP_MAX: Final = (1 << 63) - 1
+
 
 def say_nothing(group_id: str) -> Decision[None, Effect]:
     """A tombstone for an offset that is not there: no topic's name is empty. Every version, Kafka's
@@ -70,18 +72,35 @@ def commit(
         except WireError as error:
             errors.append(error)
             continue
-        records[OffsetCommitKey(command.group_id, topic.name, wish.partition)] = OffsetCommitValue(
-            offset=Offset(wish.offset),
-            leader_epoch=LeaderEpoch(wish.leader_epoch),
-            metadata=wish.metadata,
-            commit_timestamp_ms=inputs.wall_ms,
-            topic_id=topic.topic_id,
-        )
+        key = OffsetCommitKey(command.group_id, topic.name, wish.partition)
+        records[key] = _committed(wish, topic.topic_id, inputs.wall_ms, command.retention_ms)
         errors.append(None)
     return Decision(
         tuple(Record(key, value) for key, value in records.items()),
         OffsetsCommitted(tuple(errors)),
         about=command.group_id,
+    )
+
+
+def _committed(
+    wish: PartitionCommit, topic_id: TopicId, wall_ms: int, retention_ms: int | None
+) -> OffsetCommitValue:
+    """The value with the fields that its record has: one with its own expiry has neither leader
+    epoch nor topic id, and the state is the same after a load (I-102).
+    """
+    if retention_ms is not None:
+        return OffsetCommitValue(
+            offset=Offset(wish.offset),
+            metadata=wish.metadata,
+            commit_timestamp_ms=wall_ms,
+            expire_timestamp_ms=max(0, min(wall_ms + retention_ms, TIMESTAMP_MAX)),
+        )
+    return OffsetCommitValue(
+        offset=Offset(wish.offset),
+        leader_epoch=LeaderEpoch(wish.leader_epoch),
+        metadata=wish.metadata,
+        commit_timestamp_ms=wall_ms,
+        topic_id=topic_id,
     )
 
 

@@ -14,7 +14,7 @@ from strandline_broker.core.groups.commands import (
     OffsetsFetched,
 )
 from strandline_broker.hosts.serving.turns import ANSWERED_MAX, Turns, in_turns
-from strandline_proto.errors import InvalidRequest, WireError
+from strandline_proto.errors import GroupIdNotFound, InvalidRequest, WireError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
@@ -128,9 +128,11 @@ class GroupsService:
             yield await answer.answered()
 
     async def describe(
-        self, group_ids: Iterable[str]
+        self, group_ids: Iterable[str], *, of_type: str | None = None
     ) -> AsyncIterator[tuple[str, GroupDescription | WireError]]:
-        """Yields each group's description, or the reason for its absence."""
+        """Yields each group's description, or the reason for its absence. A group of another type
+        than `of_type` is not found.
+        """
         turns, room = Turns(GROUPS_AT_ONCE), ANSWERED_MAX
         for group_id in group_ids:
             await turns.took()
@@ -140,6 +142,9 @@ class GroupsService:
                 yield group_id, error
                 continue
             assert isinstance(reply, GroupDescription), reply
+            if of_type not in (None, reply.group_type):
+                yield group_id, _of_another_type(reply, of_type)
+                continue
             room -= len(reply.members)
             yield group_id, reply if room >= 0 else _TOO_MANY_MEMBERS
 
@@ -152,6 +157,13 @@ class GroupsService:
                 yield group_id, error
             else:
                 yield group_id, None
+
+
+def _of_another_type(group: GroupDescription, of_type: str | None) -> GroupIdNotFound:
+    return GroupIdNotFound(
+        f"group {group.group_id!r} is of type {group.group_type}; the request describes groups of"
+        f" type {of_type}"
+    )
 
 
 def _offsets_in(answer: Asked[Reply]) -> int:

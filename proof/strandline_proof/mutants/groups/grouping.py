@@ -226,8 +226,8 @@ GROUPING: Final = (
         (
             Edit(
                 _OFFSETS,
-                "            topic_id=topic.topic_id,\n        )\n        errors.append(None)\n",
-                "            topic_id=None,\n        )\n        errors.append(None)\n",
+                "        topic_id=topic_id,\n    )\n",
+                "        topic_id=None,\n    )\n",
             ),
         ),
     ),
