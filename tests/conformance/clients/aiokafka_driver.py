@@ -11,6 +11,8 @@ import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import for_code
 
 from conformance.clients.loop import (
@@ -21,6 +23,8 @@ from conformance.clients.loop import (
     serve,
     unpacked,
 )
+
+STRATEGIES = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 
 
 class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -126,6 +130,7 @@ class Driver:
         topic: str,
         protocol: str = "classic",
         instance: str | None = None,
+        strategy: str = "roundrobin",
     ) -> None:
         if protocol != "classic":
             raise UnsupportedError(f"aiokafka has no group protocol {protocol}")
@@ -133,6 +138,7 @@ class Driver:
             **self._base,
             group_id=group,
             group_instance_id=instance,
+            partition_assignment_strategy=(STRATEGIES[strategy],),
             enable_auto_commit=False,
             auto_offset_reset="earliest",
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 from conformance.harness import installed
@@ -19,6 +21,8 @@ class Client:
     version: str
     command: Callable[[], list[str]]
     """The driver's command; it makes or finds what the driver needs."""
+    only_on: str | None = None
+    """The one target that the client can speak to; None if it speaks Kafka's protocol."""
 
     def start(self, bootstrap: str) -> Driver:
         return Driver(self.name, self.command(), bootstrap)
@@ -49,3 +53,20 @@ def smoke_clients() -> list[Client]:
             for version in pins["java"]["clients"]
         ),
     ]
+
+
+def all_clients() -> list[Client]:
+    """Also the clients that only `make conformance` runs."""
+    return [
+        *smoke_clients(),
+        Client(
+            "strandline",
+            metadata.version("strandline"),
+            lambda: [sys.executable, "-m", "conformance.clients.strandline_driver"],
+            only_on="strandline",
+        ),
+    ]
+
+
+def client(name: str) -> Client:
+    return next(each for each in all_clients() if each.name == name)

@@ -38,6 +38,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 public final class Driver {
     static final long TIMEOUT_S = 45;
     static final Duration POLL = Duration.ofMillis(200);
+    static final Map<String, String> STRATEGIES = Map.of(
+        "range", "org.apache.kafka.clients.consumer.RangeAssignor",
+        "cooperative-sticky", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
 
     /** A consumer of a group, what it polled and did not hand out yet, and its rebalances. */
     static final class Member implements ConsumerRebalanceListener {
@@ -211,7 +214,7 @@ public final class Driver {
             settings.put("group.instance.id", text(request, "instance"));
         }
         if (request.get("strategy") != null) {
-            settings.put("partition.assignment.strategy", text(request, "strategy"));
+            settings.put("partition.assignment.strategy", STRATEGIES.get(text(request, "strategy")));
         }
         Member member = new Member(consumer(settings));
         member.consumer.subscribe(List.of(text(request, "topic")), member);
