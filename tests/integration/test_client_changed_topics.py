@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow answer to a batch has no producer look for another topic meanwhile."""
+    monkeypatch.setattr("strandline._producer.sender.STALL_MS", 1e9)
+
+
 @pytest_asyncio.fixture
 async def cluster() -> AsyncIterator[ScriptedCluster]:
     async with scripted_cluster(3) as scripted:
@@ -42,8 +48,11 @@ async def test_a_partition_that_was_added_just_now_is_waited_for(cluster: Script
     assert [p.values() for p in partitions] == [[b"0", b"2"], [b"1"], [b"3", b"4"], [b"5"]]
 
 
-async def test_a_partition_that_is_being_added_is_waited_for(cluster: ScriptedCluster) -> None:
+async def test_a_partition_that_is_being_added_is_waited_for(
+    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Brokers hear of it a little later."""
+    monkeypatch.setattr("strandline._net.cluster.UNKNOWN_PARTITION_S", float("inf"))
     cluster.create("orders")
     async with Producer(cluster.bootstrap) as producer:
         await producer.send_and_wait("orders", b"0")
@@ -54,6 +63,7 @@ async def test_a_partition_that_is_being_added_is_waited_for(cluster: ScriptedCl
         assert (await sent).offset == 0
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("idempotent", [True, False])
 @pytest.mark.parametrize("unknown_ms", [0, 300])
 async def test_what_was_not_written_goes_to_the_topic_that_was_created_again(
@@ -129,6 +139,7 @@ async def test_a_topic_that_stays_deleted_fails_what_waits_for_it(cluster: Scrip
         assert not gone.value.may_have_been_written
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_partition_that_the_new_topic_does_not_have_fails(cluster: ScriptedCluster) -> None:
     cluster.create("orders", 3, topic_id=b"1" * 16)
     async with Producer(cluster.bootstrap) as producer:

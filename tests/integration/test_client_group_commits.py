@@ -137,7 +137,7 @@ async def test_one_that_is_late_says_what_was_in_its_way(
     cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And not that its last try, to which its own end left a moment, was not answered."""
-    async with member(cluster, request_timeout_ms=600) as consumer:
+    async with member(cluster, request_timeout_ms=2000) as consumer:
         consumer.subscribe(["orders"])
         await consumer.wait_assigned(10_000)
         assert consumer._group is not None

@@ -11,8 +11,11 @@ import pytest
 from strandline import TopicPartition, sync
 from strandline.errors import ClientMisused, CommitFailed, ConfigurationError
 from strandline_proto.batch import build_batch
+from support.poll_clock import POLL_INTERVAL_MS, PollClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from support.scripted_broker import ScriptedCluster
 
 T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -21,6 +24,13 @@ T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 def member(cluster: ScriptedCluster, *topics: str, **options: object) -> sync.Consumer:
     chosen: dict[str, object] = {"auto_offset_reset": "earliest", "group_id": "g", **options}
     return sync.Consumer(*topics, bootstrap_servers=cluster.bootstrap, **chosen)
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def prepare(cluster: ScriptedCluster) -> None:
@@ -101,16 +111,15 @@ def test_what_a_listener_raises_comes_out_of_the_poll(threaded_cluster: Scripted
 def test_heartbeats_go_on_while_the_application_blocks(threaded_cluster: ScriptedCluster) -> None:
     prepare(threaded_cluster)
     threaded_cluster.groups.interval_ms = 20
-    with member(threaded_cluster, "orders", max_poll_interval_ms=700) as consumer:
+    with member(threaded_cluster, "orders", max_poll_interval_ms=POLL_INTERVAL_MS) as consumer:
+        clock = PollClock(consumer._twin)
         consumer.getone()
         before = consumer.group_metadata()
         beats = len(threaded_cluster.groups.heartbeats)
-        time.sleep(0.3)
-        assert len(threaded_cluster.groups.heartbeats) >= beats + 3
-        deadline = time.monotonic() + 20
-        while threaded_cluster.groups.group("g").members:
-            time.sleep(0.02)
-            assert time.monotonic() < deadline
+        clock.advance(0.9)
+        until(lambda: clock.was_read and len(threaded_cluster.groups.heartbeats) >= beats + 3)
+        clock.advance(0.2)
+        until(lambda: not threaded_cluster.groups.group("g").members)
         with pytest.raises(CommitFailed):
             consumer.commit()
         assert consumer.getone().value == b"a", "it was never committed"

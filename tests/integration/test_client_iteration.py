@@ -13,6 +13,7 @@ import pytest
 from strandline import TopicPartition, sync
 from strandline.errors import ClientClosed
 from strandline_proto.batch import build_batch
+from support.poll_clock import POLL_INTERVAL_MS, PollClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,13 +170,16 @@ def test_a_commit_of_the_application_is_of_what_it_has_taken(
 def test_who_iterates_slowly_stays_a_member(threaded_cluster: ScriptedCluster) -> None:
     prepare(threaded_cluster, batch=20)
     threaded_cluster.groups.interval_ms = 60_000  # a heartbeat's answer would take records back
-    with member(threaded_cluster, max_poll_interval_ms=1000) as consumer:
+    with member(threaded_cluster, max_poll_interval_ms=POLL_INTERVAL_MS) as consumer:
+        clock = PollClock(consumer._twin)
         got = []
         for _ in range(10):
             got.append(next(consumer).offset)
-            time.sleep(0.3)
+            clock.advance(0.9)
+            until(lambda: clock.was_read)
             assert threaded_cluster.groups.group("g").members
         assert got == list(range(10))
+        clock.advance(1.1)  # a look has noted the last step
         until(lambda: not threaded_cluster.groups.group("g").members)
         assert committed(threaded_cluster) == {}
         assert next(consumer).offset == 0, "out of the group, and in again: nothing was committed"
