@@ -42,7 +42,10 @@ class KafkaCalls:
             buffers = cast("Buffers", await method(request))
             return b"".join(bytes(each) for each in buffers)
         message = codec.decode(api, version, request.body)
-        return bytes(codec.encode(await method(request, message), version))
+        answer = await method(request, message)
+        if isinstance(answer, list):
+            return b"".join(answer)
+        return bytes(codec.encode(answer, version))
 
     async def __call__(self, name: str, version: int, **fields: Any) -> Any:
         """The answer to the request with these fields, as kio's object if kafka-python has no

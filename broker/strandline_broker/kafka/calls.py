@@ -50,14 +50,19 @@ class Calls:
     async def _decoded(
         self, method: Callable[[Request, Any], Awaitable[Any]], request: Request
     ) -> Buffers:
-        """Answers with kafka-python's messages."""
+        """Decodes the request by kafka-python's schema. The handler returns an answer for
+        kafka-python's encoder, or buffers that it has written itself.
+        """
         api, version, body = request.header.api, request.version, request.body
         if len(body) < DECODED_AT_ONCE_BYTES:
-            message = codec.decode(api, version, body)
-        else:
-            loop = asyncio.get_running_loop()
-            message = await loop.run_in_executor(self._thread, codec.decode, api, version, body)
-        return [codec.encode(await method(request, message), version)]
+            answer = await method(request, codec.decode(api, version, body))
+            return answer if isinstance(answer, list) else [codec.encode(answer, version)]
+        loop = asyncio.get_running_loop()
+        message = await loop.run_in_executor(self._thread, codec.decode, api, version, body)
+        answer = await method(request, message)
+        if isinstance(answer, list):
+            return answer
+        return [await loop.run_in_executor(self._thread, codec.encode, answer, version)]
 
 
 def _parts(services: Services, listener: str) -> Iterable[Any]:

@@ -9,6 +9,7 @@ from strandline_broker.kafka.groups.consumer import ConsumerGroupCalls
 from strandline_broker.kafka.groups.describe import GroupAdminCalls
 from strandline_broker.kafka.groups.find_coordinator import FindCoordinatorCalls
 from strandline_broker.kafka.groups.offset_commits import OffsetCommitsCalls
+from strandline_broker.kafka.groups.offset_fetch import OffsetFetchCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,5 +21,6 @@ def group_parts(services: Services, listener: str) -> Iterable[Any]:
     groups = GroupsService(services.shards)
     yield FindCoordinatorCalls(services.metadata, listener, services.runtime)
     yield OffsetCommitsCalls(groups)
+    yield OffsetFetchCalls(groups)
     yield GroupAdminCalls(groups)
     yield ConsumerGroupCalls(groups, services.metadata, services.runtime)

@@ -10,6 +10,7 @@ import pytest
 from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_broker.hosts.serving.groups import GroupsService
 from strandline_broker.kafka.groups.offset_commits import OffsetCommitsCalls
+from strandline_broker.kafka.groups.offset_fetch import OffsetFetchCalls
 from strandline_proto.errors import (
     NONE,
     CoordinatorNotAvailable,
@@ -50,7 +51,8 @@ async def leading(path: Path, **settings: Any) -> AsyncIterator[tuple[GroupBroke
 
 
 def calls(broker: GroupBroker) -> KafkaCalls:
-    return KafkaCalls(OffsetCommitsCalls(GroupsService(broker.shards)))
+    groups = GroupsService(broker.shards)
+    return KafkaCalls(OffsetCommitsCalls(groups), OffsetFetchCalls(groups))
 
 
 def named(version: int, topic: str = ORDERS, topic_id: bytes = ORDERS_ID) -> dict[str, str]:
