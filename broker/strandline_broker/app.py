@@ -25,6 +25,7 @@ from strandline_broker.hosts.member.push_streams import PushStreams
 from strandline_broker.hosts.member.replica_manager import ReplicaManager
 from strandline_broker.hosts.replica.isr_changes import IsrChanges
 from strandline_broker.hosts.replica.record_check import RecordChecks, warn_of_slow_checks
+from strandline_broker.hosts.serving.applied_views import AppliedViews
 from strandline_broker.hosts.serving.configs import ConfigsService
 from strandline_broker.hosts.serving.delete_records import DeleteRecordsService
 from strandline_broker.hosts.serving.fetch_range import FetchRangeService
@@ -96,6 +97,7 @@ class Broker:
             known_controller_epoch=ControllerEpoch(state.controller_epoch),
             known_offset=MetadataOffset(state.metadata_offset),
         )
+        self.views = AppliedViews(self.metadata)
         self.link = ControllerLink(runtime, config.controller_target)
         self.metrics = ServerMetrics(runtime.metrics, build)
         self.listeners = Listeners(runtime, config, self.metrics)
@@ -173,6 +175,7 @@ class Broker:
         )
 
     def _on_applied(self) -> None:
+        self.views.published()
         self.shards.published()
         self.replicas.fetchers.on_published()
         self.lifecycle.on_applied()
@@ -209,6 +212,7 @@ class Broker:
             metrics=self.metrics,
             config=self._config,
             metadata=self.metadata,
+            views=self.views,
             replicas=self.replicas,
             checks=self._record_checks,
             copies=self._copies_out,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 ONLY_VALUE: Final[dict[str, str]] = {
-    "auto.create.topics.enable": "false",
     "compression.type": "producer",
     "controlled.shutdown.enable": "true",
     "delete.topic.enable": "true",

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.kafka import codec
-from strandline_broker.kafka.cluster.api_versions import ApiVersionsCalls
+from strandline_broker.kafka.cluster.parts import cluster_parts
 from strandline_broker.kafka.groups.parts import group_parts
 from strandline_broker.kafka.request import DECODED_AT_ONCE_BYTES, CloseConnection
 from strandline_broker.kafka.versions import BY_NAME
@@ -66,7 +66,7 @@ class Calls:
 
 
 def _parts(services: Services, listener: str) -> Iterable[Any]:
-    yield ApiVersionsCalls(services.metadata, services.config.node_id)
+    yield from cluster_parts(services, listener)
     yield from group_parts(services, listener)
 
 

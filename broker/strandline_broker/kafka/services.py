@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.member.producer_ids import ProducerIds
     from strandline_broker.hosts.member.replica_manager import ReplicaManager
     from strandline_broker.hosts.replica.record_check import RecordChecks
+    from strandline_broker.hosts.serving.applied_views import AppliedViews
     from strandline_broker.kafka.cluster.forward import ToController
     from strandline_broker.telemetry import ServerMetrics
     from strandline_runtime.runtime import Runtime
@@ -26,6 +27,7 @@ class Services:
     config: BrokerConfig
     """The configuration at the start, without what was altered since."""
     metadata: MetadataCache
+    views: AppliedViews
     replicas: ReplicaManager
     checks: RecordChecks
     copies: LeaderThrottle

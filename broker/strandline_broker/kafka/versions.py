@@ -33,11 +33,15 @@ SYNC_GROUP: Final = 14
 API_VERSIONS: Final = 18
 
 SERVED: Final = (
+    Api(METADATA, "Metadata", 0, 13, 9),
     Api(8, "OffsetCommit", 2, 10, 8),
     Api(9, "OffsetFetch", 1, 10, 6),
     Api(10, "FindCoordinator", 0, 6, 3),
     Api(16, "ListGroups", 0, 5, 3),
     Api(API_VERSIONS, "ApiVersions", 0, 5, 3),
+    Api(19, "CreateTopics", 2, 7, 5),
+    Api(20, "DeleteTopics", 1, 6, 4),
+    Api(37, "CreatePartitions", 0, 3, 2),
     Api(42, "DeleteGroups", 0, 2, 2),
     Api(47, "OffsetDelete", 0, 0, NEVER),
     Api(68, "ConsumerGroupHeartbeat", 0, 1, 0),

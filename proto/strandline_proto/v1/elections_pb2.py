@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#strandline_proto/v1/elections.proto\x12\x13strandline_proto.v1\"x\n\x13\x45lectLeadersRequest\x12\x15\n\relection_type\x18\x01 \x01(\x05\x12\x36\n\x06topics\x18\x02 \x03(\x0b\x32&.strandline_proto.v1.ElectLeadersTopic\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\"a\n\x11\x45lectLeadersTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12>\n\npartitions\x18\x02 \x03(\x0b\x32*.strandline_proto.v1.ElectLeadersPartition\":\n\x15\x45lectLeadersPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\"\x94\x01\n\x14\x45lectLeadersResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x38\n\x07results\x18\x03 \x03(\x0b\x32\'.strandline_proto.v1.ElectLeadersResult\x12\x17\n\x0fpending_brokers\x18\x04 \x03(\x05\"q\n\x12\x45lectLeadersResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x12\n\nerror_code\x18\x03 \x01(\x05\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x0e\n\x06leader\x18\x05 \x01(\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#strandline_proto/v1/elections.proto\x12\x13strandline_proto.v1\"x\n\x13\x45lectLeadersRequest\x12\x15\n\relection_type\x18\x01 \x01(\x05\x12\x36\n\x06topics\x18\x02 \x03(\x0b\x32&.strandline_proto.v1.ElectLeadersTopic\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\"a\n\x11\x45lectLeadersTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12>\n\npartitions\x18\x02 \x03(\x0b\x32*.strandline_proto.v1.ElectLeadersPartition\":\n\x15\x45lectLeadersPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\"\xad\x01\n\x14\x45lectLeadersResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x38\n\x07results\x18\x03 \x03(\x0b\x32\'.strandline_proto.v1.ElectLeadersResult\x12\x17\n\x0fpending_brokers\x18\x04 \x03(\x05\x12\x17\n\x0fmetadata_offset\x18\x05 \x01(\x03\"q\n\x12\x45lectLeadersResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x12\n\nerror_code\x18\x03 \x01(\x05\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x0e\n\x06leader\x18\x05 \x01(\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,7 +38,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ELECTLEADERSPARTITION']._serialized_start=281
   _globals['_ELECTLEADERSPARTITION']._serialized_end=339
   _globals['_ELECTLEADERSRESPONSE']._serialized_start=342
-  _globals['_ELECTLEADERSRESPONSE']._serialized_end=490
-  _globals['_ELECTLEADERSRESULT']._serialized_start=492
-  _globals['_ELECTLEADERSRESULT']._serialized_end=605
+  _globals['_ELECTLEADERSRESPONSE']._serialized_end=515
+  _globals['_ELECTLEADERSRESULT']._serialized_start=517
+  _globals['_ELECTLEADERSRESULT']._serialized_end=630
 # @@protoc_insertion_point(module_scope)

@@ -294,9 +294,12 @@ class CreateTopicsResponse(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     """Error of the whole request, for instance when no controller can be reached."""
     error_message: _builtins.str
+    metadata_offset: _builtins.int
+    """Offset of the controller's log that holds the result."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicResult]: ...
     def __init__(
@@ -305,10 +308,11 @@ class CreateTopicsResponse(_message.Message):
         topics: _abc.Iterable[Global___TopicResult] | None = ...,
         error_code: _builtins.int = ...,
         error_message: _builtins.str = ...,
+        metadata_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "metadata_offset", b"metadata_offset", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -378,8 +382,11 @@ class DeleteTopicsResponse(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     error_message: _builtins.str
+    metadata_offset: _builtins.int
+    """Offset of the controller's log that holds the result."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicResult]: ...
     def __init__(
@@ -388,10 +395,11 @@ class DeleteTopicsResponse(_message.Message):
         topics: _abc.Iterable[Global___TopicResult] | None = ...,
         error_code: _builtins.int = ...,
         error_message: _builtins.str = ...,
+        metadata_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "metadata_offset", b"metadata_offset", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1083,9 +1091,12 @@ class IncrementalAlterConfigsResponse(_message.Message):
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     PENDING_BROKERS_FIELD_NUMBER: _builtins.int
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     """Error of the whole request, for instance when no controller can be reached."""
     error_message: _builtins.str
+    metadata_offset: _builtins.int
+    """Offset of the controller's log that holds the result."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlterConfigsResult]:
         """Results in the order of the request."""
@@ -1101,10 +1112,11 @@ class IncrementalAlterConfigsResponse(_message.Message):
         error_code: _builtins.int = ...,
         error_message: _builtins.str = ...,
         pending_brokers: _abc.Iterable[_builtins.int] | None = ...,
+        metadata_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "pending_brokers", b"pending_brokers", "results", b"results"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "metadata_offset", b"metadata_offset", "pending_brokers", b"pending_brokers", "results", b"results"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

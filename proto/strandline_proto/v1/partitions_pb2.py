@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$strandline_proto/v1/partitions.proto\x12\x13strandline_proto.v1\"x\n\x17\x43reatePartitionsRequest\x12\x32\n\x06topics\x18\x01 \x03(\x0b\x32\".strandline_proto.v1.NewPartitions\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"l\n\rNewPartitions\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\x12>\n\x0b\x61ssignments\x18\x03 \x03(\x0b\x32).strandline_proto.v1.NewPartitionReplicas\"*\n\x14NewPartitionReplicas\x12\x12\n\nbroker_ids\x18\x01 \x03(\x05\"\x9c\x01\n\x18\x43reatePartitionsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12<\n\x07results\x18\x03 \x03(\x0b\x32+.strandline_proto.v1.CreatePartitionsResult\x12\x17\n\x0fpending_brokers\x18\x04 \x03(\x05\"l\n\x16\x43reatePartitionsResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nerror_code\x18\x02 \x01(\x05\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x19\n\x11partitions_before\x18\x04 \x01(\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$strandline_proto/v1/partitions.proto\x12\x13strandline_proto.v1\"x\n\x17\x43reatePartitionsRequest\x12\x32\n\x06topics\x18\x01 \x03(\x0b\x32\".strandline_proto.v1.NewPartitions\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"l\n\rNewPartitions\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\x12>\n\x0b\x61ssignments\x18\x03 \x03(\x0b\x32).strandline_proto.v1.NewPartitionReplicas\"*\n\x14NewPartitionReplicas\x12\x12\n\nbroker_ids\x18\x01 \x03(\x05\"\xb5\x01\n\x18\x43reatePartitionsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12<\n\x07results\x18\x03 \x03(\x0b\x32+.strandline_proto.v1.CreatePartitionsResult\x12\x17\n\x0fpending_brokers\x18\x04 \x03(\x05\x12\x17\n\x0fmetadata_offset\x18\x05 \x01(\x03\"l\n\x16\x43reatePartitionsResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nerror_code\x18\x02 \x01(\x05\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x19\n\x11partitions_before\x18\x04 \x01(\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,7 +38,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NEWPARTITIONREPLICAS']._serialized_start=293
   _globals['_NEWPARTITIONREPLICAS']._serialized_end=335
   _globals['_CREATEPARTITIONSRESPONSE']._serialized_start=338
-  _globals['_CREATEPARTITIONSRESPONSE']._serialized_end=494
-  _globals['_CREATEPARTITIONSRESULT']._serialized_start=496
-  _globals['_CREATEPARTITIONSRESULT']._serialized_end=604
+  _globals['_CREATEPARTITIONSRESPONSE']._serialized_end=519
+  _globals['_CREATEPARTITIONSRESULT']._serialized_start=521
+  _globals['_CREATEPARTITIONSRESULT']._serialized_end=629
 # @@protoc_insertion_point(module_scope)

@@ -106,9 +106,12 @@ class CreatePartitionsResponse(_message.Message):
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     RESULTS_FIELD_NUMBER: _builtins.int
     PENDING_BROKERS_FIELD_NUMBER: _builtins.int
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     """Error of the whole request, for instance when no controller can be reached."""
     error_message: _builtins.str
+    metadata_offset: _builtins.int
+    """Offset of the controller's log that holds the result."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___CreatePartitionsResult]:
         """Results in the order of the request."""
@@ -126,10 +129,11 @@ class CreatePartitionsResponse(_message.Message):
         error_message: _builtins.str = ...,
         results: _abc.Iterable[Global___CreatePartitionsResult] | None = ...,
         pending_brokers: _abc.Iterable[_builtins.int] | None = ...,
+        metadata_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "pending_brokers", b"pending_brokers", "results", b"results"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "metadata_offset", b"metadata_offset", "pending_brokers", b"pending_brokers", "results", b"results"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&strandline_proto/v1/reassignment.proto\x12\x13strandline_proto.v1\"l\n\"AlterPartitionReassignmentsRequest\x12\x12\n\ntimeout_ms\x18\x01 \x01(\x05\x12\x32\n\x06topics\x18\x02 \x03(\x0b\x32\".strandline_proto.v1.ReassignTopic\"Y\n\rReassignTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12:\n\npartitions\x18\x02 \x03(\x0b\x32&.strandline_proto.v1.ReassignPartition\"q\n\x11ReassignPartition\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x38\n\x06target\x18\x02 \x01(\x0b\x32#.strandline_proto.v1.ReassignTargetH\x00\x88\x01\x01\x42\t\n\x07_target\"\"\n\x0eReassignTarget\x12\x10\n\x08replicas\x18\x01 \x03(\x05\"\x8a\x01\n#AlterPartitionReassignmentsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x38\n\x06topics\x18\x03 \x03(\x0b\x32(.strandline_proto.v1.ReassignTopicResult\"e\n\x13ReassignTopicResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12@\n\npartitions\x18\x02 \x03(\x0b\x32,.strandline_proto.v1.ReassignPartitionResult\"]\n\x17ReassignPartitionResult\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x12\n\nerror_code\x18\x02 \x01(\x05\x12\x15\n\rerror_message\x18\x03 \x01(\t\"r\n!ListPartitionReassignmentsRequest\x12\x12\n\ntimeout_ms\x18\x01 \x01(\x05\x12\x39\n\x06topics\x18\x02 \x03(\x0b\x32).strandline_proto.v1.ReassignmentsOfTopic\"8\n\x14ReassignmentsOfTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"\x8e\x01\n\"ListPartitionReassignmentsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12=\n\x06topics\x18\x03 \x03(\x0b\x32-.strandline_proto.v1.OngoingTopicReassignment\"\x81\x01\n\x18OngoingTopicReassignment\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x45\n\npartitions\x18\x03 \x03(\x0b\x32\x31.strandline_proto.v1.OngoingPartitionReassignment\"\xb5\x01\n\x1cOngoingPartitionReassignment\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x10\n\x08replicas\x18\x02 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x03 \x03(\x05\x12\x19\n\x11removing_replicas\x18\x04 \x03(\x05\x12\x19\n\x11original_replicas\x18\x05 \x03(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\x12\x0e\n\x06leader\x18\x07 \x01(\x05\"P\n\x19\x44\x65\x63ommissionBrokerRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x0c\n\x04undo\x18\x02 \x01(\x08\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\"G\n\x1a\x44\x65\x63ommissionBrokerResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\"@\n\x17UnregisterBrokerRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\"E\n\x18UnregisterBrokerResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&strandline_proto/v1/reassignment.proto\x12\x13strandline_proto.v1\"l\n\"AlterPartitionReassignmentsRequest\x12\x12\n\ntimeout_ms\x18\x01 \x01(\x05\x12\x32\n\x06topics\x18\x02 \x03(\x0b\x32\".strandline_proto.v1.ReassignTopic\"Y\n\rReassignTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12:\n\npartitions\x18\x02 \x03(\x0b\x32&.strandline_proto.v1.ReassignPartition\"q\n\x11ReassignPartition\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x38\n\x06target\x18\x02 \x01(\x0b\x32#.strandline_proto.v1.ReassignTargetH\x00\x88\x01\x01\x42\t\n\x07_target\"\"\n\x0eReassignTarget\x12\x10\n\x08replicas\x18\x01 \x03(\x05\"\xa3\x01\n#AlterPartitionReassignmentsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x38\n\x06topics\x18\x03 \x03(\x0b\x32(.strandline_proto.v1.ReassignTopicResult\x12\x17\n\x0fmetadata_offset\x18\x04 \x01(\x03\"e\n\x13ReassignTopicResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12@\n\npartitions\x18\x02 \x03(\x0b\x32,.strandline_proto.v1.ReassignPartitionResult\"]\n\x17ReassignPartitionResult\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x12\n\nerror_code\x18\x02 \x01(\x05\x12\x15\n\rerror_message\x18\x03 \x01(\t\"r\n!ListPartitionReassignmentsRequest\x12\x12\n\ntimeout_ms\x18\x01 \x01(\x05\x12\x39\n\x06topics\x18\x02 \x03(\x0b\x32).strandline_proto.v1.ReassignmentsOfTopic\"8\n\x14ReassignmentsOfTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"\x8e\x01\n\"ListPartitionReassignmentsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12=\n\x06topics\x18\x03 \x03(\x0b\x32-.strandline_proto.v1.OngoingTopicReassignment\"\x81\x01\n\x18OngoingTopicReassignment\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x45\n\npartitions\x18\x03 \x03(\x0b\x32\x31.strandline_proto.v1.OngoingPartitionReassignment\"\xb5\x01\n\x1cOngoingPartitionReassignment\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x10\n\x08replicas\x18\x02 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x03 \x03(\x05\x12\x19\n\x11removing_replicas\x18\x04 \x03(\x05\x12\x19\n\x11original_replicas\x18\x05 \x03(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\x12\x0e\n\x06leader\x18\x07 \x01(\x05\"P\n\x19\x44\x65\x63ommissionBrokerRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x0c\n\x04undo\x18\x02 \x01(\x08\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\"G\n\x1a\x44\x65\x63ommissionBrokerResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\t\"@\n\x17UnregisterBrokerRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\"E\n\x18UnregisterBrokerResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x15\n\rerror_message\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,27 +40,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REASSIGNTARGET']._serialized_start=379
   _globals['_REASSIGNTARGET']._serialized_end=413
   _globals['_ALTERPARTITIONREASSIGNMENTSRESPONSE']._serialized_start=416
-  _globals['_ALTERPARTITIONREASSIGNMENTSRESPONSE']._serialized_end=554
-  _globals['_REASSIGNTOPICRESULT']._serialized_start=556
-  _globals['_REASSIGNTOPICRESULT']._serialized_end=657
-  _globals['_REASSIGNPARTITIONRESULT']._serialized_start=659
-  _globals['_REASSIGNPARTITIONRESULT']._serialized_end=752
-  _globals['_LISTPARTITIONREASSIGNMENTSREQUEST']._serialized_start=754
-  _globals['_LISTPARTITIONREASSIGNMENTSREQUEST']._serialized_end=868
-  _globals['_REASSIGNMENTSOFTOPIC']._serialized_start=870
-  _globals['_REASSIGNMENTSOFTOPIC']._serialized_end=926
-  _globals['_LISTPARTITIONREASSIGNMENTSRESPONSE']._serialized_start=929
-  _globals['_LISTPARTITIONREASSIGNMENTSRESPONSE']._serialized_end=1071
-  _globals['_ONGOINGTOPICREASSIGNMENT']._serialized_start=1074
-  _globals['_ONGOINGTOPICREASSIGNMENT']._serialized_end=1203
-  _globals['_ONGOINGPARTITIONREASSIGNMENT']._serialized_start=1206
-  _globals['_ONGOINGPARTITIONREASSIGNMENT']._serialized_end=1387
-  _globals['_DECOMMISSIONBROKERREQUEST']._serialized_start=1389
-  _globals['_DECOMMISSIONBROKERREQUEST']._serialized_end=1469
-  _globals['_DECOMMISSIONBROKERRESPONSE']._serialized_start=1471
-  _globals['_DECOMMISSIONBROKERRESPONSE']._serialized_end=1542
-  _globals['_UNREGISTERBROKERREQUEST']._serialized_start=1544
-  _globals['_UNREGISTERBROKERREQUEST']._serialized_end=1608
-  _globals['_UNREGISTERBROKERRESPONSE']._serialized_start=1610
-  _globals['_UNREGISTERBROKERRESPONSE']._serialized_end=1679
+  _globals['_ALTERPARTITIONREASSIGNMENTSRESPONSE']._serialized_end=579
+  _globals['_REASSIGNTOPICRESULT']._serialized_start=581
+  _globals['_REASSIGNTOPICRESULT']._serialized_end=682
+  _globals['_REASSIGNPARTITIONRESULT']._serialized_start=684
+  _globals['_REASSIGNPARTITIONRESULT']._serialized_end=777
+  _globals['_LISTPARTITIONREASSIGNMENTSREQUEST']._serialized_start=779
+  _globals['_LISTPARTITIONREASSIGNMENTSREQUEST']._serialized_end=893
+  _globals['_REASSIGNMENTSOFTOPIC']._serialized_start=895
+  _globals['_REASSIGNMENTSOFTOPIC']._serialized_end=951
+  _globals['_LISTPARTITIONREASSIGNMENTSRESPONSE']._serialized_start=954
+  _globals['_LISTPARTITIONREASSIGNMENTSRESPONSE']._serialized_end=1096
+  _globals['_ONGOINGTOPICREASSIGNMENT']._serialized_start=1099
+  _globals['_ONGOINGTOPICREASSIGNMENT']._serialized_end=1228
+  _globals['_ONGOINGPARTITIONREASSIGNMENT']._serialized_start=1231
+  _globals['_ONGOINGPARTITIONREASSIGNMENT']._serialized_end=1412
+  _globals['_DECOMMISSIONBROKERREQUEST']._serialized_start=1414
+  _globals['_DECOMMISSIONBROKERREQUEST']._serialized_end=1494
+  _globals['_DECOMMISSIONBROKERRESPONSE']._serialized_start=1496
+  _globals['_DECOMMISSIONBROKERRESPONSE']._serialized_end=1567
+  _globals['_UNREGISTERBROKERREQUEST']._serialized_start=1569
+  _globals['_UNREGISTERBROKERREQUEST']._serialized_end=1633
+  _globals['_UNREGISTERBROKERRESPONSE']._serialized_start=1635
+  _globals['_UNREGISTERBROKERRESPONSE']._serialized_end=1704
 # @@protoc_insertion_point(module_scope)

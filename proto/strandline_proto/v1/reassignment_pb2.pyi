@@ -123,9 +123,12 @@ class AlterPartitionReassignmentsResponse(_message.Message):
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     """Error of the whole request, for instance when no controller can be reached."""
     error_message: _builtins.str
+    metadata_offset: _builtins.int
+    """Offset of the controller's log that holds the result."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReassignTopicResult]:
         """Results in the order of the request."""
@@ -136,10 +139,11 @@ class AlterPartitionReassignmentsResponse(_message.Message):
         error_code: _builtins.int = ...,
         error_message: _builtins.str = ...,
         topics: _abc.Iterable[Global___ReassignTopicResult] | None = ...,
+        metadata_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "metadata_offset", b"metadata_offset", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from strandline_broker.core.controller.topics.configs import GROUP
 from strandline_broker.core.groups.group_config import check_group_configs
-from strandline_proto.errors import WireError
+from strandline_proto.errors import InvalidRequest, WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+    from strandline_broker.core.controller.topics.configs import Alteration
     from strandline_broker.core.groups.settings import GroupSettings
+
+Key = TypeVar("Key")
+Wish = TypeVar("Wish")
+Result = TypeVar("Result")
 
 TIMEOUT_S_MIN: Final = 0.1
 TIMEOUT_S_DEFAULT: Final = 30.0
 TIMEOUT_S_MAX: Final = 300.0
+
+
+class ConfigChange(NamedTuple):
+    """A request to alter the configuration of one resource."""
+
+    resource_type: int
+    name: str
+    alterations: tuple[Alteration, ...]
 
 
 def refused_configs(
@@ -39,3 +52,32 @@ def timeout_s(timeout_ms: int) -> float:
     if timeout_ms <= 0:
         return TIMEOUT_S_DEFAULT
     return min(max(timeout_ms / 1000, TIMEOUT_S_MIN), TIMEOUT_S_MAX)
+
+
+def named_once(wishes: Iterable[tuple[Key, Wish | WireError]]) -> dict[Key, Wish | WireError]:
+    """Returns the wish for each key, in order. A key with several wishes is refused."""
+    found: dict[Key, Wish | WireError] = {}
+    for key, wish in wishes:
+        found[key] = InvalidRequest("it is named twice in one request") if key in found else wish
+    return found
+
+
+async def decide_each(
+    wishes: Mapping[Key, Wish | WireError],
+    decide: Callable[[list[Wish]], Awaitable[list[Result | WireError]]],
+) -> dict[Key, Result | WireError]:
+    """Returns the result for each key, in order: its refusal, or the controller's decision.
+
+    `decide` gets the wishes that are not refused. If it raises, its error is the result of each.
+    """
+    left = {key: wish for key, wish in wishes.items() if not isinstance(wish, WireError)}
+    decided: list[Result | WireError] = []
+    if left:
+        try:
+            decided = await decide(list(left.values()))
+        except WireError as error:
+            decided = [error] * len(left)
+    results = dict(zip(left, decided, strict=True))
+    return {
+        key: wish if isinstance(wish, WireError) else results[key] for key, wish in wishes.items()
+    }

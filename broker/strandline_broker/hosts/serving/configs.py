@@ -17,7 +17,7 @@ from strandline_broker.core.topic_config import TOPIC_KEYS
 from strandline_proto.errors import InvalidRequest, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from strandline_broker.config.keys import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
@@ -85,13 +85,17 @@ class ConfigsService:
         topic = self._metadata.view.topic_named(name)
         if topic is None:
             raise UnknownTopicOrPartition(f"broker {self._node_id} knows no topic {name!r}")
+        return self.of_topic(topic.configs)
+
+    def of_topic(self, own: Mapping[str, str]) -> Iterator[DescribedConfig]:
+        """Yields the keys of a topic that has these entries of its own."""
         for key in TOPIC_KEYS.values():
             values = self._values(key.default_from)
-            if key.name in topic.configs:
-                values.insert(0, ConfigSynonym(key.name, topic.configs[key.name], FROM_TOPIC))
+            if key.name in own:
+                values.insert(0, ConfigSynonym(key.name, own[key.name], FROM_TOPIC))
             if values:
                 yield _described(key.name, values, documentation=key.doc)
-        for entry, value in topic.configs.items():
+        for entry, value in own.items():
             if entry not in TOPIC_KEYS:
                 yield _described(entry, [ConfigSynonym(entry, value, FROM_TOPIC)])
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from strandline_broker.core.controller.topics.topics import check_topic_name
+from strandline_broker.core.internal_topics import INTERNAL_TOPICS
 from strandline_broker.hosts.serving.replicas import TOPIC_ID_BYTES, Node, node_on
 from strandline_proto.errors import (
     NONE,
     InvalidRequest,
+    InvalidTopic,
     LeaderNotAvailable,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from strandline_proto.ids import NO_LEADER, TopicId
+from strandline_proto.ids import NO_LEADER, BrokerId, TopicId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,6 +36,45 @@ class UnknownTopic(NamedTuple):
 
     ref: TopicRef
     error_code: int
+
+
+class Reach:
+    """The brokers that the clients of one listener can reach."""
+
+    __slots__ = ("_brokers", "_reachable")
+
+    def __init__(self, view: MetadataView, listener: str) -> None:
+        self._brokers = view.brokers
+        self._reachable = frozenset(node.broker_id for node in live_brokers(view, listener))
+
+    def holds_for(self, view: MetadataView) -> bool:
+        """True if the brokers of `view` are the same."""
+        return view.brokers is self._brokers or view.brokers == self._brokers
+
+    def leader(self, partition: PartitionMetadata) -> BrokerId:
+        """Returns the leader; NO_LEADER if clients cannot be sent to it."""
+        return partition.leader if partition.leader in self._reachable else NO_LEADER
+
+    def lacks_listener(self, broker_id: BrokerId) -> bool:
+        """True if the broker is live, and has no listener of that name."""
+        broker = self._brokers.get(broker_id)
+        return broker is not None and not broker.fenced and broker_id not in self._reachable
+
+    def reachable(self, brokers: Iterable[BrokerId]) -> list[BrokerId]:
+        return [each for each in brokers if each in self._reachable]
+
+    def offline(self, partition: PartitionMetadata) -> list[BrokerId]:
+        """Returns the replicas that serve no client of the listener."""
+        known = partition.offline_replicas
+        return [each for each in partition.replicas if each in known or each not in self._reachable]
+
+    def any_broker(self, preferred: BrokerId) -> BrokerId:
+        """Returns a broker that takes requests for the controller: `preferred` if it is reachable,
+        NO_LEADER if none is.
+        """
+        if preferred in self._reachable:
+            return preferred
+        return min(self._reachable, default=NO_LEADER)
 
 
 def live_brokers(view: MetadataView, listener: str) -> Iterator[Node]:
@@ -68,3 +110,17 @@ def named_topics(
 def partition_error(partition: PartitionMetadata) -> int:
     """Returns the error code that a client sees beside the partition."""
     return LeaderNotAvailable.code if partition.leader == NO_LEADER else NONE
+
+
+def unknown_name_error(name: str) -> int:
+    """Returns the error code for a name that no topic has."""
+    try:
+        check_topic_name(name)
+    except InvalidTopic:
+        return UnknownTopicOrPartition.code if name in INTERNAL_TOPICS else InvalidTopic.code
+    return UnknownTopicOrPartition.code
+
+
+def may_be_created(name: str) -> bool:
+    """True for a legal name that does not belong to the cluster itself."""
+    return name not in INTERNAL_TOPICS and unknown_name_error(name) != InvalidTopic.code

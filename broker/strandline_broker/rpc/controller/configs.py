@@ -51,6 +51,7 @@ class AlterConfigsRpc:
                 refuse(result, error, f"configuration of {resource.name!r}")
         if not request.validate_only:
             await wait_applied(response, self._controller, request.timeout_ms)
+        response.metadata_offset = self._controller.state.last_offset
         return response
 
 

@@ -49,6 +49,7 @@ class ElectionsRpc:
                 refuse(told, result.error)
         if any(result.error is None for result in results):
             await wait_applied(response, self._controller, request.timeout_ms)
+        response.metadata_offset = self._controller.state.last_offset
         return response
 
     def _wishes(

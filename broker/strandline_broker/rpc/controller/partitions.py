@@ -45,4 +45,5 @@ class PartitionsRpc:
                 refuse(result, error, f"topic {topic.name}")
         if not request.validate_only and any(r.error_code == 0 for r in response.results):
             await wait_applied(response, self._controller, request.timeout_ms)
+        response.metadata_offset = self._controller.state.last_offset
         return response

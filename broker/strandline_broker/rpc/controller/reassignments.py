@@ -39,6 +39,7 @@ class ReassignmentsRpc:
             return response
         async for result in in_turns(results):
             _add(response, result)
+        response.metadata_offset = self._controller.state.last_offset
         return response
 
     async def ListPartitionReassignments(

@@ -51,6 +51,7 @@ class TopicsRpc:
                     result.topic_id = created.topic_id
             except (WireError, TimeoutError) as error:
                 refuse(result, error, f"topic {result.name}")
+        response.metadata_offset = self._controller.state.last_offset
         return response
 
     async def DeleteTopics(
@@ -67,6 +68,7 @@ class TopicsRpc:
                 result.name, result.topic_id = deleted.name, deleted.topic_id
             except (WireError, TimeoutError) as error:
                 refuse(result, error, f"topic {result.name}")
+        response.metadata_offset = self._controller.state.last_offset
         return response
 
 

@@ -222,7 +222,7 @@ def test_a_wrong_value_is_refused_naming_key_and_accepted_form(
         ("log.cleanup.policy", "keep", "expected delete, compact or compact,delete"),
         ("num.network.threads", "1", "num.network.threads is not supported yet"),
         ("ssl.keystore.location", "x", "not supported yet"),
-        ("auto.create.topics.enable", "true", "the only accepted value is false"),
+        ("auto.create.topics.enable", "yes", "expected true or false"),
         ("eligible.leader.replicas.enable", "false", "the only accepted value is true"),
         ("unclean.leader.election.enable", "true", "is a key of the controller, not of a broker"),
         ("compression.type", "zstd", "the only accepted value is producer"),
@@ -236,7 +236,7 @@ def test_a_key_that_a_broker_does_not_have_is_refused_with_the_reason(
 
 
 def test_a_key_that_states_what_is_so_anyway_is_accepted() -> None:
-    broker(auto_create_topics_enable="false", eligible_leader_replicas_enable="true")
+    broker(delete_topic_enable="true", eligible_leader_replicas_enable="true")
     controller(eligible_leader_replicas_enable="true")
 
 

@@ -1,0 +1,97 @@
+"""A controller and brokers as processes, each broker with a listener for Kafka clients."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from support.cluster import eventually
+from support.processes import command, controller_settings, free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class KafkaCluster:
+    def __init__(self, path: Path, brokers: int, **broker_settings: str) -> None:
+        self._path = path
+        self._more = broker_settings
+        ports = free_ports(1 + 2 * brokers)
+        self.controller_port = ports[0]
+        self.grpc_ports = {1 + n: ports[1 + 2 * n] for n in range(brokers)}
+        self.kafka_ports = {1 + n: ports[2 + 2 * n] for n in range(brokers)}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self.kafka_ports.values())
+
+    def address(self, broker_id: int) -> str:
+        return f"127.0.0.1:{self.kafka_ports[broker_id]}"
+
+    def log(self, name: str) -> str:
+        return (self._path / f"{name}.log").read_text()
+
+    def start_controller(self, **settings: str) -> None:
+        self._start(
+            "controller",
+            "controller",
+            controller_settings(self._path / "controller", self.controller_port) | settings,
+        )
+
+    def start_broker(self, broker_id: int) -> None:
+        grpc, kafka = self.grpc_ports[broker_id], self.kafka_ports[broker_id]
+        settings = {
+            "node_id": str(broker_id),
+            "listeners": f"INTERNAL://127.0.0.1:{grpc},PLAINTEXT://127.0.0.1:{kafka}",
+            "log_dirs": str(self._path / f"broker-{broker_id}"),
+            "controller_quorum_bootstrap_servers": f"127.0.0.1:{self.controller_port}",
+            "broker_rack": f"rack-{broker_id}",
+        }
+        self._start(f"broker-{broker_id}", "broker", settings | self._more)
+
+    def kill(self, name: str) -> None:
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def _start(self, name: str, kind: str, settings: dict[str, str]) -> None:
+        with (self._path / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(command(kind, **settings), stderr=log)
+
+    def kill_all(self) -> None:
+        for name in list(self.processes):
+            self.kill(name)
+
+
+@contextmanager
+def kafka_cluster(
+    path: Path, brokers: int = 3, *, controller: dict[str, str] | None = None, **settings: str
+) -> Iterator[KafkaCluster]:
+    """A cluster whose brokers are all in Kafka's metadata."""
+    from kafka import KafkaAdminClient
+
+    made = KafkaCluster(path, brokers, **settings)
+    factor = str(min(3, brokers))
+    defaults = {"offsets_topic_replication_factor": factor, "default_replication_factor": factor}
+    try:
+        made.start_controller(**(defaults | (controller or {})))
+        for broker_id in made.kafka_ports:
+            made.start_broker(broker_id)
+
+        def all_known() -> bool:
+            try:
+                admin = KafkaAdminClient(bootstrap_servers=made.bootstrap)
+            except Exception:  # noqa: BLE001 - the brokers are starting
+                return False
+            try:
+                return len(admin.describe_cluster()["brokers"]) == brokers
+            finally:
+                admin.close()
+
+        eventually(all_known, f"{brokers} brokers are in the metadata", poll_s=0.2)
+        yield made
+    finally:
+        made.kill_all()
