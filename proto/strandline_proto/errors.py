@@ -18,6 +18,7 @@ class WireError(Exception):
     """True if only brokers and the controller send it to each other; a client has no class
     for it.
     """
+    record_index: int | None = None  # place in its batch of the record at fault
 
 
 class UnknownServerError(WireError):

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from strandline_broker.kafka import codec
 from strandline_broker.kafka.cluster.parts import cluster_parts
 from strandline_broker.kafka.groups.parts import group_parts
-from strandline_broker.kafka.request import DECODED_AT_ONCE_BYTES, CloseConnection
+from strandline_broker.kafka.records.parts import record_parts
+from strandline_broker.kafka.records.produce import ProduceCalls
+from strandline_broker.kafka.request import DECODED_AT_ONCE_BYTES
 from strandline_broker.kafka.versions import BY_NAME
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class Calls:
         self._thread = services.runtime.serial_executor("kafka-decoding")
         self._by_key: dict[int, Call] = {}
         self._requests = services.metrics.requests
+        self._produce = ProduceCalls(services, listener)
         for part in _parts(services, listener):
             for name, method in _methods_of(part):
                 api = BY_NAME[name]
@@ -39,7 +42,8 @@ class Calls:
 
     async def append(self, request: Request, answer: Callable[[Buffers | None], None]) -> None:
         """Appends the batches of a Produce request, as `Appending` describes."""
-        raise CloseConnection("Produce is not served")
+        self._requests.labels(method="Kafka Produce").inc()
+        await self._produce.append(request, answer)
 
     async def answer(self, request: Request) -> Buffers:
         """Returns the body of the answer. Raises MalformedRequest or CloseConnection."""
@@ -67,6 +71,7 @@ class Calls:
 
 def _parts(services: Services, listener: str) -> Iterable[Any]:
     yield from cluster_parts(services, listener)
+    yield from record_parts(services, listener)
     yield from group_parts(services, listener)
 
 

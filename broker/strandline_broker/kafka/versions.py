@@ -33,6 +33,9 @@ SYNC_GROUP: Final = 14
 API_VERSIONS: Final = 18
 
 SERVED: Final = (
+    Api(PRODUCE, "Produce", 0, 13, 9),
+    Api(FETCH, "Fetch", 4, 18, 12),
+    Api(2, "ListOffsets", 1, 10, 6),
     Api(METADATA, "Metadata", 0, 13, 9),
     Api(8, "OffsetCommit", 2, 10, 8),
     Api(9, "OffsetFetch", 1, 10, 6),
@@ -41,6 +44,9 @@ SERVED: Final = (
     Api(API_VERSIONS, "ApiVersions", 0, 5, 3),
     Api(19, "CreateTopics", 2, 7, 5),
     Api(20, "DeleteTopics", 1, 6, 4),
+    Api(21, "DeleteRecords", 0, 2, 2),
+    Api(22, "InitProducerId", 0, 5, 2),
+    Api(23, "OffsetForLeaderEpoch", 2, 4, 4),
     Api(37, "CreatePartitions", 0, 3, 2),
     Api(42, "DeleteGroups", 0, 2, 2),
     Api(47, "OffsetDelete", 0, 0, NEVER),

@@ -56,6 +56,10 @@ class Cursor:
         value: int = kind.unpack_from(self.data, self._take(kind.size))[0]
         return value
 
+    def fields(self, kind: Struct) -> tuple[int, ...]:
+        """Several numbers that follow each other."""
+        return kind.unpack_from(self.data, self._take(kind.size))
+
     def int8(self) -> int:
         return self.fixed(INT8)
 
@@ -133,6 +137,13 @@ class Cursor:
             raise MalformedRequest(
                 f"an array has {count} elements, and {self.end - self.pos} bytes are left"
             )
+        return count
+
+    def elements(self, compact: bool) -> int:
+        """Returns the number of elements that follow, of an array that must not be null."""
+        count = self.count(compact)
+        if count < 0:
+            raise MalformedRequest(f"an array before byte {self.pos} is null")
         return count
 
     def skip_tags(self) -> None:

@@ -28,6 +28,14 @@ def offsets_of(partition: Partition) -> Offsets:
     return Offsets(partition.high_watermark, stable, log.log_start_offset)
 
 
+def is_cold(start: int, partition: Partition) -> bool:
+    """True if the bytes from that offset have to be read from the disk."""
+    log = partition.log
+    return isinstance(partition.role, Leading) and (
+        log.log_start_offset <= start < log.log_end_offset and not log.is_hot(start)
+    )
+
+
 class Collected:
     """The answer's new content, as far as it fits; an `urgent` one is sent at once, however small
     it is.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from strandline_broker.core.replication.isolation import Isolation
 from strandline_broker.hosts.common.fetch_messages import Replica
-from strandline_broker.hosts.fetching.answer import Collected, offsets_of
+from strandline_broker.hosts.fetching.answer import Collected, is_cold, offsets_of
 from strandline_broker.hosts.replica.leading import Leading, check_leader
 from strandline_broker.hosts.replica.observers import FetchListener
 from strandline_broker.hosts.replica.reads import Divergence, read_for_consumer, read_for_follower
@@ -294,7 +294,7 @@ class SessionPartitions(FetchListener):
                     self._hold(key, wait_s)
                     return None
                 limit = throttle.limit(limit)
-            if not is_warm and _is_cold(position.fetch_offset, partition):
+            if not is_warm and is_cold(position.fetch_offset, partition):
                 return partition
             found = self._read(partition, kept, limit)
         except WireError as error:
@@ -418,11 +418,4 @@ def _is_ahead(position: Position, partition: Partition) -> bool:
     """
     return (
         position.current_leader_epoch > partition.leader_epoch and partition.out_of_service is None
-    )
-
-
-def _is_cold(start: int, partition: Partition) -> bool:
-    log = partition.log
-    return isinstance(partition.role, Leading) and (
-        log.log_start_offset <= start < log.log_end_offset and not log.is_hot(start)
     )

@@ -67,7 +67,8 @@ def read_for_consumer(
     isolation: Isolation,
     is_sure: Callable[[], bool],
 ) -> LogRead | Divergence | None:
-    """Committed batches from the position on; None if there are none yet (I-95).
+    """Committed batches from the position on; None if there are none yet (I-95), or `max_bytes` is
+    0.
 
     `is_sure`: no other leader was elected because this broker's session ended. While one may exist,
     no position is called out of range: the next leader's log may have it, and a consumer would
@@ -83,7 +84,7 @@ def read_for_consumer(
     if diverging is not None:
         return diverging
     limit = leading.readable_end(isolation)  # read once (P-33)
-    if at.fetch_offset >= limit:
+    if at.fetch_offset >= limit or max_bytes == 0:
         return None
     return partition.read_log(at.fetch_offset, max_bytes=max_bytes, limit=limit)
 

@@ -156,26 +156,42 @@ def check_records(
         latest,
         "compact" in config.cleanup_policy,
     )
-    if fault == Fault.TIMESTAMP:
-        raise _refused_time(f"{partition}: record {index} of the batch", value, config, now_ms)
-    if fault == Fault.TIMESTAMP_DELTA:
-        raise InvalidTimestamp(
-            f"{partition}: record {index} of the batch has timestamp delta {value} to"
-            f" {header.base_timestamp}, which no time has"
-        )
-    if fault == Fault.NO_KEY:
-        raise InvalidRecord(
-            f"{partition} is compacted (cleanup.policy), which needs a key in every record; record"
-            f" {index} of the batch has none: give it a key, or set cleanup.policy=delete"
-        )
     if fault != Fault.SOUND:
-        what = _FAULTS[Fault(fault)].format(value=value)
-        raise InvalidRecord(f"{partition}: record {index} of the batch {what}")
+        refused = _refused(partition, Fault(fault), index, value, header, config, now_ms)
+        refused.record_index = index
+        raise refused
     if own_times and header.max_timestamp != found:
         raise InvalidTimestamp(
             f"{partition}: the batch's maximum timestamp is {header.max_timestamp}, the latest of"
             f" its {header.record_count} records' {found}"
         )
+
+
+def _refused(
+    partition: str,
+    fault: Fault,
+    index: int,
+    value: int,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+) -> WireError:
+    """Returns the error for the record at `index` of the batch."""
+    if fault == Fault.TIMESTAMP:
+        return _refused_time(f"{partition}: record {index} of the batch", value, config, now_ms)
+    if fault == Fault.TIMESTAMP_DELTA:
+        return InvalidTimestamp(
+            f"{partition}: record {index} of the batch has timestamp delta {value} to"
+            f" {header.base_timestamp}, which no time has"
+        )
+    if fault == Fault.NO_KEY:
+        return InvalidRecord(
+            f"{partition} is compacted (cleanup.policy), which needs a key in every record; record"
+            f" {index} of the batch has none: give it a key, or set cleanup.policy=delete"
+        )
+    return InvalidRecord(
+        f"{partition}: record {index} of the batch {_FAULTS[fault].format(value=value)}"
+    )
 
 
 def _refused_time(which: str, timestamp: int, config: LogConfig, now_ms: int) -> InvalidTimestamp:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.member.replica_manager import ReplicaManager
 
 TIMEOUT_MS_MAX: Final = 300_000
+AT_ONCE: Final = 100
+"""Partitions whose deletion begins between two yields to other calls."""
 
 
 class DeleteRecordsService:

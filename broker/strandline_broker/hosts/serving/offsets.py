@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+"""The start of the local part of a log: its start, as no part is elsewhere."""
+LATEST_TIERED: Final = -5
+"""The end of the part in a tiered storage: none."""
+EARLIEST_PENDING_UPLOAD: Final = -6
+"""The first offset that waits for a tiered storage: none."""
 NOT_FOUND: Final = -1
 
 
@@ -48,12 +54,14 @@ class OffsetsService:
         epoch = leading.machine.leader_epoch
         if timestamp == LATEST:
             return FoundOffset(NOT_FOUND, leading.committed_end(isolation), epoch)
-        if timestamp == EARLIEST:
+        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            return FoundOffset(NOT_FOUND, NOT_FOUND, NOT_FOUND)
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return FoundOffset(NOT_FOUND, partition.log.log_start_offset, epoch)
         if timestamp != MAX_TIMESTAMP and timestamp < 0:
             raise InvalidRequest(
                 f"timestamp {timestamp} is neither milliseconds nor -1 (latest),"
-                " -2 (earliest), -3 (largest timestamp)"
+                " -2 (earliest), -3 (largest timestamp), -4 (earliest local), -5 and -6 (tiered)"
             )
         end = leading.committed_end(isolation)
         log = partition.log

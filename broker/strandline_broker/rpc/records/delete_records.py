@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from strandline_broker.hosts.serving.delete_records import AT_ONCE
 from strandline_broker.hosts.serving.turns import Turns
 from strandline_broker.rpc.records.leader_hints import leader_hint
 from strandline_proto.errors import WireError
@@ -13,9 +14,6 @@ from strandline_proto.v1 import delete_records_pb2
 if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.serving.delete_records import DeleteRecordsService
-
-AT_ONCE: Final = 100
-"""Partitions whose deletion begins between two yields to other calls."""
 
 
 class DeleteRecordsRpc:

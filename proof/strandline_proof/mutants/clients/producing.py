@@ -297,7 +297,7 @@ PRODUCING: Final = (
         " leader for minutes",
         (
             Edit(
-                "strandline_broker.rpc.records.produce",
+                "strandline_broker.hosts.serving.produce_requests",
                 "        return self._acks != 0 or all(result.appended for result in"
                 " self._response.partitions)\n",
                 "        return True\n",

@@ -9,7 +9,7 @@ from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 _GROUPS: Final = "strandline_broker.core.groups.groups"
 _GROUP_SHARD: Final = "strandline_broker.hosts.groups.group_shard"
 _HOST: Final = "strandline_broker.hosts.coordination.shard_host"
-_PRODUCE: Final = "strandline_broker.rpc.records.produce"
+_PRODUCE: Final = "strandline_broker.hosts.serving.produce_requests"
 _PROOF: Final = "strandline_broker.hosts.groups.leadership_proof"
 _READS: Final = "strandline_broker.hosts.replica.reads"
 _REGISTRY: Final = "strandline_broker.hosts.coordination.registry"

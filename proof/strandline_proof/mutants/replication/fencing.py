@@ -18,7 +18,7 @@ _FILE: Final = "strandline_broker.storage.files.file"
 _SEALED: Final = "strandline_broker.storage.files.sealed_file"
 _REWRITE: Final = "strandline_broker.storage.log.recovery_rewrite"
 _APPENDS: Final = "strandline_broker.hosts.replica.appends"
-_PRODUCE: Final = "strandline_broker.rpc.records.produce"
+_PRODUCE: Final = "strandline_broker.hosts.serving.produce_requests"
 _IDENTITY: Final = "strandline_broker.storage.directory.partition_identity"
 _LOGS: Final = "strandline_broker.hosts.member.replica_logs"
 

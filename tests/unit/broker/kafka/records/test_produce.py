@@ -1,0 +1,268 @@
+"""Produce over Kafka's protocol: what each version means, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from crc32c import crc32c
+
+from strandline_broker.hosts.replica.leading import check_leader
+from strandline_broker.kafka.request import CloseConnection
+from strandline_broker.kafka.wire import MalformedRequest
+from strandline_proto.batch import ATTRIBUTES_AT, CRC_AT, build_batch
+from strandline_proto.decompression import Compression
+from strandline_proto.errors import (
+    NONE,
+    CorruptMessage,
+    InvalidRecord,
+    InvalidRequiredAcks,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
+from support.kafka_records import KafkaRecords, kafka_records, produce, raw_request
+from support.replica_nodes import TOPIC, TOPIC_ID, decide, eventually, state
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+    from typing import Any
+
+WAIT_S = 30.0
+VERSIONS = range(3, 14)
+UNSUPPORTED_COMPRESSION_TYPE = 76
+MISSING = (TOPIC, b"m" * 16)
+
+
+def batch(*values: bytes, **options: Any) -> bytes:
+    return build_batch([(None, value) for value in values or (b"v",)], timestamp_ms=1, **options)
+
+
+def with_attributes(plain: bytes, attributes: int) -> bytes:
+    body = attributes.to_bytes(2, "big") + plain[ATTRIBUTES_AT + 2 :]
+    return plain[:CRC_AT] + crc32c(body).to_bytes(4, "big") + body
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[KafkaRecords]:
+    async with kafka_records(tmp_path / "1") as found, asyncio.timeout(WAIT_S):
+        yield found
+
+
+async def results(broker: KafkaRecords, *args: Any, **options: Any) -> list[Any]:
+    (answer,) = await broker.append(produce(*args, **options))
+    (topic,) = answer.responses
+    found: list[Any] = topic.partition_responses
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_each_version_says_where_the_records_are(broker: KafkaRecords, version: int) -> None:
+    broker.write(b"before")
+    (result,) = await results(broker, version, batch(b"a", b"b"))
+    assert (result.index, result.error_code, result.base_offset) == (0, NONE, 1)
+    assert result.log_append_time_ms == -1
+    if version >= 5:
+        assert result.log_start_offset == 0
+    if version >= 8:
+        assert (result.record_errors, result.error_message) == ([], None)
+    read = broker.node.partition.read_log(1, max_bytes=1 << 20, limit=3).records
+    assert read[61:] == batch(b"a", b"b")[61:]
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_versions_before_magic_2_close_the_connection(
+    broker: KafkaRecords, version: int
+) -> None:
+    with pytest.raises(CloseConnection, match=f"Produce {version} is not served"):
+        await broker.append(raw_request("Produce", version, b""))
+
+
+async def test_a_request_without_acks_has_no_answer(broker: KafkaRecords) -> None:
+    assert await broker.append(produce(9, batch(), acks=0)) == [None]
+    assert broker.node.partition.log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("topic", [MISSING, (TOPIC, TOPIC_ID)])
+async def test_an_error_without_acks_closes_the_connection(
+    broker: KafkaRecords, topic: tuple[str, bytes]
+) -> None:
+    bad = batch()[:-1] + b"?"
+    with pytest.raises(CloseConnection, match="acks=0"):
+        await broker.append(produce(13, bad, acks=0, topic=topic))
+
+
+@pytest.mark.parametrize("acks", [2, -2, 32767])
+async def test_other_acks_are_refused(broker: KafkaRecords, acks: int) -> None:
+    (result,) = await results(broker, 9, batch(), acks=acks)
+    assert result.error_code == InvalidRequiredAcks.code
+    assert (result.base_offset, result.log_append_time_ms, result.log_start_offset) == (-1, -1, -1)
+    assert broker.node.partition.log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_topic_that_is_not_known_is_refused_by_its_name_or_id(
+    broker: KafkaRecords, version: int
+) -> None:
+    (result,) = await results(broker, version, batch(), topic=("missing", MISSING[1]))
+    by_name = version < 13
+    assert result.error_code == (UnknownTopicOrPartition if by_name else UnknownTopicId).code
+    if version >= 8:
+        assert result.error_message
+
+
+async def test_a_partition_that_is_not_known_has_its_own_error(broker: KafkaRecords) -> None:
+    found = await results(broker, 9, batch(b"a"), batch(b"b"))
+    assert [each.error_code for each in found] == [NONE, UnknownTopicOrPartition.code]
+    assert [each.base_offset for each in found] == [0, -1]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_zstd_needs_version_7(broker: KafkaRecords, version: int) -> None:
+    packed = batch(b"z" * 1000, compression=Compression.ZSTD)
+    (result,) = await results(broker, version, packed)
+    is_known = version >= 7
+    assert result.error_code == (NONE if is_known else UNSUPPORTED_COMPRESSION_TYPE)
+    assert broker.node.partition.log.log_end_offset == (1 if is_known else 0)
+
+
+OLD_MESSAGE = bytes(8) + (22).to_bytes(4, "big") + bytes(4) + b"%c" + bytes(17)
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        (None, InvalidRecord),
+        (b"", InvalidRecord),
+        (batch()[:16], InvalidRecord),
+        (batch()[:-1], InvalidRecord),
+        (batch() * 2, InvalidRecord),
+        (batch() + b"\0", InvalidRecord),
+        (OLD_MESSAGE.replace(b"%c", b"\0"), InvalidRecord),
+        (OLD_MESSAGE.replace(b"%c", b"\1"), InvalidRecord),
+        (batch()[:16] + b"\3" + batch()[17:], InvalidRecord),
+        (bytes(8) + (5).to_bytes(4, "big") + batch()[12:], CorruptMessage),
+        (batch()[:-1] + b"?", CorruptMessage),
+    ],
+    ids=[
+        "null",
+        "empty",
+        "short",
+        "cut",
+        "two",
+        "surplus",
+        "magic-0",
+        "magic-1",
+        "magic-3",
+        "length",
+        "crc",
+    ],
+)
+async def test_records_that_are_no_single_batch_are_refused_and_others_are_appended(
+    broker: KafkaRecords, records: bytes | None, code: type[Exception]
+) -> None:
+    (result,) = await results(broker, 9, records)
+    assert result.error_code == code.code  # type: ignore[attr-defined]
+    assert result.error_message
+    assert broker.node.partition.log.log_end_offset == 0
+    (result,) = await results(broker, 9, batch())
+    assert (result.error_code, result.base_offset) == (NONE, 0)
+
+
+@pytest.mark.parametrize("attributes", [0x10, 0x20, 0x30])
+async def test_transactional_and_control_batches_are_refused(
+    broker: KafkaRecords, attributes: int
+) -> None:
+    (result,) = await results(broker, 9, with_attributes(batch(producer_id=1), attributes))
+    assert result.error_code == UnsupportedVersion.code
+    assert broker.node.partition.log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_transactional_id_is_refused_with_an_explanation(
+    broker: KafkaRecords, version: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (result,) = await results(broker, version, batch(), transactional_id="pay")
+    assert result.error_code == UnsupportedVersion.code
+    if version >= 8:
+        assert "unset transactional.id" in result.error_message
+    logged = capsys.readouterr()
+    assert "transactional_id=pay" in logged.out + logged.err
+
+
+@pytest.mark.parametrize("version", [7, 8, 11])
+async def test_the_place_of_a_bad_record_is_named(tmp_path: Path, version: int) -> None:
+    """KIP-467."""
+    async with kafka_records(tmp_path / "1", log_message_timestamp_before_max_ms="1000") as broker:
+        (result,) = await results(broker, version, batch(b"a"))
+        assert result.error_code == 32
+        if version >= 8:
+            (bad,) = result.record_errors
+            assert bad.batch_index == 0
+            assert "message.timestamp.before.max.ms" in bad.batch_index_error_message
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_the_current_leader_is_named_from_version_10_on(tmp_path: Path, version: int) -> None:
+    """KIP-951."""
+    async with kafka_records(tmp_path / "1") as broker:
+        node = broker.node
+        await decide(state(2, epoch=3, isr=(1, 2), replicas=(1, 2)), node)
+        (answer,) = await broker.append(produce(version, batch()))
+        (result,) = answer.responses[0].partition_responses
+        assert result.error_code == NotLeaderOrFollower.code
+        if version >= 10:
+            leader = result.current_leader
+            assert (leader.leader_id, leader.leader_epoch) == (2, 3)
+            assert answer.node_endpoints == []  # broker 2 has no address yet
+        await decide(state(1, epoch=4, isr=(1, 2), replicas=(1, 2)), node)
+
+
+async def test_an_answer_waits_for_its_acks_no_longer_than_it_says(tmp_path: Path) -> None:
+    async with kafka_records(tmp_path / "1", led=False) as broker, asyncio.timeout(WAIT_S):
+        await decide(state(1, epoch=0, isr=(1, 2), replicas=(1, 2)), broker.node)
+        answers = await broker.append(produce(9, batch(), timeout_ms=50))
+        later = await broker.append(produce(9, batch(), timeout_ms=300_000))
+        assert (answers, later) == ([], [])
+        await eventually(lambda: answers, "the limit ends the wait")
+        (result,) = answers[0].responses[0].partition_responses
+        assert result.error_code == RequestTimedOut.code
+        assert later == []
+
+
+async def test_an_ended_connection_leaves_no_waiter(tmp_path: Path) -> None:
+    async with kafka_records(tmp_path / "1", led=False) as broker:
+        await decide(state(1, epoch=0, isr=(1, 2), replicas=(1, 2)), broker.node)
+        asked = produce(9, batch(), timeout_ms=300_000)
+        answers = await broker.append(asked)
+        appends = check_leader(broker.node.partition, 0).appends
+        assert len(appends.waiting()) == 1
+        assert len(asked.body) == 0, "the frame is not kept"
+        assert asked.on_end is not None
+        asked.on_end()
+        assert (appends.waiting(), answers) == ([], [])
+
+
+async def test_a_request_with_bytes_behind_its_end_has_no_effect(broker: KafkaRecords) -> None:
+    body = bytes(produce(9, batch()).body)
+    for bad in (body + b"\0", body[:-1]):
+        with pytest.raises(MalformedRequest):
+            await broker.append(raw_request("Produce", 9, bad))
+    assert broker.node.partition.log.log_end_offset == 0
+
+
+async def test_unknown_tagged_fields_are_skipped(broker: KafkaRecords) -> None:
+    """KIP-482."""
+    body = bytes(produce(9, batch()).body)
+    tagged = body[:-1] + b"\1\x63\x02hi"
+    (answer,) = await broker.append(raw_request("Produce", 9, tagged))
+    assert answer.responses[0].partition_responses[0].error_code == NONE
+
+
+async def test_requests_that_name_too_many_partitions_are_refused(broker: KafkaRecords) -> None:
+    with pytest.raises(MalformedRequest, match="at most 20000 partitions"):
+        await broker.append(produce(9, *[None] * 20_001))
