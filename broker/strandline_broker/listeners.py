@@ -58,8 +58,8 @@ class Listeners:
     ) -> None:
         """Binds every listener, and accepts connections. Raises CannotStart."""
         ports: dict[str, int] = {}
+        bound = connections_max(self._runtime.descriptors) // len(self._config.listeners)
         for listener in self._speaking(WireProtocol.GRPC):
-            bound = connections_max(self._runtime.descriptors) // len(self._config.listeners)
             server = self.servers[listener.name] = self._runtime.network.server(bound)
             services = [BROKER_SERVICE]
             add_broker_service(server, broker_service(listener))
@@ -69,8 +69,7 @@ class Listeners:
             guarded = partial(Service, self._runtime, self._metrics)
             add_standard_services(server, tuple(services), is_serving, guarded)
             ports[listener.name] = _bind(server, listener)
-        for listener in self._speaking(WireProtocol.KAFKA):
-            ports[listener.name] = await self._bind_kafka(listener, kafka_services(), ports)
+        await self._bind_kafka(kafka_services, ports, bound)
         for listener in self._config.listeners:
             told, port = self._config.advertised(listener.name), ports[listener.name]
             self.endpoints.append(Endpoint(listener.name, told.host, told.port or port))
@@ -81,22 +80,28 @@ class Listeners:
         return [each for each in self._config.listeners if each.protocol is protocol]
 
     async def _bind_kafka(
-        self, listener: Listener, services: Services, ports: dict[str, int]
-    ) -> int:
+        self, services: Callable[[], Services], ports: dict[str, int], bound: int
+    ) -> None:
+        """Binds the listeners for Kafka clients, and adds their ports to those of gRPC."""
+        listeners = self._speaking(WireProtocol.KAFKA)
+        if not listeners:
+            return
+        from strandline_broker.kafka.limits import Limits
         from strandline_broker.kafka.listener import KafkaListener
 
-        grpc = passthrough_listener(self._config, listener.name)
-        target = HostPort(_THIS_HOST.get(grpc.host, grpc.host), ports[grpc.name])
-        kafka = KafkaListener(services, listener.name, target)
-        try:
-            port = await kafka.bind(listener.host, listener.port)
-        except OSError as error:
-            raise CannotStart(
-                f"cannot listen on {listener}: the port is in use, or the address is not this"
-                f" machine's: {error}"
-            ) from error
-        self.kafka.append(kafka)
-        return port
+        limits = Limits.of(self._config, descriptors=bound * len(listeners))
+        for listener in listeners:
+            grpc = passthrough_listener(self._config, listener.name)
+            target = HostPort(_THIS_HOST.get(grpc.host, grpc.host), ports[grpc.name])
+            kafka = KafkaListener(services(), listener.name, target, limits)
+            try:
+                ports[listener.name] = await kafka.bind(listener.host, listener.port)
+            except OSError as error:
+                raise CannotStart(
+                    f"cannot listen on {listener}: the port is in use, or the address is not this"
+                    f" machine's: {error}"
+                ) from error
+            self.kafka.append(kafka)
 
     async def run(self) -> None:
         """Serves Kafka's clients until cancelled; gRPC's servers run by themselves."""

@@ -7,6 +7,7 @@ import struct
 from typing import TYPE_CHECKING, Any, cast
 
 from strandline_broker.kafka.connection import Connection
+from strandline_broker.kafka.limits import RequestMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -118,9 +119,10 @@ class SteeredCalls:
 class OneConnection:
     """One connection under test, in place of its listener too."""
 
-    def __init__(self, group: asyncio.TaskGroup) -> None:
+    def __init__(self, group: asyncio.TaskGroup, memory: RequestMemory | None = None) -> None:
         self._group = group
         self.handlers = SteeredCalls()
+        self.memory = RequestMemory(1 << 30) if memory is None else memory
         self.stream = PipeStream()
         self.connection = Connection(cast("Any", self), cast("Any", self.stream))
         self.served = group.create_task(self._serve())

@@ -185,6 +185,12 @@ def _check_combinations(config: BrokerConfig) -> None:
             f"log.cleaner.min.compaction.lag.ms={low} is above "
             f"log.cleaner.max.compaction.lag.ms={high}; lower the one or raise the other"
         )
+    request, queued = config.socket_request_max_bytes, config.queued_max_request_bytes
+    if request > queued:
+        raise ConfigError(
+            f"socket.request.max.bytes={request} is above queued.max.request.bytes={queued}, which"
+            " all connections share; lower the one or raise the other"
+        )
     _check_within("session.timeout.ms", config)
     _check_within("heartbeat.interval.ms", config)
     beat, session = (

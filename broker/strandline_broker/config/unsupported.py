@@ -40,15 +40,14 @@ _OTHER_NAME: Final[dict[str, str]] = {
 _NOT_YET: Final[frozenset[str]] = frozenset(
     {
         "background.threads",
-        "connections.max.idle.ms",
         "controller.listener.names",
         "log.flush.scheduler.interval.ms",
         "log.flush.start.offset.checkpoint.interval.ms",
         "log.message.downconversion.enable",
         "log.message.format.version",
         "log.preallocate",
-        "max.connections",
-        "max.connections.per.ip",
+        "max.connection.creation.rate",
+        "max.connections.per.ip.overrides",
         "num.io.threads",
         "num.network.threads",
         "num.replica.fetchers",

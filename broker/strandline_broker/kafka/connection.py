@@ -16,12 +16,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.kafka.headers import answer_header, read_header
-from strandline_broker.kafka.request import CloseConnection, Request
+from strandline_broker.kafka.limits import CHUNK_BYTES
+from strandline_broker.kafka.request import CloseConnection, Request, host_of
 from strandline_broker.kafka.versions import PRODUCE, SYNC_GROUP
 from strandline_broker.kafka.wire import INT32, MalformedRequest
 
 if TYPE_CHECKING:
     from strandline_broker.kafka.calls import Calls
+    from strandline_broker.kafka.limits import Held
     from strandline_broker.kafka.listener import KafkaListener
     from strandline_broker.kafka.wire import Buffers
     from strandline_runtime.runtime import ByteStream
@@ -31,6 +33,8 @@ REQUEST_BYTES_MAX: Final = 1 << 20
 LARGE: Final = frozenset((PRODUCE, SYNC_GROUP))
 UNANSWERED_MAX: Final = 1_000
 """Limit of Produce requests without an answer; above it, the connection is not read."""
+STALLED_S: Final = 30.0
+"""Longest pause within a request."""
 UNREAD_S: Final = 60.0
 """Time that a client may leave its answers unread."""
 
@@ -38,10 +42,12 @@ UNREAD_S: Final = 60.0
 class _Answer:
     """The place of one answer in the order of its connection."""
 
-    __slots__ = ("body", "is_due", "request")
+    __slots__ = ("body", "held", "is_due", "request")
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, held: Held) -> None:
         self.request = request
+        self.held = held
+        """The bytes of the request, which are held until the answer leaves."""
         self.is_due = False
         self.body: Buffers | None = None
         """None: the request has no answer."""
@@ -57,6 +63,10 @@ class Connection:
         self._running: asyncio.Task[None] | None = None
         """The task of the request that is not Produce and has no answer yet."""
         self._failure: BaseException | None = None
+        self._arriving: Held | None = None
+        """The bytes of the request of which a part has come."""
+        self._is_expecting = False
+        """True while the reader waits for bytes of a request."""
         self.active_s = asyncio.get_running_loop().time()
         """The loop's time when a request last came in or an answer left."""
 
@@ -68,7 +78,7 @@ class Connection:
         """
         try:
             while True:
-                await self._begin(await self._next(length))
+                await self._begin(*await self._next(length))
                 await self.drained()
                 length = await self._stream.read_exactly(4)
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -78,11 +88,12 @@ class Connection:
             self._end()
         raise self._failure
 
-    async def _next(self, length: bytes) -> Request:
+    async def _next(self, length: bytes) -> tuple[Request, Held]:
         size: int = INT32.unpack(length)[0]
         self._listener.check_size(size)
-        frame = memoryview(await self._stream.read_exactly(size))
-        self._was_active()
+        held = self._arriving = self._listener.memory.hold()
+        frame = memoryview(await self._frame(size, held))
+        held.complete()
         if self._answers:
             self._answers[0].request.hurry()
         header, body = read_header(frame)
@@ -91,21 +102,46 @@ class Connection:
                 f"{header.api.name} has {size} bytes; a request without records has at most"
                 f" {REQUEST_BYTES_MAX}"
             )
-        return Request(header, body, self._stream.peer.rpartition(":")[0].strip("[]"))
+        return Request(header, body, host_of(self._stream)), held
 
-    async def _begin(self, request: Request) -> None:
+    async def _frame(self, size: int, held: Held) -> bytes | bytearray:
+        """Reads a request; its memory grows with the bytes that come."""
+        first = await self._part(size, held)
+        if len(first) == size:
+            return first
+        frame = bytearray(first)
+        while len(frame) < size:
+            frame += await self._part(size - len(frame), held)
+        return frame
+
+    async def _part(self, left: int, held: Held) -> bytes:
+        """Reads a part of a request that has so many bytes left."""
+        await held.room()
+        self._was_active()
+        self._is_expecting = True
+        data = await self._stream.read(min(left, CHUNK_BYTES)) if left else b""
+        self._is_expecting = False
+        if not data and left:
+            raise asyncio.IncompleteReadError(data, left)
+        held.add(len(data))
+        self._was_active()
+        return data
+
+    async def _begin(self, request: Request, held: Held) -> None:
         """Starts the request once its place in the order allows it."""
         calls = await self._listener.calls()
-        answer = _Answer(request)
+        answer = _Answer(request, held)
         if request.header.api.key != PRODUCE:
             while self._answers:
                 await self._answered()
             self._answers.append(answer)
+            self._arriving = None
             self._running = self._listener.spawn(self._run(calls, answer))
             return
         while self._running is not None or len(self._answers) >= UNANSWERED_MAX:
             await self._answered()
         self._answers.append(answer)
+        self._arriving = None
         await calls.append(request, partial(self._done, answer))
 
     async def _run(self, calls: Calls, answer: _Answer) -> None:
@@ -147,6 +183,7 @@ class Connection:
             first = self._answers.popleft()
             if first.body is not None:
                 self._send(answer_header(first.request.header), first.body)
+            first.held.release()
         self._was_active()
         self._wake()
 
@@ -170,16 +207,31 @@ class Connection:
     def _was_active(self) -> None:
         self.active_s = asyncio.get_running_loop().time()
 
+    def end_if_silent(self, now_s: float, idle_s: float) -> None:
+        """Ends the connection if no request was under way for `idle_s`, or if a request has stopped
+        arriving.
+        """
+        silent_s = now_s - self.active_s
+        if self._is_expecting and silent_s >= STALLED_S:
+            self._fail(
+                CloseConnection(f"a part of a request came, and nothing more for {STALLED_S:.0f} s")
+            )
+        elif self._is_idle and silent_s >= idle_s:
+            self._fail(ConnectionAbortedError(f"idle for {idle_s:.0f} s"))
+
     @property
-    def is_idle(self) -> bool:
+    def _is_idle(self) -> bool:
         """True if no request is under way."""
-        return not self._answers
+        return not self._answers and self._arriving is None
 
     def _end(self) -> None:
         """Drops the requests that have no answer: nothing of theirs that waits may stay."""
         if self._running is not None:
             self._running.cancel()
+        if self._arriving is not None:
+            self._arriving.release()
         answers, self._answers = self._answers, deque()
         for answer in answers:
+            answer.held.release()
             if answer.request.on_end is not None:
                 answer.request.on_end()

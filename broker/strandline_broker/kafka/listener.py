@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.kafka.connection import Connection
 from strandline_broker.kafka.passthrough import PREFACE, pass_through
-from strandline_broker.kafka.request import CloseConnection
+from strandline_broker.kafka.request import CloseConnection, host_of
 from strandline_broker.kafka.wire import MalformedRequest
 
 if TYPE_CHECKING:
@@ -21,24 +22,33 @@ if TYPE_CHECKING:
 
     from strandline_broker.config.addresses import HostPort
     from strandline_broker.kafka.calls import Calls
+    from strandline_broker.kafka.limits import Limits
     from strandline_broker.kafka.services import Services
     from strandline_runtime.runtime import ByteStream, Listener
 
-REQUEST_BYTES_MAX: Final = 100 << 20
 TLS_HELLO: Final = b"\x16\x03"
 HTTP_1: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
 FIRST_BYTES_S: Final = 30.0
 """Time that a client has for its first four bytes."""
 CONNECT_S: Final = 5.0
+SWEEP_S: Final = 5.0
+"""Time between two looks for silent connections."""
+SWEEP_S_MIN: Final = 0.05
 COMPLAINTS_MAX: Final = 20
 """Log lines about ended connections within `COMPLAINTS_S`: a peer may open any number of them."""
 COMPLAINTS_S: Final = 10.0
 
 
 class KafkaListener:
-    def __init__(self, services: Services, name: str, grpc: HostPort) -> None:
-        """`grpc`: the address of this broker to which HTTP/2 is passed."""
+    def __init__(self, services: Services, name: str, grpc: HostPort, limits: Limits) -> None:
+        """`grpc`: the address of this broker to which HTTP/2 is passed. `limits`: those of all
+        Kafka listeners of the broker.
+        """
         self.name = name
+        self.memory = limits.memory
+        self._limits = limits.connections
+        self._request_max = services.config.socket_request_max_bytes
+        self._idle_ms = services.config.connections_max_idle_ms
         self._services = services
         self._runtime = services.runtime
         self._grpc = grpc
@@ -60,6 +70,7 @@ class KafkaListener:
     async def run(self) -> None:
         """Serves the connections until cancelled."""
         async with asyncio.TaskGroup() as self._group:
+            self._group.create_task(self._end_silent())
             while True:
                 stream = await self._accepted.get()
                 self._group.create_task(self._serve(stream))
@@ -72,7 +83,21 @@ class KafkaListener:
             stream.close()
 
     def _accept(self, stream: ByteStream) -> None:
+        why = self._limits.admit(host_of(stream))
+        if why is not None:
+            stream.abort()
+            self._complain(stream, why)
+            return
         self._accepted.put_nowait(stream)
+
+    async def _end_silent(self) -> None:
+        """Ends connections that are idle, or that have stopped within a request."""
+        idle_s = math.inf if self._idle_ms < 0 else self._idle_ms / 1000
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(min(SWEEP_S, max(idle_s / 2, SWEEP_S_MIN)))
+            for connection in list(self._connections):
+                connection.end_if_silent(loop.time(), idle_s)
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         assert self._group is not None
@@ -95,10 +120,10 @@ class KafkaListener:
 
     def check_size(self, size: int) -> None:
         """Raises CloseConnection for the length of a frame that is none."""
-        if not 0 <= size <= REQUEST_BYTES_MAX:
+        if not 0 <= size <= self._request_max:
             raise CloseConnection(
                 f"the first four bytes of a request are its length, and here they are {size};"
-                f" at most {REQUEST_BYTES_MAX} are allowed"
+                f" socket.request.max.bytes allows {self._request_max}"
             )
 
     async def _serve(self, stream: ByteStream) -> None:
@@ -112,6 +137,7 @@ class KafkaListener:
             self._unforeseen(stream, error)
         finally:
             stream.abort()
+            self._limits.release(host_of(stream))
 
     async def _serve_kind(self, stream: ByteStream) -> None:
         try:
@@ -139,6 +165,15 @@ class KafkaListener:
             del self._connections[connection]
 
     async def _pass_on(self, stream: ByteStream, first: bytes) -> None:
+        why = self._limits.admit_onward()
+        if why is not None:
+            raise CloseConnection(why)
+        try:
+            await self._pass_to_grpc(stream, first)
+        finally:
+            self._limits.release_onward()
+
+    async def _pass_to_grpc(self, stream: ByteStream, first: bytes) -> None:
         try:
             async with asyncio.timeout(CONNECT_S):
                 server = await self._runtime.network.connect(self._grpc.host, self._grpc.port)

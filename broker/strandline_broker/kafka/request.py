@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.kafka.headers import Header
     from strandline_broker.kafka.wire import Buffers
+    from strandline_runtime.runtime import ByteStream
 
 DECODED_AT_ONCE_BYTES: Final = 32 << 10
 """Limit of a request that the event loop decodes; a thread decodes longer ones."""
@@ -16,6 +17,11 @@ DECODED_AT_ONCE_BYTES: Final = 32 << 10
 
 class CloseConnection(Exception):
     """The request has no answer, and its connection ends. The text is logged."""
+
+
+def host_of(stream: ByteStream) -> str:
+    """Returns the client's host, without the port."""
+    return stream.peer.rpartition(":")[0].strip("[]")
 
 
 class Request:

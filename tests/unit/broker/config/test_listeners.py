@@ -166,6 +166,34 @@ def test_http2_passes_to_a_listener_for_clients_and_else_to_the_one_between_brok
     assert passthrough_listener(broker(listeners, **more), "PLAINTEXT").name == target
 
 
+def test_the_bounds_of_connections_have_kafkas_defaults_but_for_the_queue() -> None:
+    config = broker(BOTH)
+    assert config.socket_request_max_bytes == 100 << 20
+    assert config.queued_max_request_bytes == 256 << 20
+    assert config.max_connections == config.max_connections_per_ip == (1 << 31) - 1
+    assert config.connections_max_idle_ms == 600_000
+    assert broker(BOTH, connections_max_idle_ms="-1").connections_max_idle_ms == -1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("socket.request.max.bytes", "0", "expected a whole number of bytes from 1"),
+        ("queued.max.request.bytes", "-1", "expected a whole number of bytes from 1"),
+        ("max.connections", "0", "expected a whole number from 1"),
+        ("max.connections.per.ip", "0", "expected a whole number from 1"),
+        ("connections.max.idle.ms", "0", "expected -1 (no limit) or a whole number of"),
+        ("queued.max.request.bytes", "1000", "socket.request.max.bytes=104857600 is above queued"),
+        ("max.connections.per.ip.overrides", "a:1", "is not supported yet"),
+        ("max.connection.creation.rate", "1", "is not supported yet"),
+    ],
+)
+def test_a_bound_that_cannot_be_is_refused(key: str, value: str, says: str) -> None:
+    message = refusal(BOTH, **{key: value})
+    assert key in message
+    assert says in message
+
+
 def test_the_printed_protocols_read_back(tmp_path_factory: pytest.TempPathFactory) -> None:
     config = broker("A://h:1,B://h:2", "B:PLAINTEXT")
     file = tmp_path_factory.mktemp("printed") / "broker.toml"
