@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,8 @@ class GroupsRig:
     topics: dict[str, tuple[TopicId, int]] = field(default_factory=dict)
     now_ms: int = 0
     metadata_offset: int = 0
+    count: int = 0
+    batch_bytes_max: int = 10 << 20
     group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     log: list[Record] = field(default_factory=list)
     timers: dict[TimerKey, StartTimer] = field(default_factory=dict)
@@ -82,6 +85,7 @@ class GroupsRig:
         return Groups(self.settings, [UniformAssignor(), RangeAssignor()], Re2Matcher())
 
     def inputs(self) -> Inputs:
+        self.count += 1
         return Inputs(
             now_ms=self.now_ms,
             wall_ms=WALL_MS + self.now_ms,
@@ -89,6 +93,8 @@ class GroupsRig:
                 view(self.topics, self.metadata_offset),
                 dynamic_configs=DynamicConfigs(groups=self.group_configs),
             ),
+            batch_bytes_max=self.batch_bytes_max,
+            random=hashlib.md5(b"%d" % self.count, usedforsecurity=False).digest(),
         )
 
     # The world around

@@ -51,6 +51,20 @@ class GroupCoordinatorConfig(ServerConfig):
         "Time after which the regular expressions of subscriptions are resolved again without a"
         " known change of topics.",
     )
+    group_min_session_timeout_ms: int = _key(
+        ms(), "6000", "Minimum of the session timeout that a member of a classic group asks for."
+    )
+    group_max_session_timeout_ms: int = _key(
+        ms(), "1800000", "Maximum of the session timeout that a member of a classic group asks for."
+    )
+    group_initial_rebalance_delay_ms: int = _key(
+        ms(0),
+        "100",
+        "Time that the first rebalance of an empty classic group waits for more members.",
+    )
+    group_max_size: int = _key(
+        integer(1, INT32_MAX), str(INT32_MAX), "Limit of members in a classic group."
+    )
     offset_metadata_max_bytes: int = _key(
         byte_count(0), "4096", "Limit of text bytes stored with a committed offset."
     )

@@ -17,7 +17,7 @@ ONLY_VALUE: Final[dict[str, str]] = {
     "eligible.leader.replicas.enable": "true",
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.migration.policy": "disabled",
-    "group.coordinator.rebalance.protocols": "consumer",
+    "group.coordinator.rebalance.protocols": "classic,consumer",
 }
 """Keys accepted with this value, and refused with any other."""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_broker.core.groups import classic
+from strandline_broker.core.groups.classic import members as classic_members
 from strandline_broker.core.groups.consumer.heartbeat_rules import check_group_id
 from strandline_broker.core.groups.consumer.static_members import check_instance
 from strandline_proto.errors import (
@@ -35,11 +35,10 @@ def admit_commit(table: GroupTable, command: CommitOffsets) -> Callable[[TopicId
     group = table.consumer.get(group_id)
     if group is not None:
         return _admit_to_consumer_group(group, command)
-    kept = table.classic.get(group_id)
-    if kept is not None:
-        classic.check_committer(
-            kept,
-            group_id=group_id,
+    classic = table.classic_group(group_id)
+    if classic is not None:
+        classic_members.admit_commit(
+            classic,
             member_id=command.member_id,
             generation=command.member_epoch,
             instance_id=command.instance_id,
@@ -109,8 +108,8 @@ def subscribes_to(table: GroupTable, group_id: str, topic: str) -> bool:
     group = table.consumer.get(group_id)
     if group is not None:
         return topic in group.subscribed_names()
-    kept = table.classic.get(group_id)
-    return kept is not None and classic.subscribes_to(kept, topic)
+    classic = table.classic_group(group_id)
+    return classic is not None and classic.subscribes_to(topic)
 
 
 def _stale(command: CommitOffsets | FetchOffsets, epoch: int) -> StaleMemberEpoch:

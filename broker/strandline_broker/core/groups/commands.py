@@ -10,10 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from strandline_broker.core.groups.classic.commands import ClassicCommand
+from strandline_broker.core.groups.settings import INT32_MAX
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline_broker.core.groups.assignors import GroupAssignment, PartitionSets
+    from strandline_broker.core.groups.classic.commands import ClassicReply
     from strandline_broker.core.metadata_cache import MetadataView
     from strandline_proto.errors import WireError
     from strandline_proto.ids import TopicId
@@ -40,6 +44,8 @@ class Inputs:
     """Number of members that this broker has in all its groups."""
     random: bytes = b""
     """16 fresh random bytes, for a member id that the coordinator creates."""
+    batch_bytes_max: int = INT32_MAX
+    """Limit of bytes for the decision's records."""
 
     def configs_of(self, group_id: str) -> Mapping[str, str]:
         """The keys of `group_config.py` that are altered for the group."""
@@ -330,6 +336,10 @@ class DescribedMember:
     subscribed_topic_regex: str | None
     assignment: PartitionSets
     target: PartitionSets
+    metadata: bytes = b""
+    """The metadata of a classic group's member for the group's protocol, while it is stable."""
+    assignment_bytes: bytes = b""
+    """The assignment of a classic group's member as its leader has written it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +352,7 @@ class GroupDescription:
     group_epoch: int
     assignment_epoch: int
     assignor: str
+    """The assignor, or the protocol of a stable classic group."""
     members: tuple[DescribedMember, ...]
 
 
@@ -363,7 +374,7 @@ class GroupsListed:
     groups: tuple[ListedGroup, ...]
 
 
-Command: TypeAlias = (
+GroupCommand: TypeAlias = (
     ConsumerBeat
     | Reconcile
     | Assigned
@@ -380,7 +391,9 @@ Command: TypeAlias = (
     | ListGroups
     | ProveLeadership
 )
+"""Commands to groups of either protocol, and to those of the consumer protocol."""
+Command: TypeAlias = GroupCommand | ClassicCommand
 Reply: TypeAlias = (
     "ToRender | BeatAnswer | MembersRemoved | OffsetsCommitted | OffsetsFetched | OffsetsDeleted"
-    " | GroupDescription | GroupsListed | int | bool | WireError | None"
+    " | GroupDescription | GroupsListed | ClassicReply | int | bool | WireError | None"
 )

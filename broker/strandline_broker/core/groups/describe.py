@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.groups import classic
+from strandline_broker.core.groups.classic.consumer_protocol import (
+    CONSUMER_PROTOCOL,
+    assigned_partitions,
+    subscribed_names,
+)
+from strandline_broker.core.groups.classic.group import GroupState
 from strandline_broker.core.groups.commands import (
     DescribedMember,
     GroupDescription,
@@ -18,12 +23,11 @@ from strandline_proto.errors import GroupIdNotFound
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from strandline_broker.core.groups.assignors import PartitionSets
+    from strandline_broker.core.groups.classic.group import ClassicGroup, Member
     from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
     from strandline_broker.core.groups.group_table import GroupTable
-    from strandline_broker.core.groups.records.classic_records import (
-        ClassicMember,
-        GroupMetadataValue,
-    )
+    from strandline_broker.core.metadata_cache import MetadataView
 
 CONSUMER: Final = "Consumer"
 CLASSIC: Final = "Classic"
@@ -33,24 +37,26 @@ def listed(table: GroupTable) -> GroupsListed:
     return GroupsListed(tuple(_listed(table, group_id) for group_id in table.group_ids()))
 
 
-def described(table: GroupTable, group_id: str, assignors: Sequence[str]) -> GroupDescription:
+def described(
+    table: GroupTable, group_id: str, assignors: Sequence[str], metadata: MetadataView
+) -> GroupDescription:
     """The description of a group. Raises GroupIdNotFound."""
     group = table.consumer.get(group_id)
     if group is not None:
         return _consumer(group, assignors)
     if not table.is_known(group_id):
         raise GroupIdNotFound(f"there is no group {group_id!r}")
-    return _classic(group_id, table.classic.get(group_id))
+    return _classic(group_id, table.classic_group(group_id), metadata)
 
 
 def _listed(table: GroupTable, group_id: str) -> ListedGroup:
     group = table.consumer.get(group_id)
     if group is not None:
-        return ListedGroup(group_id, classic.CONSUMER_PROTOCOL, group.state, CONSUMER)
-    kept = table.classic.get(group_id)
-    if kept is None:
-        return ListedGroup(group_id, "", "Empty", CLASSIC)
-    return ListedGroup(group_id, kept.protocol_type, classic.state_of(kept), CLASSIC)
+        return ListedGroup(group_id, CONSUMER_PROTOCOL, group.state, CONSUMER)
+    classic = table.classic_group(group_id)
+    if classic is None:
+        return ListedGroup(group_id, "", GroupState.EMPTY.value, CLASSIC)
+    return ListedGroup(group_id, classic.protocol_type, classic.state.value, CLASSIC)
 
 
 def _consumer(group: ConsumerGroup, assignors: Sequence[str]) -> GroupDescription:
@@ -76,7 +82,7 @@ def _consumer(group: ConsumerGroup, assignors: Sequence[str]) -> GroupDescriptio
         group_id=group.group_id,
         group_type=CONSUMER,
         state=group.state,
-        protocol_type=classic.CONSUMER_PROTOCOL,
+        protocol_type=CONSUMER_PROTOCOL,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor=chosen_assignor(group, assignors),
@@ -84,32 +90,52 @@ def _consumer(group: ConsumerGroup, assignors: Sequence[str]) -> GroupDescriptio
     )
 
 
-def _classic(group_id: str, kept: GroupMetadataValue | None) -> GroupDescription:
-    """The description of a classic group. Its assignments are in its own protocol's format, and
-    name topics without ids.
-    """
+def _classic(group_id: str, group: ClassicGroup | None, metadata: MetadataView) -> GroupDescription:
+    """The description of a classic group; without one, of a group that has offsets alone."""
+    is_stable = group is not None and group.state is GroupState.STABLE
     return GroupDescription(
         group_id=group_id,
         group_type=CLASSIC,
-        state="Empty" if kept is None else classic.state_of(kept),
-        protocol_type="" if kept is None else kept.protocol_type,
-        group_epoch=0 if kept is None else kept.generation,
-        assignment_epoch=0 if kept is None else kept.generation,
-        assignor="" if kept is None else kept.protocol or "",
-        members=() if kept is None else tuple(map(_classic_member, kept.members)),
+        state=GroupState.EMPTY.value if group is None else group.state.value,
+        protocol_type="" if group is None else group.protocol_type,
+        group_epoch=0 if group is None else group.generation,
+        assignment_epoch=0 if group is None else group.generation,
+        assignor=(group.protocol or "") if group is not None and is_stable else "",
+        members=()
+        if group is None
+        else tuple(_classic_member(group, each, metadata) for each in group.members.values()),
     )
 
 
-def _classic_member(member: ClassicMember) -> DescribedMember:
+def _classic_member(group: ClassicGroup, member: Member, metadata: MetadataView) -> DescribedMember:
+    """The description of a member. Its assignment is shown as partitions if the group is one of
+    consumers.
+    """
+    is_stable = group.state is GroupState.STABLE
+    is_consumer = group.protocol_type == CONSUMER_PROTOCOL
+    names = subscribed_names(member.shown_metadata(group.protocol)) if is_consumer else None
+    assignment = _partitions(member.assignment, metadata) if is_consumer and is_stable else {}
     return DescribedMember(
         member_id=member.member_id,
-        instance_id=member.group_instance_id,
+        instance_id=member.instance_id,
         rack_id=None,
         member_epoch=-1,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=tuple(sorted(classic.subscribed_names(member) or ())),
+        subscribed_topic_names=tuple(sorted(names or ())),
         subscribed_topic_regex=None,
-        assignment={},
-        target={},
+        assignment=assignment,
+        target=assignment,
+        metadata=member.metadata(group.protocol) if is_stable else b"",
+        assignment_bytes=member.assignment if is_stable else b"",
     )
+
+
+def _partitions(assignment: bytes, metadata: MetadataView) -> PartitionSets:
+    """The partitions of topics that exist; the assignment names topics without ids."""
+    found = assigned_partitions(assignment) or {}
+    return {
+        metadata.ids_by_name[name]: partitions
+        for name, partitions in found.items()
+        if name in metadata.ids_by_name
+    }

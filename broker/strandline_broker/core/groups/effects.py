@@ -1,13 +1,16 @@
 """The effects of a decision about groups, carried out within its own step.
 
-The result of an effect arrives as a command: a timer as `SessionEnded` or `RebalanceEnded`, a
-computation as `Assigned`.
+The result of an effect arrives as a command: a timer as `SessionEnded`, `RebalanceEnded`,
+`JoinEnded` or `SyncEnded`, a computation as `Assigned`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from strandline_broker.core.groups.classic.commands import CallReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,24 @@ class RebalanceTimer:
     member_id: str
 
 
-TimerKey: TypeAlias = SessionTimer | RebalanceTimer
+@dataclass(frozen=True, slots=True)
+class JoinTimer:
+    """A timer of a classic group that fires as `JoinEnded`."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncTimer:
+    """A timer of a classic group that fires as `SyncEnded`, with the generation that `StartTimer`
+    gave.
+    """
+
+    group_id: str
+
+
+MemberTimer: TypeAlias = SessionTimer | RebalanceTimer
+TimerKey: TypeAlias = MemberTimer | JoinTimer | SyncTimer
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +57,8 @@ class StartTimer:
 
     key: TimerKey
     ms: int
-    member_epoch: int = -1
-    """Member epoch for a `RebalanceTimer`."""
+    epoch: int = -1
+    """Member epoch for a `RebalanceTimer`, generation for a `SyncTimer`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,4 +86,13 @@ class Compute:
     group_id: str
 
 
-Effect: TypeAlias = StartTimer | StopTimer | Changed | Compute
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer a parked call of a classic group once the group's last record is committed."""
+
+    group_id: str
+    call: int
+    reply: CallReply
+
+
+Effect: TypeAlias = StartTimer | StopTimer | Changed | Compute | Answer

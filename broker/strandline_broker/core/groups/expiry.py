@@ -10,15 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.coordination.decision import Decision, Record
-from strandline_broker.core.groups import classic
+from strandline_broker.core.groups.classic.consumer_protocol import CONSUMER_PROTOCOL
+from strandline_broker.core.groups.classic.decisions import forget
+from strandline_broker.core.groups.classic.group import GroupState
 from strandline_broker.core.groups.commands import EXPIRED_AT_ONCE_MAX
 from strandline_broker.core.groups.records.classic_records import GroupMetadataKey
-from strandline_broker.core.groups.records.consumer_records import (
-    ConsumerGroupMetadataKey,
-    ConsumerGroupPartitionMetadataKey,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupTargetAssignmentMetadataKey,
-)
 from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_proto.errors import GroupIdNotFound, NonEmptyGroup
 
@@ -46,7 +42,7 @@ def expire(table: GroupTable, command: Expire, context: Context) -> Decision[int
         else:
             kept = True
     records = tuple(expired)
-    if not kept and _is_empty(table, group_id):
+    if not kept and _is_empty(table, group_id) and group_id not in table.live:
         records += _group_tombstones(table, group_id)
     return Decision(records, len(expired), about=group_id)
 
@@ -67,7 +63,8 @@ def delete_group(
         Record(OffsetCommitKey(group_id, topic, partition), None)
         for topic, partition, _ in table.offsets_of(group_id)
     )
-    return Decision((*offsets, *_group_tombstones(table, group_id)), None, about=group_id)
+    records = (*offsets, *_group_tombstones(table, group_id))
+    return Decision(records, None, forget(table, group_id), about=group_id)
 
 
 class _Bases:
@@ -76,23 +73,26 @@ class _Bases:
     def __init__(self, table: GroupTable, group_id: str) -> None:
         self._subscribed: set[str] = set()
         self._empty_since = 0
-        self._kept = table.classic.get(group_id)
+        self._classic = None
         group = table.consumer.get(group_id)
         if group is not None:
-            self._kept = None
             self._subscribed = group.subscribed_names()
             self._empty_since = 0 if group.members else group.assigned_at_ms
-        elif self._kept is not None and not self._kept.members:
-            self._empty_since = self._kept.current_state_timestamp_ms or 0
+            return
+        self._classic = table.classic_group(group_id)
+        if self._classic is not None and self._classic.is_void:
+            self._empty_since = self._classic.changed_at_ms or 0
 
     def of(self, topic: str, value: OffsetCommitValue) -> int | None:
         """Wall-clock time from which the offset's age counts; None: it does not expire now."""
+        group = self._classic
         if topic in self._subscribed:
             return None
-        if self._kept is not None and self._kept.members:
-            if self._kept.protocol_type != classic.CONSUMER_PROTOCOL:
+        if group is not None and not group.is_void:
+            is_readable = group.protocol_type == CONSUMER_PROTOCOL
+            if group.state is not GroupState.STABLE or not is_readable:
                 return None
-            if classic.subscribes_to(self._kept, topic):
+            if group.subscribes_to(topic):
                 return None
         return max(value.commit_timestamp_ms, self._empty_since)
 
@@ -100,7 +100,8 @@ class _Bases:
 def _members(table: GroupTable, group_id: str) -> int:
     if group_id in table.consumer:
         return len(table.consumer[group_id].members)
-    return len(table.classic[group_id].members) if group_id in table.classic else 0
+    group = table.classic_group(group_id)
+    return 0 if group is None else len(group.members)
 
 
 def _is_empty(table: GroupTable, group_id: str) -> bool:
@@ -108,17 +109,9 @@ def _is_empty(table: GroupTable, group_id: str) -> bool:
 
 
 def _group_tombstones(table: GroupTable, group_id: str) -> tuple[Record, ...]:
-    """A tombstone for every key that an empty group may have in the log (I-138)."""
-    records: list[Record] = []
+    """A tombstone for every key that an empty group may have in the log."""
     group = table.consumer.get(group_id)
-    if group is not None:
-        records.append(Record(ConsumerGroupTargetAssignmentMetadataKey(group_id), None))
-        records += [
-            Record(ConsumerGroupRegularExpressionKey(group_id, regex), None)
-            for regex in sorted(group.regexes)
-        ]
-        records.append(Record(ConsumerGroupPartitionMetadataKey(group_id), None))
-        records.append(Record(ConsumerGroupMetadataKey(group_id), None))
+    records = () if group is None else group.tombstones()
     if group_id in table.classic:
-        records.append(Record(GroupMetadataKey(group_id), None))
-    return tuple(records)
+        records += (Record(GroupMetadataKey(group_id), None),)
+    return records

@@ -3,12 +3,16 @@
 Every record sets or removes one entry, whatever the table contains (I-139). A group is known by its
 own record, or by an offset only. The latter is a simple group, whose consumers divide the
 partitions themselves.
+
+Classic groups have a volatile part too. Decisions change it, `replay` never does, and an unload
+drops it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strandline_broker.core.groups.classic.group import from_value
 from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
 from strandline_broker.core.groups.records.classic_records import (
     GroupMetadataKey,
@@ -18,8 +22,9 @@ from strandline_broker.core.groups.records.consumer_records import ConsumerGroup
 from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
+    from strandline_broker.core.groups.classic.group import ClassicGroup
     from strandline_broker.core.groups.records.codec import GroupKey, GroupValue
 
 
@@ -29,12 +34,34 @@ class GroupTable:
         self.classic: dict[str, GroupMetadataValue] = {}
         self.offsets: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
         """Committed offsets by group, topic name and partition."""
+        self.live: dict[str, ClassicGroup] = {}
+        """Volatile: the classic groups with members or handed-out ids, as their members know
+        them.
+        """
 
     def is_known(self, group_id: str) -> bool:
-        return group_id in self.consumer or group_id in self.classic or group_id in self.offsets
+        return any(group_id in kind for kind in self._kinds())
 
     def group_ids(self) -> tuple[str, ...]:
-        return tuple(sorted({*self.consumer, *self.classic, *self.offsets}))
+        return tuple(sorted({group_id for kind in self._kinds() for group_id in kind}))
+
+    def _kinds(self) -> tuple[Collection[str], ...]:
+        return self.consumer, self.classic, self.live, self.offsets
+
+    def classic_group(self, group_id: str) -> ClassicGroup | None:
+        """The classic group of that id, as its members or else its record know it."""
+        group = self.live.get(group_id)
+        if group is None and (value := self.classic.get(group_id)) is not None:
+            group = from_value(group_id, value)
+            self.keep(group)
+        return group
+
+    def keep(self, group: ClassicGroup) -> None:
+        """Keep what a decision has made of a classic group."""
+        if group.is_void:
+            self.live.pop(group.group_id, None)
+        else:
+            self.live[group.group_id] = group
 
     def offset(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
         return self.offsets.get(group_id, {}).get(topic, {}).get(partition)

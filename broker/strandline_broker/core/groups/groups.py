@@ -11,7 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.coordination.decision import Decision, Record
-from strandline_broker.core.groups import classic, expiry, offsets
+from strandline_broker.core.groups import expiry, offsets
+from strandline_broker.core.groups.classic import decisions as classic
+from strandline_broker.core.groups.classic.commands import ClassicCommand
 from strandline_broker.core.groups.commands import (
     JOIN_EPOCH,
     Assigned,
@@ -73,7 +75,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.coordination.decision import Entity
     from strandline_broker.core.groups.assignors import Assignor, PartitionSets
-    from strandline_broker.core.groups.commands import Command, Inputs, Reply
+    from strandline_broker.core.groups.commands import Command, GroupCommand, Inputs, Reply
     from strandline_broker.core.groups.consumer.subscription import Matcher
     from strandline_broker.core.groups.effects import Effect
     from strandline_broker.core.groups.settings import GroupSettings
@@ -108,12 +110,14 @@ class Groups:
         """
         context = Context(self._settings, self._assignors, self._matcher, inputs, self._told_epochs)
         try:
+            if isinstance(command, ClassicCommand):
+                return classic.decide(self.table, command, context)
             return self._decide(command, context)
         except WireError as error:
             group_id = None if isinstance(command, ListGroups) else command.group_id
             return Decision((), error, about=group_id)
 
-    def _decide(self, command: Command, context: Context) -> Decision[Reply, Effect]:
+    def _decide(self, command: GroupCommand, context: Context) -> Decision[Reply, Effect]:
         table = self.table
         match command:
             case ConsumerBeat():
@@ -131,7 +135,8 @@ class Groups:
             case ProveLeadership():
                 return offsets.say_nothing(command.group_id)
             case DescribeGroup():
-                answer = described(table, command.group_id, tuple(self._assignors))
+                assignors, metadata = tuple(self._assignors), context.inputs.metadata
+                answer = described(table, command.group_id, assignors, metadata)
                 return Decision((), answer, about=command.group_id)
             case ListGroups():
                 return Decision((), listed(table))
@@ -141,23 +146,19 @@ class Groups:
     def _heartbeat(self, beat: ConsumerBeat, context: Context) -> Decision[Reply, Effect]:
         check_heartbeat(beat, tuple(self._assignors), self._matcher)
         group = self.table.consumer.get(beat.group_id)
-        before: tuple[Record, ...] = ()
         if group is None:
-            kept = self.table.classic.get(beat.group_id)
-            if kept is not None and kept.members:
-                raise classic.refuse_consumer_protocol(beat.group_id, kept)
+            classic.refuse_consumer_protocol(self.table, beat.group_id)
             if not beat.joins:
                 raise GroupIdNotFound(f"there is no group {beat.group_id!r}")
-            if kept is not None:
-                before = (Record(GroupMetadataKey(beat.group_id), None),)
-            group = ConsumerGroup(beat.group_id)
-        draft = Draft(group)
+        draft = Draft(group or ConsumerGroup(beat.group_id))
         answer = heartbeat(draft, beat, context)
+        if group is None:
+            classic.give_up(self.table, draft)
         if beat.crossed:  # the answer is sent again: its acknowledgement did not count
             self._told.pop((beat.group_id, beat.member_id), None)
         elif beat.member_epoch >= JOIN_EPOCH:
             self._has_said(beat)
-        return self._decision(draft, answer, (beat.group_id, beat.member_id), before)
+        return self._decision(draft, answer, (beat.group_id, beat.member_id))
 
     def _has_said(self, beat: ConsumerBeat) -> None:
         """Record a member's report. It has this epoch or, if it was sent, a later one. It has given
@@ -216,16 +217,13 @@ class Groups:
         sessions too.
         """
         group_id = command.group_id
-        kept = self.table.classic.get(group_id)
-        if isinstance(command, SessionEnded) and kept is not None:
-            left = classic.without(kept, command.member_id, context.inputs.wall_ms)
-            records = () if left == kept else (Record(GroupMetadataKey(group_id), left),)
-            return Decision(records, None, about=group_id)
+        if isinstance(command, SessionEnded):
+            return classic.decide_member(self.table, command, context)
         if isinstance(command, TopicsChanged):
             gone = offsets.of_deleted_topics(self.table, group_id, context.inputs.metadata)
             return Decision(gone, None, about=group_id)
         if isinstance(command, RemoveMembers):
-            raise GroupIdNotFound(f"there is no group {group_id!r} of the consumer protocol")
+            return classic.decide_removal(self.table, command, context)
         return Decision((), False if isinstance(command, Assigned) else None, about=group_id)
 
     def _reconcile(self, draft: Draft, command: Reconcile, context: Context) -> None:
@@ -246,13 +244,11 @@ class Groups:
             raise_epoch(draft, context)
         want_target(draft, context)
 
-    def _decision(
-        self, draft: Draft, answer: Reply, about: Entity, before: tuple[Record, ...] = ()
-    ) -> Decision[Reply, Effect]:
+    def _decision(self, draft: Draft, answer: Reply, about: Entity) -> Decision[Reply, Effect]:
         effects = list(draft.effects)
         if draft.changed:
             effects.append(Changed(draft.group_id, tuple(sorted(draft.changed))))
-        return Decision((*before, *draft.records), answer, tuple(effects), about)
+        return Decision(tuple(draft.records), answer, tuple(effects), about)
 
     # The fold of the log
 
@@ -276,7 +272,9 @@ class Groups:
         return None if isinstance(found, codec.Unknown) else Record(found.key, found.value)
 
     def entities(self, records: Iterable[Record]) -> set[Entity]:
-        """Returns the groups that the records are about, and members by group and member id."""
+        """Returns the groups that the records are about, members by group and member id, and the
+        keys of classic groups.
+        """
         found: set[Entity] = set()
         for record in records:
             group: str = record.key.group
@@ -284,6 +282,8 @@ class Groups:
             member_id: str | None = getattr(record.key, "member_id", None)
             if member_id is not None:
                 found.add((group, member_id))
+            if isinstance(record.key, GroupMetadataKey):
+                found.add(record.key)
         return found
 
     # Queries of the state
@@ -349,11 +349,7 @@ class Groups:
                 if current.state is MemberState.UNREVOKED_PARTITIONS:
                     timer = RebalanceTimer(group_id, member_id)
                     timers.append(StartTimer(timer, member.rebalance_timeout_ms, current.epoch))
-        for group_id, kept in sorted(self.table.classic.items()):
-            for left in kept.members:
-                key = SessionTimer(group_id, left.member_id)
-                timers.append(StartTimer(key, left.session_timeout_ms))
-        return tuple(timers)
+        return (*timers, *classic.timers(self.table))
 
     def group_ids(self) -> tuple[str, ...]:
         """All groups that are known, by their own record or by offsets; sorted."""

@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.coordination.decision import Decision, Record
-from strandline_broker.core.groups import classic
 from strandline_broker.core.groups.admission import admit_commit, admit_fetch, subscribes_to
+from strandline_broker.core.groups.classic.consumer_protocol import CONSUMER_PROTOCOL
+from strandline_broker.core.groups.classic.members import renewed_session
 from strandline_broker.core.groups.commands import (
     DeletedOffset,
     DeleteOffsets,
@@ -78,6 +79,7 @@ def commit(
     return Decision(
         tuple(Record(key, value) for key, value in records.items()),
         OffsetsCommitted(tuple(errors)),
+        renewed_session(table.classic_group(command.group_id), command.member_id),
         about=command.group_id,
     )
 
@@ -130,11 +132,11 @@ def delete(
     group_id = command.group_id
     if not table.is_known(group_id):
         raise GroupIdNotFound(f"there is no group {group_id!r}")
-    kept = table.classic.get(group_id)
-    if kept is not None and kept.members and kept.protocol_type != classic.CONSUMER_PROTOCOL:
+    classic = table.classic_group(group_id)
+    if classic is not None and classic.members and classic.protocol_type != CONSUMER_PROTOCOL:
         raise NonEmptyGroup(
-            f"group {group_id!r} has {len(kept.members)} members, whose protocol "
-            f"{kept.protocol_type!r} does not say what they read"
+            f"group {group_id!r} has {len(classic.members)} members, whose protocol "
+            f"{classic.protocol_type!r} does not say what they read"
         )
     keys: dict[OffsetCommitKey, None] = {}
     answers: list[DeletedOffset] = []

@@ -22,7 +22,13 @@ class GroupSettings:
     """Limit on members; Kafka has none. With this many members a first target still fits into one
     batch.
     """
+    classic_min_session_timeout_ms: int = 6_000
+    classic_max_session_timeout_ms: int = 1_800_000
     classic_max_size: int = INT32_MAX
+    classic_initial_rebalance_delay_ms: int = 100
+    """Time that the first members of a group have to join together; Kafka waits 3000 ms."""
+    classic_new_member_timeout_ms: int = 300_000
+    """Limit of the wait of a new member for its first answer; Kafka has no key for it."""
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """Assignors; the first is the default."""
     offset_metadata_max_bytes: int = 4096

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from strandline_broker.core.coordination.application import Application
-    from strandline_broker.core.coordination.decision import Decision, Record
+    from strandline_broker.core.coordination.decision import Decision, Entity, Record
     from strandline_broker.core.coordination.shard import ShardEffect
     from strandline_broker.hosts.coordination.shard_context import ShardContext
     from strandline_broker.hosts.coordination.waiting import Ticket, Waiting
@@ -123,6 +123,17 @@ class ShardHost(Generic[App]):
         if not is_committed:
             ticket.parked()
         return is_committed
+
+    def answer(self, ticket: Ticket, answer: Any, about: Entity) -> None:
+        """Gives a ticket the answer that it waits for, now or once the last record about the entity
+        is committed. A step calls it after its own records are appended.
+        """
+        if not ticket.decided(answer):
+            return
+        if self.machine.park(ticket, about):
+            ticket.committed()
+        else:
+            ticket.parked()
 
     def refusal(self) -> WireError | None:
         """The error for every call at present; None: the shard serves."""

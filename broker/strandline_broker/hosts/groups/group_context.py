@@ -53,7 +53,7 @@ class GroupContext:
         known = [self.assignors[name] for name in self.settings.consumer_assignors]
         return Groups(self.settings, known, Re2Matcher())
 
-    def inputs(self) -> Inputs:
+    def inputs(self, *, batch_bytes_max: int) -> Inputs:
         """Returns the inputs of a decision now; the metadata is of one moment (P-8)."""
         view = self.metadata.view
         return Inputs(
@@ -62,4 +62,5 @@ class GroupContext:
             metadata=view,
             members=self.timers.count(SessionTimer),  # each has one (I-137)
             random=self.shared.runtime.random_id(),
+            batch_bytes_max=batch_bytes_max,
         )

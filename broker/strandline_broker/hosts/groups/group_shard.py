@@ -12,6 +12,13 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.coordination.shard import ShardState
+from strandline_broker.core.groups.classic.commands import (
+    ClassicHeartbeat,
+    JoinEnded,
+    JoinGroup,
+    SyncEnded,
+    SyncGroup,
+)
 from strandline_broker.core.groups.commands import (
     EXPIRED_AT_ONCE_MAX,
     CommitOffsets,
@@ -28,15 +35,19 @@ from strandline_broker.core.groups.commands import (
     ToRender,
 )
 from strandline_broker.core.groups.effects import (
+    Answer,
     Changed,
     Compute,
+    JoinTimer,
     RebalanceTimer,
     SessionTimer,
     StartTimer,
     StopTimer,
+    SyncTimer,
 )
 from strandline_broker.hosts.coordination.waiting import Asked
 from strandline_broker.hosts.groups.leadership_proof import LeadershipProof
+from strandline_broker.hosts.groups.parked_calls import ParkedCalls
 from strandline_broker.hosts.groups.sessions import Sessions
 from strandline_broker.hosts.groups.topics_watch import TopicsWatch
 from strandline_proto.errors import InvalidCommitOffsetSize, WireError
@@ -48,13 +59,13 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.assignors import PartitionSets
     from strandline_broker.core.groups.commands import BeatAnswer, Command, FetchedOffset, Reply
     from strandline_broker.core.groups.consumer.target import ToAssign
-    from strandline_broker.core.groups.effects import Effect, TimerKey
+    from strandline_broker.core.groups.effects import Effect, MemberTimer
     from strandline_broker.core.groups.groups import Groups
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_broker.hosts.coordination.waiting import Waiting
     from strandline_broker.hosts.groups.group_context import GroupContext
 
-READS: Final = (FetchOffsets, DescribeGroup, ListGroups)
+READS: Final = (FetchOffsets, DescribeGroup, ListGroups, ClassicHeartbeat)
 """Commands that write nothing: too few replicas in sync do not refuse them. FetchOffsets follows a
 write, however, while the broker has no news from the controller.
 """
@@ -70,6 +81,7 @@ class GroupShard:
         self.groups = context.new_groups()
         self.sessions = Sessions()
         self.topics = TopicsWatch(self)
+        self.calls = ParkedCalls(shard, context.timeout_s)
         self._proof = LeadershipProof(self)
 
     # Calls
@@ -161,8 +173,8 @@ class GroupShard:
         """Returns the number of members; each has a session (I-137)."""
         return sum(isinstance(key, SessionTimer) for key in self.timers())
 
-    def timers(self) -> set[TimerKey]:
-        """Returns the keys of the timers that run."""
+    def timers(self) -> set[MemberTimer]:
+        """Returns the keys of the members' timers that run."""
         running = self.context.timers.running(self.shard)
         return {key for key in running if isinstance(key, SessionTimer | RebalanceTimer)}
 
@@ -172,7 +184,7 @@ class GroupShard:
         return group is not None and member_id in group.members
 
     def inputs(self) -> Inputs:
-        return self.context.inputs()
+        return self.context.inputs(batch_bytes_max=self.shard.partition.max_message_bytes)
 
     # As the application of its shard
 
@@ -198,8 +210,8 @@ class GroupShard:
         return InvalidCommitOffsetSize(f"{what}; commit fewer partitions at a time")
 
     def refused(self, command: Command) -> None:
-        """Renews the session of a member whose heartbeat cannot be written."""
-        if isinstance(command, ConsumerBeat):
+        """Renews the session of a member whose message cannot be written."""
+        if isinstance(command, ConsumerBeat | JoinGroup | SyncGroup | CommitOffsets):
             self.heard(command.group_id, command.member_id)
 
     def appended(self, records: Sequence[Record]) -> None:
@@ -208,20 +220,17 @@ class GroupShard:
 
     def carry_out(self, command: Command, effects: Iterable[Effect]) -> None:
         """Carries the effects out, and reconciles members that a push reaches."""
-        timers = self.context.timers
         told: dict[str, set[str]] = {}
         for effect in effects:
-            if isinstance(effect, StartTimer):
-                timers.start(self.shard, effect.key, effect.ms, effect.member_epoch)
-            elif isinstance(effect, StopTimer):
-                timers.stop(self.shard, effect.key)
-            elif isinstance(effect, Changed):
+            if isinstance(effect, Changed):
                 members = self.sessions.tell(effect.group_id, effect.members)
                 told.setdefault(effect.group_id, set()).update(members)
             elif isinstance(effect, Compute):
                 self.context.assigning.want(self, effect.group_id)
                 if isinstance(command, ConsumerBeat):  # its answer reaches the sender
                     told.setdefault(effect.group_id, set()).add(command.member_id)
+            else:
+                self._carry_out(effect)
         if isinstance(command, Reconcile):
             return  # it frees nothing that another member waits for
         for group_id, reached in told.items():
@@ -229,10 +238,25 @@ class GroupShard:
                 with contextlib.suppress(WireError):  # their next heartbeats bring them there
                     self.run(Reconcile(group_id, tuple(sorted(reached))))
 
+    def _carry_out(self, effect: StartTimer | StopTimer | Answer) -> None:
+        if isinstance(effect, StartTimer):
+            self.context.timers.start(self.shard, effect.key, effect.ms, effect.epoch)
+        elif isinstance(effect, StopTimer):
+            self.context.timers.stop(self.shard, effect.key)
+        else:
+            self.calls.answer(effect)
+
     def on_timer(self, key: Hashable, epoch: int) -> Command:
-        """Returns the end of a session, or of a rebalance of the member with that epoch."""
-        if isinstance(key, SessionTimer):
-            return SessionEnded(key.group_id, key.member_id)
+        """Returns the end of a session, of a rebalance of the member with that epoch, or of a phase
+        of a classic group.
+        """
+        match key:
+            case SessionTimer():
+                return SessionEnded(key.group_id, key.member_id)
+            case JoinTimer():
+                return JoinEnded(key.group_id)
+            case SyncTimer():
+                return SyncEnded(key.group_id, epoch)
         assert isinstance(key, RebalanceTimer), key
         return RebalanceEnded(key.group_id, key.member_id, epoch)
 
@@ -243,12 +267,13 @@ class GroupShard:
     def serves(self) -> None:
         """Starts the timers of the loaded groups, and lets these look at their topics."""
         for timer in self.groups.timers(self.inputs()):
-            self.context.timers.start(self.shard, timer.key, timer.ms, timer.member_epoch)
+            self._carry_out(timer)
         self.topics.look()
 
     def dropped(self, error: WireError) -> None:
-        """Forgets the groups, and ends their streams and computations (I-110)."""
+        """Forgets the groups, and ends their streams, parked calls and computations (I-110)."""
         self._proof.forget(error)
+        self.calls.lose_all(error)
         self.context.assigning.forget(self)
         self.sessions.end_all(error)
         self.groups = self.context.new_groups()

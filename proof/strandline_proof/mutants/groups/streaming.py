@@ -93,13 +93,13 @@ STREAMING: Final = (
         (
             Edit(
                 _GROUP_SHARD,
-                "        if isinstance(key, SessionTimer):\n"
-                "            return SessionEnded(key.group_id, key.member_id)\n",
-                "        if isinstance(key, SessionTimer):\n"
-                "            if self.sessions.tell(key.group_id, (key.member_id,)):\n"
-                "                self.context.timers.start(self.shard, key, 1_000, epoch)\n"
-                "                return Reconcile(key.group_id, ())\n"
-                "            return SessionEnded(key.group_id, key.member_id)\n",
+                "            case SessionTimer():\n"
+                "                return SessionEnded(key.group_id, key.member_id)\n",
+                "            case SessionTimer():\n"
+                "                if self.sessions.tell(key.group_id, (key.member_id,)):\n"
+                "                    self.context.timers.start(self.shard, key, 1_000, epoch)\n"
+                "                    return Reconcile(key.group_id, ())\n"
+                "                return SessionEnded(key.group_id, key.member_id)\n",
             ),
         ),
         history="tests/unit/broker/rpc/groups/test_session.py::test_an_open_stream_keeps_no_session",

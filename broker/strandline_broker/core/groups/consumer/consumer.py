@@ -27,6 +27,7 @@ from strandline_broker.core.groups.records.consumer_records import (
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberKey,
@@ -132,6 +133,18 @@ class ConsumerGroup:
 
     def subscribed_regexes(self) -> set[str]:
         return {each.regex for each in self.subscriptions if each.regex}
+
+    def tombstones(self) -> tuple[Record, ...]:
+        """A tombstone for every key that a group without members may have in the log (I-138)."""
+        return (
+            Record(ConsumerGroupTargetAssignmentMetadataKey(self.group_id), None),
+            *(
+                Record(ConsumerGroupRegularExpressionKey(self.group_id, regex), None)
+                for regex in sorted(self.regexes)
+            ),
+            Record(ConsumerGroupPartitionMetadataKey(self.group_id), None),
+            Record(ConsumerGroupMetadataKey(self.group_id), None),
+        )
 
     # The fold of its records
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
-    from strandline_broker.core.groups.effects import TimerKey
+    from strandline_broker.core.groups.effects import MemberTimer
     from strandline_broker.core.groups.group_table import GroupTable
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_broker.hosts.groups.group_shard import GroupShard
@@ -162,7 +162,7 @@ def timers_of(fold: Fold) -> set[Timer]:
     return found
 
 
-def check_timers(where: str, fold: Fold, running: Iterable[TimerKey]) -> None:
+def check_timers(where: str, fold: Fold, running: Iterable[MemberTimer]) -> None:
     known = {_timer(key) for key in running}
     wanted = timers_of(fold)
     if known != wanted:
@@ -173,7 +173,7 @@ def check_timers(where: str, fold: Fold, running: Iterable[TimerKey]) -> None:
         )
 
 
-def _timer(key: TimerKey) -> Timer:
+def _timer(key: MemberTimer) -> Timer:
     kind = type(key).__name__.removesuffix("Timer").lower()
     return kind, key.group_id, key.member_id
 

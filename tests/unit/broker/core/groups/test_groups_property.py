@@ -159,7 +159,7 @@ class History:
         if timers:
             key = self.random.choice(sorted(timers, key=repr))
             off = self.random.choice([0, 0, 0, -1])
-            epoch = self.rig.timers[key].member_epoch + off
+            epoch = self.rig.timers[key].epoch + off
             present = key.member_id in self.rig.groups.table.consumer["g"].members
             self.run(RebalanceEnded("g", key.member_id, epoch))
             if off == 0 and present:
@@ -356,10 +356,12 @@ class History:
             timer = self.rig.timers.get(RebalanceTimer("g", member_id))
             if current.state is MemberState.UNREVOKED_PARTITIONS:
                 assert isinstance(timer, StartTimer)
-                assert timer.member_epoch == current.epoch
+                assert timer.epoch == current.epoch
             else:
                 assert timer is None, "I-137"
-        assert all(key.member_id in group.members for key in self.rig.timers), "I-137"
+        for key in self.rig.timers:
+            assert isinstance(key, SessionTimer | RebalanceTimer), key
+            assert key.member_id in group.members, "I-137"
         owners: dict[Place, str] = {}
         for client in self.clients:
             known = client.member_id in group.members

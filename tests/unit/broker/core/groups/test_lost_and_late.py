@@ -42,7 +42,7 @@ def test_a_revocation_in_time_outlives_its_timer(rig: GroupsRig) -> None:
     rig.beat("m1", 2)
     rig.join("m3", "t")
     rig.beat("m1", 3)
-    assert rig.timers[RebalanceTimer("g", "m1")].member_epoch == 3
+    assert rig.timers[RebalanceTimer("g", "m1")].epoch == 3
     rig.run(RebalanceEnded("g", "m1", 1))
     assert "m1" in rig.groups.table.consumer["g"].members
 

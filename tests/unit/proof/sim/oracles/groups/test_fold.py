@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline_broker.core.coordination.decision import Record
+    from strandline_broker.core.groups.effects import MemberTimer
     from strandline_broker.core.groups.group_table import GroupTable
 
 
@@ -71,7 +72,10 @@ def test_a_record_that_does_not_parse_is_named() -> None:
 
 
 def test_every_member_has_its_timers(rig: GroupsRig) -> None:
-    fold, timers = folded(rig.log), set(rig.timers)
+    fold = folded(rig.log)
+    timers: set[MemberTimer] = {
+        key for key in rig.timers if isinstance(key, SessionTimer | RebalanceTimer)
+    }
     assert timers == {SessionTimer("g", "m1"), SessionTimer("g", "m2"), RebalanceTimer("g", "m1")}
     check_timers("here", fold, timers)
     for lacking in timers:
