@@ -93,6 +93,7 @@ async def kafka_records(
             metrics=ServerMetrics(CollectorRegistry()),
             config=config,
             metadata=node.metadata,
+            views=unused,  # type: ignore[arg-type] # of topics that are created
             replicas=node.replicas,
             checks=RecordChecks(
                 runtime.clock, node.replicas.partitions, runtime.serial_executor("record-checks")
