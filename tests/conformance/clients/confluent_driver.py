@@ -49,6 +49,9 @@ class Driver:
     def topics(self) -> dict[str, Any]:
         return {"topics": sorted(self._admin.list_topics(timeout=TIMEOUT_S).topics)}
 
+    def brokers(self) -> dict[str, Any]:
+        return {"brokers": sorted(self._admin.list_topics(timeout=TIMEOUT_S).brokers)}
+
     def leaders(self, topic: str) -> dict[str, Any]:
         found = self._admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
         return {

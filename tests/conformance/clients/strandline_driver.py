@@ -34,7 +34,7 @@ class Driver:
                     unpacked(each["key"]),
                     partition=each["partition"],
                     timestamp_ms=each["timestamp"],
-                    headers=headers_of(each),
+                    headers=tuple(headers_of(each)),
                 )
                 for each in records
             ]
@@ -47,7 +47,7 @@ class Driver:
         async with Consumer(
             bootstrap_servers=self._bootstrap, auto_offset_reset="earliest"
         ) as consumer:
-            consumer.assign(asked)
+            await consumer.assign(asked)
             await consumer.seek_to_beginning(*asked)
             ends = await consumer.end_offsets(asked)
             records = []

@@ -70,6 +70,19 @@ def client_jars(version: str) -> str:
     return jars((f"org.apache.kafka:kafka-clients:{version}", f"org.slf4j:slf4j-nop:{slf4j}"))
 
 
+def tool(name: str) -> list[str]:
+    """The command of one of Apache Kafka's tools by the name of its class."""
+    pins = versions()["java"]
+    classpath = jars(
+        (
+            f"org.apache.kafka:kafka_2.13:{pins['tools']}",
+            f"org.apache.kafka:kafka-tools:{pins['tools']}",
+            f"org.slf4j:slf4j-nop:{pins['slf4j']}",
+        )
+    )
+    return ["java", *JVM, "-cp", classpath, name]
+
+
 @cache
 def java(source: str, classpath: str) -> list[str]:
     """The command of a Java source file of clients/java, compiled against this class path."""

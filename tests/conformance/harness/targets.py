@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 TARGET_VARIABLE = "TEST_CONFORMANCE_TARGET"
 PEER = TESTS.parents[1] / "shared" / "peers" / "kafka.py"
 PEER_TIMEOUT_S = 180
-GROUP_DELAY = "group.initial.rebalance.delay.ms=100"
-"""Strandline's default; Kafka's is three seconds."""
+SETTINGS = ("group.initial.rebalance.delay.ms=100", "auto.create.topics.enable=true")
+"""Strandline's default, where Kafka's is three seconds; and the default of both."""
 
 
 class Target(Protocol):
@@ -53,7 +53,9 @@ class KafkaTarget:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         options = ["--brokers", "3", "--heap", "256m", "--port", str(_free_base())]
-        printed = self._script("up", *options, "--set", GROUP_DELAY)
+        printed = self._script(
+            "up", *options, *(word for each in SETTINGS for word in ("--set", each))
+        )
         self.bootstrap = str(json.loads(printed)["bootstrap"])
 
     def kill(self, broker: int) -> None:
