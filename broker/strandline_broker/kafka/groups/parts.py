@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from strandline_broker.hosts.serving.classic_groups import ClassicGroupsService
 from strandline_broker.hosts.serving.groups import GroupsService
+from strandline_broker.kafka.groups.classic import ClassicGroupCalls
 from strandline_broker.kafka.groups.consumer import ConsumerGroupCalls
 from strandline_broker.kafka.groups.describe import GroupAdminCalls
 from strandline_broker.kafka.groups.find_coordinator import FindCoordinatorCalls
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 def group_parts(services: Services, listener: str) -> Iterable[Any]:
     groups = GroupsService(services.shards)
     yield FindCoordinatorCalls(services.metadata, listener, services.runtime)
+    yield ClassicGroupCalls(ClassicGroupsService(services.shards))
     yield OffsetCommitsCalls(groups)
     yield OffsetFetchCalls(groups)
     yield GroupAdminCalls(groups)

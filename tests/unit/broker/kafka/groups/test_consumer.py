@@ -22,7 +22,7 @@ from strandline_proto.errors import (
     UnknownMemberId,
 )
 from strandline_runtime.real import real_runtime
-from support.group_broker import ORDERS, ORDERS_ID, group_broker
+from support.group_broker import ORDERS, ORDERS_ID, answered, group_broker
 from support.group_members import Member, served
 from support.kafka_calls import KafkaCalls, request_bytes
 
@@ -266,6 +266,15 @@ async def test_a_group_is_described_with_what_its_members_have_and_shall_have(
     assert (none.error_code.value, none.group_id) == (GroupIdNotFound.code, "none")
     assert "there is no group 'none'" in none.error_message
     assert (none.group_state, none.members) == ("", ())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_group_of_the_other_protocol_is_not_found(tmp_path: Path, version: int) -> None:
+    async with leading(tmp_path) as (broker, call):
+        await answered(broker.commit(5))
+        (group,) = (await described(call, version, "g")).groups
+    assert group.error_code.value == GroupIdNotFound.code
+    assert "group 'g' is of type Classic" in group.error_message
 
 
 @pytest.mark.parametrize("version", VERSIONS)
