@@ -12,6 +12,7 @@ from strandline_cli.commands.chaos.chaos import chaos_app
 from strandline_cli.commands.config.config import config_app
 from strandline_cli.commands.consume import consume
 from strandline_cli.commands.demo import demo_app
+from strandline_cli.commands.doctor import doctor
 from strandline_cli.commands.group.group import group_app
 from strandline_cli.commands.health import health
 from strandline_cli.commands.local.down import down
@@ -55,6 +56,7 @@ def build_app() -> typer.Typer:
         kill,
         status,
         health,
+        doctor,
         produce,
         consume,
         offsets,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from strandline_proto.v1 import common_pb2, metadata_pb2
+    from strandline_proto.v1 import metadata_pb2
     from strandline_proto.v1.truncations_pb2 import RefusedTruncation
 
 # Above the largest answer to a question about metadata.
@@ -69,7 +69,7 @@ class NoAnswer(CliError):
         """True if a retry at once would fail in the same way: no process listens there."""
 
 
-def _ask(
+def ask(
     address: str, timeout_s: float, question: "Callable[[grpc.Channel, float], Answer]"
 ) -> Answer:
     """The answer to a question that is safe to repeat. It is repeated after a network failure until
@@ -133,12 +133,12 @@ def ask_controller(address: str, timeout_s: float) -> "metadata_pb2.DescribeClus
     from strandline_proto.v1 import metadata_pb2
     from strandline_proto.v1.services_pb2_grpc import ControllerServiceStub
 
-    def ask(channel: "grpc.Channel", left_s: float) -> metadata_pb2.DescribeClusterResponse:
+    def question(channel: "grpc.Channel", left_s: float) -> metadata_pb2.DescribeClusterResponse:
         request = metadata_pb2.DescribeClusterRequest()
         stub = ControllerServiceStub(channel)
         return stub.DescribeCluster(request, timeout=left_s, wait_for_ready=True)
 
-    return _ask(address, timeout_s, ask)
+    return ask(address, timeout_s, question)
 
 
 def broker_states(controller: str, timeout_s: float) -> list[BrokerState]:
@@ -152,13 +152,13 @@ def states_in(answer: "metadata_pb2.DescribeClusterResponse") -> list[BrokerStat
         BrokerState(
             id=b.id,
             pid=b.pid,
-            address=_address(b.listeners[0]) if b.listeners else "",
+            address=host_port(b.listeners[0].host, b.listeners[0].port) if b.listeners else "",
             state=b.state,
             listeners=tuple(
                 ListenerAddress(
                     each.listener,
                     KAFKA if each.listener in b.kafka_listeners else GRPC,
-                    _address(each),
+                    host_port(each.host, each.port),
                 )
                 for each in b.listeners
             ),
@@ -174,9 +174,9 @@ def states_in(answer: "metadata_pb2.DescribeClusterResponse") -> list[BrokerStat
     return sorted(states, key=lambda b: b.id)
 
 
-def _address(endpoint: "common_pb2.Endpoint") -> str:
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-    return f"{host}:{endpoint.port}"
+def host_port(host: str, port: int) -> str:
+    """`host:port`, with brackets around an address of IP version 6."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def ask_cluster(address: str, timeout_s: float) -> "metadata_pb2.DescribeClusterResponse":
@@ -184,11 +184,11 @@ def ask_cluster(address: str, timeout_s: float) -> "metadata_pb2.DescribeCluster
     from strandline_proto.v1 import metadata_pb2
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 
-    def ask(channel: "grpc.Channel", left_s: float) -> metadata_pb2.DescribeClusterResponse:
+    def question(channel: "grpc.Channel", left_s: float) -> metadata_pb2.DescribeClusterResponse:
         request = metadata_pb2.DescribeClusterRequest()
         return BrokerServiceStub(channel).DescribeCluster(request, timeout=left_s)
 
-    return _ask(address, timeout_s, ask)
+    return ask(address, timeout_s, question)
 
 
 def ask_metadata(
@@ -198,12 +198,12 @@ def ask_metadata(
     from strandline_proto.v1 import metadata_pb2
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 
-    def ask(channel: "grpc.Channel", left_s: float) -> metadata_pb2.MetadataResponse:
+    def question(channel: "grpc.Channel", left_s: float) -> metadata_pb2.MetadataResponse:
         request = metadata_pb2.MetadataRequest(only_named=not topics)
         stub = BrokerServiceStub(channel)
         return stub.Metadata(request, timeout=left_s, wait_for_ready=not topics)
 
-    return _ask(address, timeout_s, ask)
+    return ask(address, timeout_s, question)
 
 
 def replicas_of(address: str, timeout_s: float) -> dict[tuple[str, int], Replica]:
@@ -221,10 +221,10 @@ def ask_replicas(
     from strandline_proto.v1 import metadata_pb2
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 
-    def ask(channel: "grpc.Channel", left_s: float) -> metadata_pb2.DescribeReplicasResponse:
+    def question(channel: "grpc.Channel", left_s: float) -> metadata_pb2.DescribeReplicasResponse:
         named = [] if topic_id is None else [topic_id]
         topics = [metadata_pb2.DescribeReplicasTopic(topic_id=each) for each in named]
         request = metadata_pb2.DescribeReplicasRequest(topics=topics)
         return BrokerServiceStub(channel).DescribeReplicas(request, timeout=left_s)
 
-    return _ask(address, timeout_s, ask)
+    return ask(address, timeout_s, question)
