@@ -38,6 +38,13 @@ def python() -> list[str]:
     return [str(binary)]
 
 
+def download_source(name: str, version: str, folder: Path) -> None:
+    """The source archive of a Python package."""
+    pip = [*python(), "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-deps", "--no-binary", name, "--dest", str(folder)]
+    _run([*pip, *options, f"{name}=={version}"])
+
+
 @cache
 def jars(coordinates: tuple[str, ...]) -> str:
     """The class path of Maven coordinates `group:artifact:version` and all that they need."""
