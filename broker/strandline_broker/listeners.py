@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.config.addresses import HostPort, WireProtocol
-from strandline_broker.config.listeners import passthrough_listener
+from strandline_broker.config.listeners import is_grpc_by_need, passthrough_listener
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.hosts.member.lifecycle import CannotStart
 from strandline_broker.rpc.broker_service import (
@@ -57,6 +57,13 @@ class Listeners:
         is_serving: Callable[[], bool],
     ) -> None:
         """Binds every listener, and accepts connections. Raises CannotStart."""
+        if is_grpc_by_need(self._config):
+            self._runtime.log.info(
+                "the only listener speaks gRPC",
+                listener=str(self._config.listeners[0]),
+                why="brokers and the controller use it; for Kafka's clients add a second listener,"
+                " for instance GRPC://HOST:19092",
+            )
         ports: dict[str, int] = {}
         bound = connections_max(self._runtime.descriptors) // len(self._config.listeners)
         for listener in self._speaking(WireProtocol.GRPC):

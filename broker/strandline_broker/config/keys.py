@@ -301,7 +301,9 @@ class ControllerConfig(ServerConfig):
     )
     num_partitions: int = _key(integer(1, INT32_MAX), "1", "Partitions of a topic by default.")
     default_replication_factor: int = _key(
-        integer(1, 32767), "3", "Replicas of each partition by default."
+        integer(1, 32767),
+        "3",
+        "Replicas of each partition by default. `strandline up -n N` sets no more than N.",
     )
     min_insync_replicas: int = _key(
         integer(1, INT32_MAX), "2", "Default of the topics' min.insync.replicas."

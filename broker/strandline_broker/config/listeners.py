@@ -110,6 +110,12 @@ def _inter_broker(config: BrokerConfig) -> str:
     return wanted or grpc[0]
 
 
+def is_grpc_by_need(config: BrokerConfig) -> bool:
+    """True if the only listener has Kafka's name, and speaks gRPC because a broker needs that."""
+    names = [listener.name.upper() for listener in config.listeners]
+    return names == [_KAFKA_NAME] and not config.listener_security_protocol_map
+
+
 def passthrough_listener(config: BrokerConfig, kafka: str) -> Listener:
     """The gRPC listener to which HTTP/2 connections pass from the Kafka listener of that name.
 

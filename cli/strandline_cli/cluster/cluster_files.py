@@ -25,7 +25,8 @@ DEFAULT_PORT: Final = 9092
 GRPC_DISTANCE: Final = 10_000
 """Distance of a broker's port for gRPC from its port for Kafka's protocol."""
 HOST: Final = "127.0.0.1"
-OFFSETS_REPLICAS: Final = 3
+REPLICAS: Final = 3
+"""The default number of replicas."""
 _VERSION: Final = 1
 
 # Below the range that systems hand to outgoing connections, so that a port kept in cluster.json
@@ -168,7 +169,7 @@ def new_cluster_file(
         controller_port=controller_port,
         broker_ports={1 + n: p for n, p in enumerate(broker_ports)},
         grpc_ports={1 + n: p for n, p in enumerate(grpc_ports)},
-        controller_config={**_offsets_replicas(brokers), **(controller_config or {})},
+        controller_config={**_replicas(brokers), **(controller_config or {})},
         broker_config=dict(broker_config or {}),
     )
 
@@ -202,11 +203,16 @@ def _is_usable(port: int, *, beside: int) -> bool:
     return beside not in _FREE_PORTS and port_is_free(HOST, port)
 
 
-def _offsets_replicas(brokers: int) -> dict[str, str]:
-    """Fewer brokers than by default hold __consumer_offsets: else it would never be made."""
-    if brokers >= OFFSETS_REPLICAS:
+def _replicas(brokers: int) -> dict[str, str]:
+    """Replicas of topics and of __consumer_offsets where there are fewer brokers than by default.
+    Otherwise neither could be created.
+    """
+    if brokers >= REPLICAS:
         return {}
-    return {"offsets.topic.replication.factor": str(brokers)}
+    return {
+        "default.replication.factor": str(brokers),
+        "offsets.topic.replication.factor": str(brokers),
+    }
 
 
 def free_ports(count: int, host: str = HOST, *, without: Collection[int] = ()) -> list[int]:

@@ -4,7 +4,7 @@ import pytest
 
 from strandline_broker.config.addresses import Listener, WireProtocol
 from strandline_broker.config.keys import BrokerConfig
-from strandline_broker.config.listeners import passthrough_listener
+from strandline_broker.config.listeners import is_grpc_by_need, passthrough_listener
 from strandline_broker.config.loading import (
     ConfigError,
     load_broker_config,
@@ -99,6 +99,13 @@ def test_a_map_that_names_no_listener_is_refused_with_those_there_are() -> None:
     assert message == (
         f"{MAP} names PLAINTXT, but listeners has only PLAINTEXT, GRPC; did you mean PLAINTEXT?"
     )
+
+
+def test_only_a_single_listener_of_kafkas_name_speaks_grpc_by_need() -> None:
+    assert is_grpc_by_need(broker("PLAINTEXT://h:1"))
+    assert not is_grpc_by_need(broker("PLAINTEXT://h:1", "PLAINTEXT:GRPC"))
+    assert not is_grpc_by_need(broker("GRPC://h:1"))
+    assert not is_grpc_by_need(broker(BOTH))
 
 
 @pytest.mark.parametrize(
