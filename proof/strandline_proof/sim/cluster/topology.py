@@ -26,6 +26,8 @@ COORDINATOR: Final = "coordinator"
 """`coordinator-0` is the broker that coordinates the first group."""
 CONTROLLER_PORT: Final = 9090
 BROKER_PORT: Final = 9092
+KAFKA_PORT: Final = 9094
+"""Port of a broker's listener for Kafka's protocol, where clients use it."""
 DATA: Final = "/data"
 TOPIC: Final = "t"
 METADATA_MAX_AGE_MS: Final = 4000
@@ -179,6 +181,10 @@ class Topology:
     def bootstrap(self) -> str:
         return ",".join(f"{name}:{BROKER_PORT}" for name in self.broker_names)
 
+    @property
+    def kafka_bootstrap(self) -> tuple[tuple[str, int], ...]:
+        return tuple((name, KAFKA_PORT) for name in self.broker_names)
+
 
 def broker_id(name: str) -> int:
     return int(name.rpartition("-")[2])
@@ -220,6 +226,9 @@ def broker_config(topology: Topology, name: str) -> object:
         "flush.policy": topology.flush_policy,
         "metrics.event.loop.interval.ms": str(LOOP_CHECK_MS),
     }
+    if topology.work.kafka:
+        settings["listeners"] += f",KAFKA://{name}:{KAFKA_PORT}"
+        settings["listener.security.protocol.map"] = "PLAINTEXT:GRPC,KAFKA:PLAINTEXT"
     if topology.groups:
         settings |= GROUP_SETTINGS
     if topology.racks > 0:

@@ -5,7 +5,7 @@ each kind on a node of its own.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +15,8 @@ from strandline.types import TopicPartition
 from strandline_chaos.live.clients import TopicReader
 from strandline_chaos.workload import Plan, Workload
 from strandline_proof.sim.cluster.topology import TOPIC
+from strandline_proof.sim.kafka.producer import kafka_sender
+from strandline_proof.sim.kafka.reader import kafka_reader
 from strandline_proof.sim.workload.work import Work
 from strandline_proof.sim.workload.work_clients import CheckedReader, LastingReader, StampedSender
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from strandline_chaos.history import History
-    from strandline_chaos.workload import Sender
+    from strandline_chaos.workload import Reader, Sender
     from strandline_proof.sim.cluster.world import World
     from strandline_runtime.runtime import Runtime
 
@@ -53,9 +55,10 @@ def workload(
     bootstrap = world.topology.bootstrap
     how = world.topology.work if topic == TOPIC else other_work(world.topology.work)
     burst = how.burst if how.burst > 1 else 0
+    speaks_kafka = how.kafka and topic == TOPIC
 
     @asynccontextmanager
-    async def open_reader() -> AsyncIterator[TopicReader]:
+    async def open_reader() -> AsyncIterator[Reader]:
         async with Consumer(
             *((topic,) if keys is None else ()),
             bootstrap_servers=bootstrap,
@@ -92,9 +95,29 @@ def workload(
         plan,
         history or world.history,
         open_sender=partial(_open_sender, world, runtime, how, topic),
-        open_reader=open_reader,
+        open_reader=_kafka_reader(world, runtime, keys) if speaks_kafka else open_reader,
         values=world.values if topic == TOPIC else None,
     )
+
+
+def _kafka_reader(
+    world: World, runtime: Runtime, keys: Sequence[int] | None
+) -> Callable[[], AbstractAsyncContextManager[Reader]]:
+    return partial(
+        kafka_reader,
+        runtime,
+        world.topology.kafka_bootstrap,
+        TOPIC,
+        keys=keys,
+        partition_bytes=world.topology.fetch_bytes,
+        compression=world.topology.work.compression,
+        on_record=world.stamps.check,
+        on_event=partial(_noted, world),
+    )
+
+
+def _noted(world: World, event: str) -> None:
+    world.clients.sometimes[event] += 1
 
 
 def other_work(main: Work) -> Work:
@@ -108,6 +131,17 @@ def other_work(main: Work) -> Work:
 async def _open_sender(
     world: World, runtime: Runtime, how: Work, topic: str
 ) -> AsyncIterator[Sender]:
+    if topic == TOPIC and how.kafka:
+        async with kafka_sender(
+            runtime,
+            world.topology.kafka_bootstrap,
+            delivery_s=how.delivery_ms / 1000,
+            compression=how.compression,
+            first_sequence=how.first_sequence,
+            on_event=partial(_noted, world),
+        ) as kafka:
+            yield StampedSender(world, kafka, runtime)
+        return
     async with Producer(
         world.topology.bootstrap,
         acks="all",

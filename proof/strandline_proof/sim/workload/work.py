@@ -38,6 +38,8 @@ a stream that was given up come later still.
 SEEKS: Final = 0.3
 LOOSE: Final = 0.2
 EXPIRES: Final = 0.15
+KAFKA: Final = 0.4
+"""Probability of Kafka's protocol where producers do not expire: a third of all seeds."""
 
 
 class ImpossibleWork(ValueError):
@@ -72,6 +74,8 @@ class Work:
     """True if a reader seeks, pauses, saves its position, and looks up offsets."""
     loose: bool = False
     """True if there is a topic whose producers use acks of 0 and 1."""
+    kafka: bool = False
+    """True if the writers and the reader of the main topic speak Kafka's protocol."""
 
     def __post_init__(self) -> None:
         for name, (low, high) in BOUNDS.items():
@@ -104,7 +108,7 @@ def draw_work(seed: int) -> Work:
     rng = random.Random(f"work {seed}")
     has_bursts, wraps, expires = (rng.random() < share for share in (0.5, 0.25, EXPIRES))
     seeks = rng.random() < SEEKS
-    return Work(
+    work = Work(
         burst=rng.choice(BURSTS) if has_bursts else 1,
         linger_ms=rng.choice(LINGERS_MS) if has_bursts else 0,
         batch_bytes=rng.choice(BATCHES) if has_bursts else 256 << 10,
@@ -118,3 +122,8 @@ def draw_work(seed: int) -> Work:
         seeker=seeks,
         loose=rng.random() < LOOSE,
     )
+    # Kafka's clients are replaced after an error, and have no new epoch for a producer that brokers
+    # have forgotten.
+    if rng.random() < KAFKA and not expires:
+        return dataclasses.replace(work, kafka=True, lasting=False)
+    return work

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from strandline import Consumer, Producer
     from strandline.types import ConsumerRecord, RecordMetadata
     from strandline_proof.sim.cluster.world import World
+    from strandline_proof.sim.kafka.producer import KafkaSender
+    from strandline_proto.batch import Record
     from strandline_runtime.runtime import Runtime
 
 KEYS: Final = 3
@@ -62,7 +64,7 @@ class Stamps:
         """The time that the sender set; None if the library set it."""
         return self._sent.get((partition, value), (None, None))[1]
 
-    def check(self, record: ConsumerRecord) -> None:
+    def check(self, record: ConsumerRecord | Record) -> None:
         """I-98: a record is read as it was sent."""
         try:
             partition, value = decode(record.value)
@@ -83,7 +85,7 @@ class Stamps:
 class StampedSender:
     """A producer of records with keys and times."""
 
-    def __init__(self, world: World, producer: Producer, runtime: Runtime) -> None:
+    def __init__(self, world: World, producer: Producer | KafkaSender, runtime: Runtime) -> None:
         self._world = world
         self._producer = producer
         self._runtime = runtime
