@@ -13,7 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.config.keys import dynamic_parsers, read_only_keys
-from strandline_broker.config.unsupported import refusal_at_run_time
+from strandline_broker.config.text import shared_values
+from strandline_broker.config.unsupported import is_not_yet, refusal_at_run_time
 from strandline_broker.core.compatibility import OURS, Levels, Server
 from strandline_broker.core.controller.brokers.registration import check_running
 from strandline_broker.core.controller.log.records import LaterRecord
@@ -89,7 +90,9 @@ class ControllerProcess:
             min_insync_replicas=config.min_insync_replicas,
             unclean_election=config.unclean_leader_election_enable,
             topic_defaults=TopicDefaults(config.num_partitions, config.default_replication_factor),
-            server_keys=ServerKeys(dynamic_parsers(), read_only_keys(), refusal_at_run_time),
+            server_keys=ServerKeys(
+                dynamic_parsers(), read_only_keys(), refusal_at_run_time, is_not_yet
+            ),
             balance=BalanceSettings(
                 enabled=config.auto_leader_rebalance_enable,
                 interval_s=config.leader_imbalance_check_interval_seconds,
@@ -104,7 +107,7 @@ class ControllerProcess:
         )
         dial = BrokerLinks(
             runtime.network,
-            PushTranslator(identity),
+            PushTranslator(identity, shared_values(config)),
             runtime.serial_executor("push-translation"),
         )
         self.controller = Controller(runtime, identity, settings, self.state, self.log, dial)

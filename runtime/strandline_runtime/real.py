@@ -110,6 +110,10 @@ class RealFileSystem:
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
 
+    def total_space(self, path: str) -> int:
+        stat = os.statvfs(path)
+        return stat.f_blocks * stat.f_frsize
+
 
 class RealNetwork:
     listen = staticmethod(byte_streams.listen)

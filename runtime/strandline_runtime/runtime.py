@@ -85,6 +85,10 @@ class FileSystem(Protocol):
         """Bytes that may still be written on the file system of `path`."""
         ...
 
+    def total_space(self, path: str) -> int:
+        """Bytes of the whole file system of `path`."""
+        ...
+
 
 class Probe(enum.Enum):
     """The result of a bare connection attempt."""

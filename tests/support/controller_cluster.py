@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from strandline_broker.config.keys import dynamic_parsers, read_only_keys
-from strandline_broker.config.unsupported import refusal_at_run_time
+from strandline_broker.config.unsupported import is_not_yet, refusal_at_run_time
 from strandline_broker.core.addresses import Endpoint
 from strandline_broker.core.controller import push
 from strandline_broker.core.controller.brokers.applied_offsets import Applied
@@ -50,7 +50,7 @@ Answer = TypeVar("Answer")
 CLUSTER, STORE = "cluster", "store"
 SESSION_MS = 9000
 B1, B2, B3 = BrokerId(1), BrokerId(2), BrokerId(3)
-SERVER_KEYS = ServerKeys(dynamic_parsers(), read_only_keys(), refusal_at_run_time)
+SERVER_KEYS = ServerKeys(dynamic_parsers(), read_only_keys(), refusal_at_run_time, is_not_yet)
 DEFAULTS = TopicDefaults(partitions=1, replication_factor=3)
 
 

@@ -164,6 +164,9 @@ class FaultyDisk:
     def free_space(self, path: str) -> int:
         return self.real.free_space(path) if self.room is None else self.room
 
+    def total_space(self, path: str) -> int:
+        return self.real.total_space(path)
+
     def settle(self) -> None:
         """Everything that is there now is durable."""
         self._settle(self.root)

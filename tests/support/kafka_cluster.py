@@ -71,7 +71,8 @@ def kafka_cluster(
     path: Path, brokers: int = 3, *, controller: dict[str, str] | None = None, **settings: str
 ) -> Iterator[KafkaCluster]:
     """A cluster whose brokers are all in Kafka's metadata."""
-    from kafka import KafkaAdminClient
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
 
     made = KafkaCluster(path, brokers, **settings)
     factor = str(min(3, brokers))
@@ -81,15 +82,13 @@ def kafka_cluster(
         for broker_id in made.kafka_ports:
             made.start_broker(broker_id)
 
+        client = AdminClient({"bootstrap.servers": made.bootstrap, "log_level": 0})
+
         def all_known() -> bool:
             try:
-                admin = KafkaAdminClient(bootstrap_servers=made.bootstrap)
-            except Exception:  # noqa: BLE001 - the brokers are starting
-                return False
-            try:
-                return len(admin.describe_cluster()["brokers"]) == brokers
-            finally:
-                admin.close()
+                return len(client.list_topics(timeout=1.0).brokers) == brokers
+            except KafkaException:
+                return False  # the brokers are starting
 
         eventually(all_known, f"{brokers} brokers are in the metadata", poll_s=0.2)
         yield made

@@ -144,6 +144,9 @@ class MemoryDisk:
     def free_space(self, path: str) -> int:
         return 1 << 40
 
+    def total_space(self, path: str) -> int:
+        return 1 << 41
+
     def change(self, path: str, how: Callable[[bytes], bytes]) -> None:
         self.files[path] = bytearray(how(bytes(self.files[path])))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.config.keys import keys_of
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline_broker.config.key import Key
-    from strandline_broker.config.keys import ServerConfig
+    from strandline_broker.config.keys import ControllerConfig, ServerConfig
 
 
 def printed(config: ServerConfig) -> str:
@@ -25,6 +25,25 @@ def described(config: ServerConfig) -> Iterator[tuple[str, str, Key]]:
     """(key, value as text, declaration) of every key."""
     for name, key in keys_of(type(config)).items():
         yield name, _text(key, getattr(config, name.replace(".", "_"))), key
+
+
+def shared_values(config: ControllerConfig) -> dict[str, str]:
+    """The controller's values that brokers describe to clients, as Kafka's brokers do."""
+    return {name: value for name, value, _ in described(config) if name in _SHARED}
+
+
+_SHARED: Final = frozenset(
+    {
+        "auto.leader.rebalance.enable",
+        "default.replication.factor",
+        "leader.imbalance.check.interval.seconds",
+        "leader.imbalance.per.broker.percentage",
+        "num.partitions",
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        "offsets.topic.segment.bytes",
+    }
+)
 
 
 def _text(key: Key, value: Any) -> str:

@@ -191,7 +191,7 @@ TOPIC_KEYS: Final[dict[str, TopicKey]] = {
 
 _OF_BROKERS: Final = {key.default_from: key.name for key in TOPIC_KEYS.values()}
 
-_ONLY_VALUE: Final[dict[str, str]] = {
+FIXED_TOPIC_VALUES: Final[dict[str, str]] = {
     "compression.type": "producer",
     "preallocate": "false",
     "remote.storage.enable": "false",
@@ -256,24 +256,38 @@ def check_topic_configs(entries: Mapping[str, str]) -> None:
         check_topic_key(name)
         if name in TOPIC_KEYS:
             _parse(name, value)
-        elif value != _ONLY_VALUE[name]:
+        elif value != FIXED_TOPIC_VALUES[name]:
             raise InvalidConfig(
                 f"{name}={value[:100]} is not supported yet; the only accepted value is "
-                f"{_ONLY_VALUE[name]}"
+                f"{FIXED_TOPIC_VALUES[name]}"
             )
     check_compaction_lags(entries, prefix="")
 
 
 def check_topic_key(name: str) -> None:
     """Raise InvalidConfig for a key that no topic can have."""
-    if name in TOPIC_KEYS or name in _ONLY_VALUE:
+    if name in TOPIC_KEYS or name in FIXED_TOPIC_VALUES:
         return
-    if name in _NOT_YET or name.startswith("remote."):
+    if _is_not_yet(name):
         raise InvalidConfig(f"{name[:100]} is not supported yet")
     if name in _OF_BROKERS:
         raise InvalidConfig(f"{name} is a key of brokers; of a topic it is {_OF_BROKERS[name]}")
-    hint = suggestion(name, (*TOPIC_KEYS, *_ONLY_VALUE, *_NOT_YET))
+    hint = suggestion(name, (*TOPIC_KEYS, *FIXED_TOPIC_VALUES, *_NOT_YET))
     raise InvalidConfig(f"unknown topic configuration key {shown(name)}{hint}")
+
+
+def check_topic_deletion(name: str) -> None:
+    """Raise InvalidConfig for a key that is not one of Kafka's topics.
+
+    The deletion of a key that is not supported yet changes nothing: tools delete the throttles of
+    a topic whether it has any or not.
+    """
+    if not _is_not_yet(name):
+        check_topic_key(name)
+
+
+def _is_not_yet(name: str) -> bool:
+    return name in _NOT_YET or name.startswith("remote.")
 
 
 def check_compaction_lags(entries: Mapping[str, str], *, prefix: str) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from strandline_broker.core.controller.topics.configs import GROUP
+from strandline_broker.core.controller.topics.configs import GROUP, SET
 from strandline_broker.core.groups.group_config import check_group_configs
-from strandline_proto.errors import InvalidRequest, WireError
+from strandline_proto.errors import InvalidReplicationFactor, InvalidRequest, WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+    from strandline_broker.core.controller.partitions.reassignment import Wish as Reassignment
     from strandline_broker.core.controller.topics.configs import Alteration
     from strandline_broker.core.groups.settings import GroupSettings
+    from strandline_broker.core.metadata_cache import MetadataView
 
 Key = TypeVar("Key")
 Wish = TypeVar("Wish")
@@ -45,6 +47,43 @@ def refused_configs(
     except WireError as error:
         return error
     return None
+
+
+def checked_change(change: ConfigChange, settings: GroupSettings) -> ConfigChange | WireError:
+    """Returns the change, or the broker's reason to refuse it."""
+    entries = {each.key: each.value.strip() for each in change.alterations if each.operation == SET}
+    return refused_configs(change.resource_type, entries, settings) or change
+
+
+def refused_factors(
+    wishes: Mapping[tuple[str, int], Reassignment | WireError],
+    view: MetadataView,
+    originals: Mapping[tuple[str, int], Sequence[int]],
+) -> dict[tuple[str, int], Reassignment | WireError]:
+    """Returns the wishes, with a refusal for each that changes a replication factor.
+
+    `originals`: the replicas before the reassignments under way.
+    """
+    return {
+        key: wish if isinstance(wish, WireError) else _same_factor(wish, view, originals.get(key))
+        for key, wish in wishes.items()
+    }
+
+
+def _same_factor(
+    wish: Reassignment, view: MetadataView, original: Sequence[int] | None
+) -> Reassignment | WireError:
+    topic = view.topic_named(wish.topic)
+    known = None if topic is None else topic.partitions.get(wish.partition)
+    if known is None or wish.target is None:
+        return wish
+    before = len(known.replicas if original is None else original)
+    if len(wish.target) == before:
+        return wish
+    return InvalidReplicationFactor(
+        f"{wish.topic}-{wish.partition}: the target has {len(wish.target)} replicas instead of"
+        f" {before}, and the request allows no change of their number"
+    )
 
 
 def timeout_s(timeout_ms: int) -> float:

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strandline_broker.config.keys import BROKER_KEYS, CONTROLLER_KEYS
 from strandline_broker.config.text import described
+from strandline_broker.config.unsupported import ONLY_VALUE
+from strandline_broker.core.controller.topics.configs import DELETE, SET, Alteration
 from strandline_broker.core.groups.consumer.heartbeat_rules import check_group_id
 from strandline_broker.core.groups.group_config import GROUP_KEYS
-from strandline_broker.core.topic_config import TOPIC_KEYS
-from strandline_proto.errors import InvalidRequest, UnknownTopicOrPartition
+from strandline_broker.core.topic_config import FIXED_TOPIC_VALUES, TOPIC_KEYS, TopicConfig
+from strandline_broker.hosts.serving.config_kinds import ConfigKind, kind_of, kind_of_text
+from strandline_proto.errors import InvalidRequest, UnknownTopicOrPartition, UnsupportedVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from strandline_broker.config.keys import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
@@ -26,6 +29,8 @@ TOPIC: Final = 2
 BROKER: Final = 4
 GROUP: Final = 32
 """Kafka's resource types."""
+RESOURCE_TYPES: Final = (TOPIC, BROKER, 8, 16, GROUP)
+"""Types that Kafka has. Loggers (8) and client metrics (16) have no configuration here."""
 FROM_TOPIC: Final = 1
 FROM_DYNAMIC_BROKER: Final = 2
 FROM_DYNAMIC_CLUSTER: Final = 3
@@ -33,6 +38,7 @@ FROM_STATIC_BROKER: Final = 4
 FROM_DEFAULT: Final = 5
 FROM_GROUP: Final = 8
 """Kafka's configuration sources."""
+_FIXED_DOC: Final = "The only value that this build supports."
 
 
 class ConfigSynonym(NamedTuple):
@@ -46,6 +52,7 @@ class ConfigSynonym(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class DescribedConfig:
     name: str
+    kind: ConfigKind
     synonyms: list[ConfigSynonym]
     """The sources of a value, at least one, the strongest first: its value counts."""
     read_only: bool
@@ -67,6 +74,7 @@ class ConfigsService:
         self._explicit = config.explicit
         self._static = {name: value for name, value, _ in described(config)}
         self._metadata = metadata
+        self._kinds = _kinds_of(config)
 
     def describe(self, resource_type: int, name: str) -> Iterator[DescribedConfig]:
         """Yields the resource's keys, each with its value. A wrong resource raises WireError."""
@@ -81,6 +89,53 @@ class ConfigsService:
             f"or {GROUP} (group)"
         )
 
+    def replacing(
+        self, resource_type: int, name: str, entries: Mapping[str, str]
+    ) -> list[Alteration]:
+        """Returns the alterations that leave the resource with these entries of its own.
+
+        Raises InvalidRequest for another broker, whose entries this one does not know.
+        """
+        dynamic = self._metadata.view.dynamic_configs
+        own: Mapping[str, str] = {}
+        if resource_type == TOPIC:
+            topic = self._metadata.view.topic_named(name)
+            own = {} if topic is None else topic.configs
+        elif resource_type == GROUP:
+            own = dynamic.groups.get(name, {})
+        elif resource_type == BROKER:
+            if name not in ("", str(self._node_id)):
+                raise InvalidRequest(
+                    f"this is broker {self._node_id}; ask broker {name} to replace its"
+                    " configuration"
+                )
+            own = dynamic.broker if name else dynamic.cluster
+        return [
+            *(Alteration(key, SET, value) for key, value in entries.items()),
+            *(Alteration(key, DELETE, "") for key in own if key not in entries),
+        ]
+
+    def resources(self, types: Sequence[int]) -> list[tuple[int, str]]:
+        """Returns (type, name) of the resources of these types; of all types if none is named.
+
+        Raises UnsupportedVersion for a type that Kafka does not have.
+        """
+        for each in types:
+            if each not in RESOURCE_TYPES:
+                raise UnsupportedVersion(f"resource type {each} is not known")
+        view = self._metadata.view
+        names = {
+            TOPIC: sorted(view.ids_by_name),
+            BROKER: [str(broker_id) for broker_id in view.brokers],
+            GROUP: sorted(view.dynamic_configs.groups),
+        }
+        return [
+            (kind, name)
+            for kind in RESOURCE_TYPES
+            if not types or kind in types
+            for name in names.get(kind, ())
+        ]
+
     def _topic(self, name: str) -> Iterator[DescribedConfig]:
         topic = self._metadata.view.topic_named(name)
         if topic is None:
@@ -94,10 +149,15 @@ class ConfigsService:
             if key.name in own:
                 values.insert(0, ConfigSynonym(key.name, own[key.name], FROM_TOPIC))
             if values:
-                yield _described(key.name, values, documentation=key.doc)
-        for entry, value in own.items():
-            if entry not in TOPIC_KEYS:
-                yield _described(entry, [ConfigSynonym(entry, value, FROM_TOPIC)])
+                kind = _TOPIC_KINDS[key.name]
+                yield DescribedConfig(
+                    key.name, kind, values, read_only=False, documentation=key.doc
+                )
+        for name, value in FIXED_TOPIC_VALUES.items():
+            fixed = _fixed(name, value)
+            if name in own:
+                fixed.synonyms.insert(0, ConfigSynonym(name, own[name], FROM_TOPIC))
+            yield fixed
 
     def _group(self, group_id: str) -> Iterator[DescribedConfig]:
         """The configuration of any group id: the group need not exist."""
@@ -108,7 +168,9 @@ class ConfigsService:
             if key.name in own:
                 values.insert(0, ConfigSynonym(key.name, own[key.name], FROM_GROUP))
             if values:
-                yield _described(key.name, values, documentation=key.doc)
+                yield DescribedConfig(
+                    key.name, ConfigKind.INT, values, read_only=False, documentation=key.doc
+                )
 
     def _broker(self, name: str) -> Iterator[DescribedConfig]:
         if name == "":
@@ -120,24 +182,29 @@ class ConfigsService:
         return self._own()
 
     def _altered_for_all(self) -> Iterator[DescribedConfig]:
-        for key, value in sorted(self._metadata.view.dynamic_configs.cluster.items()):
-            yield _described(key, [ConfigSynonym(key, value, FROM_DYNAMIC_CLUSTER)])
+        for name, value in sorted(self._metadata.view.dynamic_configs.cluster.items()):
+            declared = BROKER_KEYS.get(name) or CONTROLLER_KEYS.get(name)
+            yield DescribedConfig(
+                name,
+                self._kinds.get(name, ConfigKind.STRING),
+                [ConfigSynonym(name, value, FROM_DYNAMIC_CLUSTER)],
+                read_only=False,
+                documentation="" if declared is None else declared.doc,
+            )
 
     def _own(self) -> Iterator[DescribedConfig]:
-        for key in BROKER_KEYS.values():
-            yield _described(
-                key.name, self._values(key.name), read_only=not key.dynamic, documentation=key.doc
-            )
-        # Keys of the controller that brokers use too.
+        # Keys of the controller that brokers use or know too.
         names = self._metadata.view.dynamic_configs.controller.keys() & CONTROLLER_KEYS.keys()
-        for name in sorted(names):
-            declared = CONTROLLER_KEYS[name]
-            yield _described(
-                name,
-                self._values(name),
-                read_only=not declared.dynamic,
-                documentation=declared.doc,
+        for key in (*BROKER_KEYS.values(), *(CONTROLLER_KEYS[name] for name in sorted(names))):
+            yield DescribedConfig(
+                key.name,
+                self._kinds[key.name],
+                self._values(key.name),
+                read_only=not key.dynamic,
+                documentation=key.doc,
             )
+        for name, value in ONLY_VALUE.items():
+            yield _fixed(name, value, read_only=True)
 
     def _values(self, name: str) -> list[ConfigSynonym]:
         """Everything that gives a server's key a value here, the strongest first."""
@@ -160,11 +227,26 @@ class ConfigsService:
         return found
 
 
-def _described(
-    name: str,
-    values: list[ConfigSynonym],
-    *,
-    read_only: bool = False,
-    documentation: str = "",
-) -> DescribedConfig:
-    return DescribedConfig(name, values, read_only, documentation)
+def _fixed(name: str, value: str, *, read_only: bool = False) -> DescribedConfig:
+    """A key of Kafka's that has one value here."""
+    default = ConfigSynonym(name, value, FROM_DEFAULT)
+    kind = kind_of_text(value)
+    return DescribedConfig(name, kind, [default], read_only=read_only, documentation=_FIXED_DOC)
+
+
+def _kinds_of(config: BrokerConfig) -> dict[str, ConfigKind]:
+    """The types of the servers' keys."""
+    found = {
+        key.name: kind_of(key.name, key.parse(key.default), key.parse)
+        for key in CONTROLLER_KEYS.values()
+        if key.default is not None
+    }
+    for name, _, key in described(config):
+        found[name] = kind_of(name, getattr(config, name.replace(".", "_")), key.parse)
+    return found
+
+
+_TOPIC_KINDS: Final = {
+    key.name: kind_of(key.name, getattr(TopicConfig(), key.name.replace(".", "_")), key.parse)
+    for key in TOPIC_KEYS.values()
+}

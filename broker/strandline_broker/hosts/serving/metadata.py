@@ -85,6 +85,53 @@ def live_brokers(view: MetadataView, listener: str) -> Iterator[Node]:
             yield node
 
 
+def registered_brokers(view: MetadataView, listener: str) -> Iterator[tuple[Node, bool]]:
+    """Yields each broker with the listener; True if it is fenced."""
+    for broker in view.brokers.values():
+        node = node_on(view, broker.broker_id, listener)
+        if node is not None:
+            yield node, broker.fenced
+
+
+class Page(NamedTuple):
+    """Topics by name with some of their partitions."""
+
+    topics: list[tuple[str, CachedTopic | None, list[PartitionMetadata]]]
+    """None: no topic has the name."""
+    next: tuple[str, int] | None
+    """The topic and partition with which the next page begins."""
+
+
+def page_of_topics(
+    view: MetadataView, names: list[str], start: tuple[str, int] | None, room: int
+) -> Page:
+    """Returns at most `room` partitions of the named topics, from `start` on, by name.
+
+    Without names, all topics are meant. Raises InvalidRequest for a start that is none of them.
+    """
+    first_name, first_index = ("", 0) if start is None else start
+    if first_index < 0 or (start is not None and names and first_name not in names):
+        raise InvalidRequest(
+            f"the cursor names partition {first_index} of topic {first_name!r}, which the request"
+            " does not ask for"
+        )
+    page = Page([], None)
+    for name in sorted(names or view.ids_by_name):
+        if name < first_name:
+            continue
+        if room <= 0:
+            return page._replace(next=(name, 0))
+        topic = view.topic_named(name)
+        begin = first_index if name == first_name else 0
+        indices = [] if topic is None else [i for i in topic.partitions if i >= begin]
+        taken = [] if topic is None else [topic.partitions[i] for i in indices[:room]]
+        page.topics.append((name, topic, taken))
+        if len(indices) > room:
+            return page._replace(next=(name, indices[room]))
+        room -= len(taken)
+    return page
+
+
 def all_topics(view: MetadataView) -> list[CachedTopic]:
     """Returns every topic, by name."""
     return sorted(view.topics_by_id.values(), key=lambda topic: topic.name)

@@ -22,6 +22,7 @@ from strandline_broker.hosts.serving.metadata import (
     unknown_name_error,
 )
 from strandline_broker.hosts.serving.turns import Turns
+from strandline_broker.kafka.cluster.errors import LISTENER_NOT_FOUND, REPLICA_NOT_AVAILABLE
 from strandline_broker.kafka.cluster.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from strandline_broker.kafka.request import CloseConnection, by_hand
 from strandline_broker.kafka.wire import Cursor, MalformedRequest, Writer
@@ -63,8 +64,6 @@ NO_CLUSTER_OPERATIONS: Final = 11
 BY_ID: Final = 12
 WHOLE_ERROR: Final = 13
 
-REPLICA_NOT_AVAILABLE: Final = 9
-LISTENER_NOT_FOUND: Final = 72
 NO_ID: Final = bytes(16)
 _REST_OF_COUNT: Final = bytes(3)
 _FIELDS_BEHIND_TOPICS: Final = 3

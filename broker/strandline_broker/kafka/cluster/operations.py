@@ -30,3 +30,8 @@ ON_TOPIC: Final = _bits(
 ON_CLUSTER: Final = _bits(
     CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE
 )
+
+
+def as_set(operations: int) -> set[int]:
+    """The bit field as kafka-python's encoder takes it."""
+    return {bit for bit in range(31) if operations >> bit & 1}

@@ -9,8 +9,9 @@ from strandline_broker.core.controller.topics.topics import NewTopic
 from strandline_broker.hosts.serving.administration import decide_each, named_once, timeout_s
 from strandline_broker.hosts.serving.metadata import TopicRef
 from strandline_broker.hosts.serving.turns import in_turns
+from strandline_broker.kafka.cluster.errors import error_fields
 from strandline_broker.kafka.codec import answer_of
-from strandline_proto.errors import NONE, InvalidConfig, InvalidRequest, WireError
+from strandline_proto.errors import InvalidConfig, InvalidRequest, WireError
 from strandline_proto.ids import BrokerId
 
 if TYPE_CHECKING:
@@ -42,9 +43,7 @@ class TopicsCalls:
         found.topics = []
         async for name, result in in_turns(results.items(), every=20):
             if isinstance(result, WireError):
-                topic = answer.CreatableTopicResult(
-                    name=name, error_code=result.code, error_message=str(result)
-                )
+                topic = answer.CreatableTopicResult(name=name, **error_fields(result))
             else:
                 topic = self._created(result, wishes[name], request.version)
             found.topics.append(topic)
@@ -56,8 +55,7 @@ class TopicsCalls:
         return kind(
             name=topic.name,
             topic_id=(topic.topic_id or NO_ID).hex(),
-            error_code=NONE,
-            error_message=None,
+            **error_fields(None),
             num_partitions=topic.partitions,
             replication_factor=topic.replication_factor,
             configs=[
@@ -85,11 +83,11 @@ class TopicsCalls:
         return answer(
             responses=[
                 answer.DeletableTopicResult(
-                    name=ref.name, topic_id=ref.topic_id.hex(), **_error(result)
+                    name=ref.name, topic_id=ref.topic_id.hex(), **error_fields(result)
                 )
                 if isinstance(result, WireError)
                 else answer.DeletableTopicResult(
-                    name=result.name, topic_id=result.topic_id.hex(), **_error(None)
+                    name=result.name, topic_id=result.topic_id.hex(), **error_fields(None)
                 )
                 for ref, result in results.items()
             ]
@@ -106,17 +104,10 @@ class TopicsCalls:
         answer = answer_of("CreatePartitions")
         return answer(
             results=[
-                answer.CreatePartitionsTopicResult(name=name, **_error(result))
+                answer.CreatePartitionsTopicResult(name=name, **error_fields(result))
                 for name, result in results.items()
             ]
         )
-
-
-def _error(error: WireError | None) -> dict[str, Any]:
-    """The fields of an answer's part that hold its error."""
-    if error is None:
-        return {"error_code": NONE, "error_message": None}
-    return {"error_code": error.code, "error_message": str(error)}
 
 
 def _new_topic(asked: Any) -> NewTopic | WireError:

@@ -6,7 +6,7 @@ The controller writes the part of a `MetadataDelta` that one broker needs. The b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.addresses import Endpoint
@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class PushTranslator:
     identity: Identity
+    controller_values: Mapping[str, str] = field(default_factory=dict)
+    """The controller's own configuration, as far as brokers describe it."""
 
     def __call__(self, delta: MetadataDelta, receiver: Broker) -> push_pb2.LeaderAndIsrRequest:
         me = receiver.broker_id
@@ -84,7 +86,7 @@ class PushTranslator:
                 deleted_topic_ids=[topic.topic_id for topic in delta.removed_topics],
                 removed_brokers=delta.removed_brokers,
             ),
-            dynamic_configs=_dynamic_to_wire(delta.dynamic, me),
+            dynamic_configs=_dynamic_to_wire(delta.dynamic, me, self.controller_values),
             controller_epoch_starts=[
                 push_pb2.ControllerEpochStart(metadata_offset=offset, controller_epoch=epoch)
                 for offset, epoch in delta.epoch_starts
@@ -192,14 +194,14 @@ def _topic_entries(topic: PushedTopic) -> list[common_pb2.ConfigEntry]:
 
 
 def _dynamic_to_wire(
-    dynamic: ClusterConfigs | None, me: BrokerId
+    dynamic: ClusterConfigs | None, me: BrokerId, controller_values: Mapping[str, str]
 ) -> push_pb2.DynamicConfigs | None:
     if dynamic is None:
         return None
     return push_pb2.DynamicConfigs(
         broker=_entries(dynamic.brokers.get(me, {})),
         cluster=_entries(dynamic.cluster),
-        controller=_entries(dynamic.controller),
+        controller=_entries({**controller_values, **dynamic.controller}),
         groups=[
             push_pb2.GroupConfigs(group_id=group_id, configs=_entries(own))
             for group_id, own in dynamic.groups.items()

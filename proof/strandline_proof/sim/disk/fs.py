@@ -232,3 +232,7 @@ class SimFs:
     def free_space(self, path: str) -> int:
         self._disk.find(path)
         return max(0, self._disk.capacity - self._disk.used)
+
+    def total_space(self, path: str) -> int:
+        self._disk.find(path)
+        return self._disk.capacity

@@ -33,6 +33,7 @@ from strandline_broker.core.topic_config import (
     TOPIC_KEYS,
     check_compaction_lags,
     check_topic_configs,
+    check_topic_deletion,
     check_topic_key,
 )
 from strandline_proto.errors import (
@@ -81,6 +82,9 @@ class ServerKeys:
     not have.
     """
 
+    is_not_yet: Callable[[str], bool] = lambda name: False
+    """True for a key of Kafka's that is not supported yet."""
+
     def check(self, entries: Mapping[str, str], *, of_one: bool) -> None:
         """Raise InvalidConfig at the first entry that cannot be altered, for one broker or
         for all.
@@ -111,6 +115,13 @@ class ServerKeys:
         hint = suggestion(name, (*self.dynamic, *self.read_only))
         why = self.refusal(name, value) or f"unknown broker configuration key {shown(name)}{hint}"
         raise InvalidConfig(why)
+
+    def check_deletion(self, name: str) -> None:
+        """Raise InvalidConfig for a key that cannot be deleted. One that is not supported yet has
+        no value, so that its deletion changes nothing.
+        """
+        if not self.is_not_yet(name):
+            self.check_key(name)
 
 
 def decide_alter_configs(
@@ -149,7 +160,7 @@ def _alter_topic(
         raise UnknownTopicOrPartition(f"no topic is called {shown(name)}")
     topic = state.topics[topic_id]
     defaults = {"cleanup.policy": state.dynamic_defaults.get("log.cleanup.policy")}
-    after = _altered(topic.configs, alterations, defaults, check_topic_key)
+    after = _altered(topic.configs, alterations, defaults, check_topic_key, check_topic_deletion)
     check_topic_configs(after)
     if name in INTERNAL_TOPICS and after.get("cleanup.policy") != "compact":
         raise InvalidConfig(
@@ -169,7 +180,7 @@ def _alter_brokers(
 ) -> list[AnyRecord]:
     cluster = state.dynamic_defaults
     if name == "":
-        after = _altered(cluster, alterations, {}, keys.check_key)
+        after = _altered(cluster, alterations, {}, keys.check_key, keys.check_deletion)
         keys.check(after, of_one=False)
         for own in state.broker_configs.values():
             check_compaction_lags({**after, **own}, prefix="log.cleaner.")
@@ -182,7 +193,7 @@ def _alter_brokers(
         return [*records, *_new_minimum(state, plain, minimum)]
     broker_id = _registered(state, name)
     own = state.broker_configs.get(broker_id, {})
-    after = _altered(own, alterations, cluster, keys.check_key)
+    after = _altered(own, alterations, cluster, keys.check_key, keys.check_deletion)
     keys.check(after, of_one=True)
     check_compaction_lags({**cluster, **after}, prefix="log.cleaner.")
     return [
@@ -202,7 +213,7 @@ def _alter_group(
             f"{CONFIGURED_GROUPS_MAX} groups have a configuration of their own, as many as may: "
             "every broker is told of all; delete the keys of groups that are gone"
         )
-    after = _altered(own, alterations, {}, check_group_key)
+    after = _altered(own, alterations, {}, check_group_key, check_group_key)
     check_group_configs(after)
     return [
         GroupConfigRecord(group_id=name, key=key, value=after.get(key))
@@ -222,6 +233,7 @@ def _altered(
     alterations: Sequence[Alteration],
     defaults: Mapping[str, str | None],
     check_key: Callable[[str], None],
+    check_deletion: Callable[[str], None],
 ) -> dict[str, str]:
     """The entries of a resource after `alterations`, their values unchecked. `defaults` holds the
     initial values of lists that the resource does not set.
@@ -236,7 +248,7 @@ def _altered(
             after[wish.key] = wish.value.strip()
         elif wish.operation == DELETE:
             if after.pop(wish.key, None) is None:
-                check_key(wish.key)  # otherwise a misspelt key would seem to succeed
+                check_deletion(wish.key)  # otherwise a misspelt key would seem to succeed
         elif wish.operation in (APPEND, SUBTRACT):
             check_key(wish.key)
             default = defaults.get(wish.key) or _LISTS.get(wish.key)

@@ -1,6 +1,7 @@
 """An envelope on the wire: each broker is told of its own replicas, and everybody of everything."""
 
 from strandline_broker.core.controller.partitions.reassignment import Wish, decide_reassignments
+from strandline_broker.core.controller.push import snapshot
 from strandline_broker.core.controller.topics.topics import decide_delete_topic
 from strandline_broker.hosts.controller.settings import Identity
 from strandline_broker.rpc.cluster.push_codec import PushTranslator
@@ -128,3 +129,15 @@ def test_clients_are_told_whom_a_partition_without_a_leader_waits_for() -> None:
     (partition,) = told(cluster, B1).update_metadata.topics[0].partitions
     assert (partition.leader, list(partition.isr), list(partition.elr)) == (-1, [], [])
     assert list(partition.last_known_elr) == [B1, B2]
+
+
+def test_a_broker_gets_the_controllers_values_that_it_describes() -> None:
+    cluster = Cluster([B1])
+    values = {"num.partitions": "4", "min.insync.replicas": "9"}
+    translate = PushTranslator(Identity(BrokerId(100), CLUSTER, STORE), values)
+    snapshot_of = cluster.state
+    request = translate(snapshot(snapshot_of), snapshot_of.brokers[B1])
+    pushed = {each.name: each.value for each in request.dynamic_configs.controller}
+    assert pushed == {**values, **snapshot_of.defaults}
+    assert pushed["num.partitions"] == "4"
+    assert pushed["min.insync.replicas"] != "9", "the log's own value counts"

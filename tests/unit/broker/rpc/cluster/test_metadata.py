@@ -14,7 +14,7 @@ from strandline_broker.config.loading import load_broker_config
 from strandline_broker.core.groups.settings import GroupSettings
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.core.push_envelope import DynamicConfigs
-from strandline_broker.core.topic_config import TOPIC_KEYS
+from strandline_broker.core.topic_config import FIXED_TOPIC_VALUES, TOPIC_KEYS
 from strandline_broker.hosts.serving.configs import BROKER, TOPIC, ConfigsService
 from strandline_broker.rpc.broker_service import BROKER_SERVICE, Service
 from strandline_broker.rpc.cluster.admin import AdminRpc
@@ -181,7 +181,7 @@ async def described(kind: int, name: str, *keys: str) -> metadata_pb2.ConfigReso
 async def test_a_topic_key_says_whether_it_is_its_own_the_brokers_or_the_default() -> None:
     result = await described(TOPIC, "__consumer_offsets")
     found = {c.name: (c.value, c.source) for c in result.configs}
-    assert found.keys() == {*TOPIC_KEYS, "preallocate"}
+    assert found.keys() == {*TOPIC_KEYS, *FIXED_TOPIC_VALUES}
     assert found["segment.bytes"] == ("99", 1)
     assert found["preallocate"] == ("false", 1)
     assert found["max.message.bytes"] == ("333", 3)

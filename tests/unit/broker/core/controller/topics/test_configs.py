@@ -87,6 +87,28 @@ def test_what_changes_nothing_writes_nothing() -> None:
     assert configs(cluster) == {"segment.bytes": "1000"}
 
 
+def test_a_key_that_is_not_supported_yet_can_be_deleted() -> None:
+    """Tools delete throttles whether there are any or not."""
+    cluster = Cluster([B1])
+    cluster.topic("t", (B1,))
+    records = len(cluster.log)
+    throttles: dict[str, str | None] = {
+        "leader.replication.throttled.replicas": None,
+        "follower.replication.throttled.replicas": None,
+    }
+    cluster.alter("", throttles, topic="t")
+    cluster.alter("1", {"replica.alter.log.dirs.io.max.bytes.per.second": None})
+    cluster.alter("1", {"leader.replication.throttled.rate": None})
+    assert len(cluster.log) == records
+    for key in throttles:
+        with pytest.raises(InvalidConfig, match="not supported yet"):
+            cluster.alter("", {key: "0:1"}, topic="t")
+    with pytest.raises(InvalidConfig, match="unknown topic configuration key"):
+        cluster.alter("", {"leader.throttled": None}, topic="t")
+    with pytest.raises(InvalidConfig, match="unknown broker configuration key"):
+        cluster.alter("1", {"leader.throttled": None})
+
+
 def test_a_resource_is_altered_whole_or_not_at_all() -> None:
     cluster = Cluster([B1])
     cluster.topic("t", (B1,))
