@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.replication.isolation import Isolation
 from strandline_broker.hosts.common.fetch_messages import FetchedPartition, Offsets
@@ -17,15 +17,17 @@ if TYPE_CHECKING:
     from strandline_proto.errors import WireError
 
 
+_COMMITTED: Final = Isolation.READ_COMMITTED
+"""Python 3.11 takes as long for an enumeration's member as for a call."""
+
+
 def offsets_of(partition: Partition) -> Offsets:
     """Returns the offsets that an answer reports of the partition's log, whatever this replica's
     role is.
     """
-    role, log = partition.role, partition.log
-    stable = partition.high_watermark
-    if isinstance(role, Leading):
-        stable = role.readable_end(Isolation.READ_COMMITTED)
-    return Offsets(partition.high_watermark, stable, log.log_start_offset)
+    role, high_watermark = partition.role, partition.high_watermark
+    stable = role.readable_end(_COMMITTED) if isinstance(role, Leading) else high_watermark
+    return Offsets(high_watermark, stable, partition.log.log_start_offset)
 
 
 def is_cold(start: int, partition: Partition) -> bool:

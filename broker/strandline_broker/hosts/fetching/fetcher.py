@@ -239,8 +239,8 @@ class Fetcher:
     ) -> Iterable[Effect]:
         answer = FetchAnswer(
             error_code=NONE if result.error is None else result.error.code,
-            high_watermark=result.high_watermark,
-            log_start_offset=result.log_start_offset,
+            high_watermark=result.offsets.high_watermark,
+            log_start_offset=result.offsets.log_start,
             diverging=result.diverging,
             has_records=len(result.records) > 0,
         )
@@ -342,6 +342,8 @@ class Fetcher:
         role yet may refuse thousands at once. One log line reports them if that lasts about a
         second.
         """
+        if not self._refused:
+            return
         refused, self._refused = self._refused, []
         self._complain([each for each in refused if each[0].backoff_ms == BACKOFF_MS_MAX])
         delays: dict[int, list[_Target]] = {}

@@ -138,23 +138,25 @@ class FetchSession:
                 return None
             request = self._request = self._asked.popleft()
             self._taken.set()
-            self._taking = self._take(request)
             self._deadline_s = now_s + min(max(request.max_wait_ms, 0), WAIT_MS_MAX) / 1000
+            try:
+                self._check(request)
+                self._taking = self._partitions.remember(request)
+            except WireError as error:
+                return self._refused(request, error)
         if self._taking is not None:
             try:
                 for _ in self._taking:
                     self._gives_way = True
                     return None
             except WireError as error:
-                self._request = self._taking = None
-                return FetchResponse(request.correlation_id, self._id, error)
+                return self._refused(request, error)
             self._taking = None
         return self._serve(request, now_s)
 
-    def _take(self, request: FetchRequest) -> Iterator[None]:
-        """Check the request and keep its positions; each step is one turn."""
-        self._check(request)
-        yield from self._partitions.remember(request)
+    def _refused(self, request: FetchRequest, error: WireError) -> FetchResponse:
+        self._request = self._taking = None
+        return FetchResponse(request.correlation_id, self._id, error)
 
     def _serve(self, request: FetchRequest, now_s: float) -> FetchResponse | None:
         look = self._look

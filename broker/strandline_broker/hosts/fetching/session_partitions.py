@@ -157,8 +157,20 @@ class SessionPartitions(FetchListener):
         kept.noted = None
         self._again[key] = None
 
-    def remember(self, request: FetchRequest) -> Iterator[None]:
-        """Keep the positions of the request; each step is one turn."""
+    def remember(self, request: FetchRequest) -> Iterator[None] | None:
+        """Keep the positions of the request. Returns the rest of a large request's work; each step
+        of it is one turn.
+        """
+        if len(request.positions) + len(request.forgotten) > AT_ONCE:
+            return self._remember_in_turns(request)
+        for key in request.forgotten:
+            self._drop(key)
+        for key, position in request.positions.items():
+            self._keep(key, position)
+        self._have_heard()
+        return None
+
+    def _remember_in_turns(self, request: FetchRequest) -> Iterator[None]:
         for number, key in enumerate(request.forgotten, 1):
             self._drop(key)
             if number % AT_ONCE == 0:
@@ -166,16 +178,24 @@ class SessionPartitions(FetchListener):
         for number, (key, position) in enumerate(request.positions.items()):
             if number > 0 and number % AT_ONCE == 0:
                 yield
-            kept = self._kept.get(key)
-            if kept is None:
-                self._check_room()
-            elif kept.level_ms is not None:
-                self._end_level(key, kept)
-            # The reader may have dropped the last reported offsets, in an older answer.
-            self._kept[key] = _Kept(position)
-            self._news[key] = None
-        self._news.update(self._again)
-        self._again = {}
+            self._keep(key, position)
+        self._have_heard()
+
+    def _keep(self, key: Key, position: Position) -> None:
+        kept = self._kept.get(key)
+        if kept is None:
+            self._check_room()
+        elif kept.level_ms is not None:
+            self._end_level(key, kept)
+        # The reader may have dropped the last reported offsets, in an older answer.
+        self._kept[key] = _Kept(position)
+        self._news[key] = None
+
+    def _have_heard(self) -> None:
+        """Note the end of a request."""
+        if self._again:
+            self._news.update(self._again)
+            self._again = {}
         self._heard_ms = monotonic_ms(self._clock)
 
     def _check_room(self) -> None:

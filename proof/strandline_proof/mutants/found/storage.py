@@ -363,9 +363,9 @@ FOUND_IN_STORAGE: Final = (
         (
             Edit(
                 "strandline_broker.hosts.fetching.session_partitions",
-                "            self._kept[key] = _Kept(position)\n",
-                "            told = None if kept is None else kept.told\n"
-                "            self._kept[key] = _Kept(position, told)\n",
+                "        self._kept[key] = _Kept(position)\n",
+                "        told = None if kept is None else kept.told\n"
+                "        self._kept[key] = _Kept(position, told)\n",
             ),
         ),
         history="tests/integration/test_replication.py"
