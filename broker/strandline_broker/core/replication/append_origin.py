@@ -21,7 +21,6 @@ class AppendOrigin(enum.Enum):
     COORDINATOR = "coordinator"
     REPLICATION = "replication"
 
-    @property
-    def is_looked_into(self) -> bool:
+    def __init__(self, name: str) -> None:
+        self.is_looked_into = name == "client"
         """True if attributes, the producer's sequence and the records are checked."""
-        return self is AppendOrigin.CLIENT

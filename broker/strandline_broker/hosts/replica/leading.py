@@ -47,15 +47,17 @@ def check_leader(partition: Partition, current_leader_epoch: int | None) -> Lead
 
     The epoch is checked first, then leadership (I-33).
     """
-    name, me = partition.name, partition.broker_id
     if partition.out_of_service is not None:
-        raise KafkaStorageError(f"{name} on broker {me}: {partition.out_of_service}")
+        raise KafkaStorageError(
+            f"{partition.name} on broker {partition.broker_id}: {partition.out_of_service}"
+        )
     if current_leader_epoch is not None and current_leader_epoch >= 0:
-        check_leader_epoch(current_leader_epoch, partition.leader_epoch, where=name)
+        check_leader_epoch(current_leader_epoch, partition.leader_epoch, where=partition.name)
     role = partition.role
     if not isinstance(role, Leading):
         raise NotLeaderOrFollower(
-            f"broker {me} does not lead {name} (leader epoch {partition.leader_epoch})"
+            f"broker {partition.broker_id} does not lead {partition.name}"
+            f" (leader epoch {partition.leader_epoch})"
         )
     return role
 
