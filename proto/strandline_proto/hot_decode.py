@@ -79,7 +79,10 @@ def _scan(data: bytes, at: int, end: int, table: Table, slots: list[Any]) -> Non
 
 def _number(data: bytes, at: int) -> Span:
     """A number of more than one byte, and its end."""
-    if data[at : at + 10] == _MINUS_ONE:
+    high = data[at + 1]
+    if 0 < high < 128:
+        return data[at] & 127 | high << 7, at + 2
+    if high == 255 and data[at : at + 10] == _MINUS_ONE:
         return -1, at + 10
     number = shift = 0
     while True:
