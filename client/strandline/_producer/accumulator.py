@@ -122,7 +122,11 @@ class HandOver:
         buffered = sender.buffered + size
         full = buffered > sender.buffer_memory and not waited
         view = self._topics.get(topic)
-        if full or view is None or not view.has(partition):
+        if (
+            full
+            or view is None
+            or not (view.partitions if partition is None else view.has(partition))
+        ):
             return False
         time_ms = int(self._time_s() * 1000) if timestamp_ms is None else timestamp(timestamp_ms)
         if key is None and partition is None:  # as `_queue` has it, without the call
