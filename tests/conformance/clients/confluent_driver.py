@@ -8,12 +8,14 @@ import time
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from conformance.clients.loop import POLL_S, headers_of, record, serve, unpacked
 
 TIMEOUT_S = 45.0
+STALE = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._NOENT)
+"""librdkafka's admin client remembers leaders until it asks for metadata again."""
 
 
 class Member:
@@ -69,11 +71,9 @@ class Driver:
                     done = self._admin.delete_records([each])[each].result(TIMEOUT_S)
                     break
                 except KafkaException as error:
-                    code = error.args[0].code()
-                    moved = code == confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION
-                    if not moved or time.monotonic() > deadline:
+                    if error.args[0].code() not in STALE or time.monotonic() > deadline:
                         raise
-                    self._admin.list_topics(timeout=TIMEOUT_S)  # it remembers leaders until then
+                    self._admin.list_topics(timeout=TIMEOUT_S)
             lows[each.partition] = done.low_watermark
         return {"low": lows}
 
@@ -128,7 +128,7 @@ class Driver:
                 error = message.error()
                 if error is None:
                     records.append(_shown(message))
-                elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                elif error.code() == KafkaError._PARTITION_EOF:
                     open_ends.discard(message.partition())
                 elif not error.retriable():
                     raise KafkaException(error)
