@@ -140,6 +140,27 @@ async def test_partitions_move_by_the_heartbeats_of_those_concerned(
     assert sorted((*kept[ORDERS_ID], *found[ORDERS_ID])) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_an_empty_list_of_owned_partitions_is_not_a_missing_one(
+    tmp_path: Path, version: int
+) -> None:
+    """A missing list says that nothing has changed; an empty one, that all is given up (I-134)."""
+    async with leading(tmp_path) as (_, call):
+        await call(HEARTBEAT, version, **heartbeat(version, 0))
+        owned = partitions("request", version, ALL_PARTITIONS)
+        asked, missing, empty = [
+            await call(HEARTBEAT, version, **heartbeat(version, 1, **fields))
+            for fields in (
+                {"topic_partitions": owned, "subscribed_topic_names": ("nowhere",)},
+                {"topic_partitions": None},
+                {"topic_partitions": ()},
+            )
+        ]
+    assert (asked.member_epoch, assigned(asked)) == (1, {})
+    assert missing.member_epoch == 1
+    assert empty.member_epoch == 2
+
+
 async def test_the_coordinator_makes_a_members_id_in_version_0_alone(tmp_path: Path) -> None:
     async with leading(tmp_path) as (_, call):
         joined = await call(HEARTBEAT, 0, **heartbeat(0, 0, ""))

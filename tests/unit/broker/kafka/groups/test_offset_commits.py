@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from strandline_broker.core.groups.commands import FetchOffsets, OffsetsFetched
 from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
 from strandline_broker.hosts.serving.groups import GroupsService
 from strandline_broker.kafka.groups.offset_commits import OffsetCommitsCalls
@@ -14,6 +15,7 @@ from strandline_broker.kafka.groups.offset_fetch import OffsetFetchCalls
 from strandline_proto.errors import (
     NONE,
     CoordinatorNotAvailable,
+    FencedInstanceId,
     GroupIdNotFound,
     GroupSubscribedToTopic,
     IllegalGeneration,
@@ -25,12 +27,13 @@ from strandline_proto.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
     UnsupportedVersion,
+    WireError,
 )
 from support.group_broker import ORDERS, ORDERS_ID, answered, group_broker
 from support.kafka_calls import KafkaCalls, kio_decoded, python_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from support.group_broker import GroupBroker
@@ -208,6 +211,22 @@ async def test_a_member_commits_by_its_epoch_from_version_9_on(
     assert found[2] == [UnknownMemberId.code] * 2
 
 
+@pytest.mark.parametrize("version", range(7, 11))
+async def test_a_replaced_instance_commits_no_more(tmp_path: Path, version: int) -> None:
+    async with leading(tmp_path) as (broker, call):
+        await answered(broker.beat("m", instance_id="i"))
+        answer = await call(
+            "OffsetCommit",
+            version,
+            group_id="g",
+            member_id="other",
+            generation_id_or_member_epoch=1,
+            group_instance_id="i",
+            **commits(version, {"committed_offset": 7}),
+        )
+    assert codes(answer) == [FencedInstanceId.code]
+
+
 @pytest.mark.parametrize("version", COMMITS)
 async def test_a_generation_of_an_unknown_group_is_refused(tmp_path: Path, version: int) -> None:
     async with leading(tmp_path) as (_, call):
@@ -332,6 +351,25 @@ async def test_a_version_says_at_which_place_a_group_has_its_error(
         assert [p.committed_offset for p in group.topics[0].partitions] == [-1, -1]
     else:
         assert (group.error_code, group.topics) == (NotCoordinator.code, [])
+
+
+@pytest.mark.parametrize("version", FETCHES)
+async def test_stable_offsets_are_asked_for_from_version_7_on(tmp_path: Path, version: int) -> None:
+    asked: list[FetchOffsets | WireError] = []
+
+    class Recorded(GroupsService):
+        def fetch_offsets(
+            self, commands: Sequence[FetchOffsets | WireError]
+        ) -> AsyncIterator[OffsetsFetched | WireError]:
+            asked.extend(commands)
+            return super().fetch_offsets(commands)
+
+    async with leading(tmp_path) as (broker, _):
+        call = KafkaCalls(OffsetFetchCalls(Recorded(broker.shards)))
+        for stable in [{}, {"require_stable": True}] if version >= 7 else [{}]:
+            await call("OffsetFetch", version, **fetches(version, []), **stable)
+    found = [each.require_stable for each in asked if isinstance(each, FetchOffsets)]
+    assert found == ([False, True] if version >= 7 else [False])
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
