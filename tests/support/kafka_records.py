@@ -150,7 +150,8 @@ def _like(kio: Any, answer: Any) -> dict[str, Any]:
     """The fields of kafka-python's object by kio's names."""
     values = {}
     for each in dataclasses.fields(kio):
-        own, value = getattr(kio, each.name), getattr(answer, each.name, MISSING)
+        own: Any = getattr(kio, each.name)
+        value: Any = getattr(answer, each.name, MISSING)
         if value is MISSING:
             value = getattr(answer, f"{each.name}_ms")  # kio has times of Python
             value = None if own is None and value == -1 else value
@@ -159,7 +160,8 @@ def _like(kio: Any, answer: Any) -> dict[str, Any]:
             value = [_like(*both) for both in zip(own, value, strict=True)]
         elif dataclasses.is_dataclass(own):
             # A tagged field that is not sent has its defaults in kio, and None in kafka-python.
-            value = plain(type(own)()) if value is None else _like(own, value)
+            defaults: Any = type(own)
+            value = plain(defaults()) if value is None else _like(own, value)
         values[each.name] = value
     return values
 
