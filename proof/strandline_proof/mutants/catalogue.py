@@ -21,6 +21,7 @@ from strandline_proof.mutants.found.storage import FOUND_IN_STORAGE
 from strandline_proof.mutants.found.waits import FOUND_IN_WAITS
 from strandline_proof.mutants.groups.coordinating import COORDINATING
 from strandline_proof.mutants.groups.grouping import GROUPING
+from strandline_proof.mutants.groups.rebalancing import REBALANCING
 from strandline_proof.mutants.groups.streaming import STREAMING
 from strandline_proof.mutants.read.clients import READ_IN_CLIENTS
 from strandline_proof.mutants.read.control import READ_IN_CONTROL
@@ -75,6 +76,7 @@ MUTANTS: Final = (
     *COMPACTING,
     *COORDINATING,
     *GROUPING,
+    *REBALANCING,
     *STREAMING,
     *LEAVING,
     *FOUND_IN_CONTROL,

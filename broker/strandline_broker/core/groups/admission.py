@@ -109,7 +109,8 @@ def subscribes_to(table: GroupTable, group_id: str, topic: str) -> bool:
     if group is not None:
         return topic in group.subscribed_names()
     classic = table.classic_group(group_id)
-    return classic is not None and classic.subscribes_to(topic)
+    names = set() if classic is None else classic.subscribed_names()
+    return names is None or topic in names
 
 
 def _stale(command: CommitOffsets | FetchOffsets, epoch: int) -> StaleMemberEpoch:

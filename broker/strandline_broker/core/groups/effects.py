@@ -95,4 +95,14 @@ class Answer:
     reply: CallReply
 
 
-Effect: TypeAlias = StartTimer | StopTimer | Changed | Compute | Answer
+@dataclass(frozen=True, slots=True)
+class Rebalances:
+    """Note that a classic group has begun a rebalance."""
+
+    group_id: str
+    generation: int
+    """The last generation."""
+    why: str
+
+
+Effect: TypeAlias = StartTimer | StopTimer | Changed | Compute | Answer | Rebalances

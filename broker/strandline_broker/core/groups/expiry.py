@@ -71,29 +71,28 @@ class _Bases:
     """The times from which the age of a group's offsets counts."""
 
     def __init__(self, table: GroupTable, group_id: str) -> None:
-        self._subscribed: set[str] = set()
+        self._subscribed: set[str] | None = set()
+        """Topics whose offsets do not expire; None: all."""
         self._empty_since = 0
-        self._classic = None
         group = table.consumer.get(group_id)
         if group is not None:
             self._subscribed = group.subscribed_names()
             self._empty_since = 0 if group.members else group.assigned_at_ms
             return
-        self._classic = table.classic_group(group_id)
-        if self._classic is not None and self._classic.is_void:
-            self._empty_since = self._classic.changed_at_ms or 0
+        classic = table.classic_group(group_id)
+        if classic is None:
+            return
+        if classic.is_void:
+            self._empty_since = classic.changed_at_ms or 0
+        elif classic.state is GroupState.STABLE and classic.protocol_type == CONSUMER_PROTOCOL:
+            self._subscribed = classic.subscribed_names()
+        else:
+            self._subscribed = None
 
     def of(self, topic: str, value: OffsetCommitValue) -> int | None:
         """Wall-clock time from which the offset's age counts; None: it does not expire now."""
-        group = self._classic
-        if topic in self._subscribed:
+        if self._subscribed is None or topic in self._subscribed:
             return None
-        if group is not None and not group.is_void:
-            is_readable = group.protocol_type == CONSUMER_PROTOCOL
-            if group.state is not GroupState.STABLE or not is_readable:
-                return None
-            if group.subscribes_to(topic):
-                return None
         return max(value.commit_timestamp_ms, self._empty_since)
 
 

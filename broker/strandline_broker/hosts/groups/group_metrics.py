@@ -42,7 +42,8 @@ class GroupMetrics:
         )
         self._rebalances = Total(
             "strandline_group_rebalances",
-            "Group epochs that were begun: something about a group's members or topics changed.",
+            "Rebalances of classic groups that were begun, and group epochs of others: something"
+            " about a group's members or topics changed.",
             registry=registry,
         )
         self._load_seconds = Histogram(
@@ -61,6 +62,10 @@ class GroupMetrics:
                 self._commits.inc()
             elif isinstance(record.key, ConsumerGroupMetadataKey):
                 self._rebalances.inc()
+
+    def rebalances(self) -> None:
+        """Counts a rebalance of a classic group."""
+        self._rebalances.inc()
 
     def loaded(self, took_s: float) -> None:
         self._load_seconds.observe(took_s)

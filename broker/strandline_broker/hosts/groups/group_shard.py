@@ -39,6 +39,7 @@ from strandline_broker.core.groups.effects import (
     Changed,
     Compute,
     JoinTimer,
+    Rebalances,
     RebalanceTimer,
     SessionTimer,
     StartTimer,
@@ -238,13 +239,21 @@ class GroupShard:
                 with contextlib.suppress(WireError):  # their next heartbeats bring them there
                     self.run(Reconcile(group_id, tuple(sorted(reached))))
 
-    def _carry_out(self, effect: StartTimer | StopTimer | Answer) -> None:
+    def _carry_out(self, effect: StartTimer | StopTimer | Answer | Rebalances) -> None:
         if isinstance(effect, StartTimer):
             self.context.timers.start(self.shard, effect.key, effect.ms, effect.epoch)
         elif isinstance(effect, StopTimer):
             self.context.timers.stop(self.shard, effect.key)
-        else:
+        elif isinstance(effect, Answer):
             self.calls.answer(effect)
+        else:
+            self.context.metrics.rebalances()
+            self.context.shared.runtime.log.info(
+                "a group rebalances",
+                group=effect.group_id,
+                generation=effect.generation,
+                why=effect.why,
+            )
 
     def on_timer(self, key: Hashable, epoch: int) -> Command:
         """Returns the end of a session, of a rebalance of the member with that epoch, or of a phase

@@ -135,10 +135,17 @@ class ClassicGroup:
             votes[choice] += 1
         return min(votes, key=lambda name: (-votes[name], name))
 
-    def subscribes_to(self, topic: str) -> bool:
-        """True if a member subscribes to the topic, or may: its metadata does not parse."""
-        names = [subscribed_names(m.shown_metadata(self.protocol)) for m in self.members.values()]
-        return any(each is None or topic in each for each in names)
+    def subscribed_names(self) -> set[str] | None:
+        """The topics to which members subscribe; None: the metadata of one does not parse, so it
+        may be any.
+        """
+        found: set[str] = set()
+        for member in self.members.values():
+            names = subscribed_names(member.shown_metadata(self.protocol))
+            if names is None:
+                return None
+            found |= names
+        return found
 
     # Changes of the members
 
@@ -256,7 +263,7 @@ def from_value(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         protocol=value.protocol,
         changed_at_ms=value.current_state_timestamp_ms,
     )
-    for each in value.members:
+    for each in {member.member_id: member for member in value.members}.values():
         group.add(
             Member(
                 member_id=each.member_id,

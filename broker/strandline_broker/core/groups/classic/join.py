@@ -21,7 +21,6 @@ from strandline_broker.core.groups.classic.members import known_member
 from strandline_broker.core.groups.classic.rebalance import (
     joined,
     maybe_complete,
-    prepare,
     rebalance,
     record_bytes,
     remove,
@@ -142,9 +141,8 @@ def _add(
     group.has_grown = group.state is GroupState.PREPARING
     group.add(member)
     change.park_join(member, command.call)
-    # The member cannot send heartbeats before its first answer.
-    change.start_session(member, change.context.settings.classic_new_member_timeout_ms)
-    rebalance(change)
+    change.start_session(member)
+    rebalance(change, _why(f"member {member_id!r} joins", command))
     return PARKED
 
 
@@ -165,7 +163,8 @@ def _join_again(change: Change, command: JoinGroup) -> JoinReply | WireError:
         return joined(group, member)
     _update(group, member, command)
     change.park_join(member, command.call)
-    rebalance(change)
+    kind = "member" if is_same else "member with other metadata"
+    rebalance(change, _why(f"{kind} {member.member_id!r} joins again", command))
     return PARKED
 
 
@@ -209,11 +208,12 @@ def _replace(
     if changed is not None:
         change.write(changed)
     change.park_join(member, command.call)
-    if group.state is GroupState.PREPARING:
-        maybe_complete(change)
-    else:
-        prepare(change)
+    rebalance(change, _why(f"instance {command.instance_id!r} joins again", command))
     return PARKED
+
+
+def _why(what: str, command: JoinGroup) -> str:
+    return f"{what}; its reason: {command.reason}" if command.reason else what
 
 
 def _update(group: ClassicGroup, member: Member, command: JoinGroup) -> None:
@@ -242,6 +242,7 @@ def _fits(change: Change, command: JoinGroup, recorded: GroupMetadataValue | Non
     """True if the group's record still fits into a batch with the new metadata of one member."""
     inputs = change.context.inputs
     size = 0 if recorded is None else record_bytes(change.group_id, recorded)
+    size += len(command.client_id.encode()) + len(command.client_host.encode())
     return size + max(len(p.metadata) for p in command.protocols) <= inputs.batch_bytes_max
 
 

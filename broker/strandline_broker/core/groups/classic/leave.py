@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def leave(change: Change, command: LeaveGroup) -> GroupLeft:
     group = change.group
     answers: list[LeftMember] = []
-    has_lost = False
+    reasons: list[str] = []
     for wish in command.members:
         error: WireError | None = None
         if wish.member_id in group.pending:
@@ -30,13 +30,14 @@ def leave(change: Change, command: LeaveGroup) -> GroupLeft:
             change.stop_session(wish.member_id)
         else:
             try:
-                remove(change, _named(change, wish))
-                has_lost = True
+                member = _named(change, wish)
+                remove(change, member)
+                reasons.append(_why(member, wish))
             except WireError as refusal:
                 error = refusal
         answers.append(LeftMember(wish.member_id, wish.instance_id, error))
-    if has_lost:
-        rebalance(change)
+    if reasons:
+        rebalance(change, "; ".join(reasons))
     else:
         maybe_complete(change)
     return GroupLeft(tuple(answers))
@@ -58,7 +59,7 @@ def session_ended(change: Change, member_id: str) -> None:
         change.start_session(member)
         return
     remove(change, member)
-    rebalance(change)
+    rebalance(change, f"the session of member {member_id!r} has ended")
 
 
 def call_dropped(change: Change, command: CallDropped) -> None:
@@ -75,7 +76,12 @@ def call_dropped(change: Change, command: CallDropped) -> None:
         change.start_session(member)
         return
     remove(change, member)
-    rebalance(change)
+    rebalance(change, f"the connection of new member {member.member_id!r} has ended")
+
+
+def _why(member: Member, wish: LeavingMember) -> str:
+    what = f"member {member.member_id!r} leaves"
+    return f"{what}: {wish.reason}" if wish.reason else what
 
 
 def _named(change: Change, wish: LeavingMember) -> Member:

@@ -16,6 +16,7 @@ from strandline_broker.core.groups.classic.group import GroupState
 from strandline_broker.core.groups.effects import (
     Answer,
     JoinTimer,
+    Rebalances,
     SessionTimer,
     StartTimer,
     StopTimer,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 BATCH_OVERHEAD_BYTES: Final = 128
 """More than the headers of a batch and of its one record."""
+SHOWN_MAX: Final = 400
+"""Limit of characters for the reason of a rebalance."""
 
 
 class Change:
@@ -63,9 +66,13 @@ class Change:
     def write(self, value: GroupMetadataValue) -> None:
         self.records.append(Record(GroupMetadataKey(self.group_id), value))
 
-    def start_session(self, member: Member, ms: int | None = None) -> None:
-        timer = SessionTimer(self.group_id, member.member_id)
-        self.effects.append(StartTimer(timer, member.session_timeout_ms if ms is None else ms))
+    def start_session(self, member: Member) -> None:
+        """The member has its full time again. One that is new cannot send heartbeats: its time is
+        that of the wait for its first answer.
+        """
+        new_ms = self.context.settings.classic_new_member_timeout_ms
+        ms = new_ms if member.is_new else member.session_timeout_ms
+        self.effects.append(StartTimer(SessionTimer(self.group_id, member.member_id), ms))
 
     def stop_session(self, member_id: str) -> None:
         self.effects.append(StopTimer(SessionTimer(self.group_id, member_id)))
@@ -104,20 +111,22 @@ class Change:
         )
 
 
-def rebalance(change: Change) -> None:
+def rebalance(change: Change, why: str) -> None:
     """Begin a join phase, or end the present one if that is possible now."""
     if change.group.state is GroupState.PREPARING:
         maybe_complete(change)
     else:
-        prepare(change)
+        prepare(change, why)
 
 
-def prepare(change: Change) -> None:
+def prepare(change: Change, why: str) -> None:
     """Begin a join phase. The first one of an empty group takes a while, because members that start
     together then share one generation.
     """
     group = change.group
     assert group.state is not GroupState.PREPARING, group
+    shown = why if len(why) <= SHOWN_MAX else f"{why[:SHOWN_MAX]}..."
+    change.effects.append(Rebalances(group.group_id, group.generation, shown))
     for member in group.members.values():
         member.assignment = b""
         if member.sync_call is not None:
@@ -192,9 +201,9 @@ def complete(change: Change) -> None:
     timer = StartTimer(SyncTimer(group.group_id), group.rebalance_timeout_ms, group.generation)
     change.effects.append(timer)
     for member in group.members.values():
+        member.is_new = False
         if member.member_id in group.joined:
             change.start_session(member)
-        member.is_new = False
         member.knows_its_id = True
         change.answer_join(member, joined(group, member))
     group.joined.clear()
@@ -206,9 +215,10 @@ def sync_ended(change: Change, generation: int) -> None:
     in_time = group.state in (GroupState.EMPTY, GroupState.PREPARING)
     if in_time or group.generation != generation or not group.unsynced:
         return
-    for member_id in list(group.unsynced):
+    late = list(group.unsynced)
+    for member_id in late:
         remove(change, group.members[member_id])
-    prepare(change)
+    prepare(change, f"no SyncGroup came in time from: {', '.join(late)}")
 
 
 def remove(change: Change, member: Member) -> None:

@@ -79,7 +79,7 @@ def _refuse(change: Change, leader: Member, size: int, bound: int) -> None:
     )
     change.answer_sync(leader, error)
     change.start_session(leader)
-    prepare(change)
+    prepare(change, str(error))
 
 
 def _has_synced(change: Change, member: Member) -> None:

@@ -130,6 +130,7 @@ async def test_calls_end_with_the_shard(tmp_path: Path, end: str) -> None:
             await classic.broker.delete()
         else:
             host.shard._load_again()
+        assert not await classic.waits(call)
         assert await code_of(call) == NotCoordinator.code
         assert (len(host.calls), host.groups.table.live) == (0, {})
 

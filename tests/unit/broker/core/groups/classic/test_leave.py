@@ -123,6 +123,24 @@ def test_a_new_member_waits_five_minutes_at_most() -> None:
     assert new_id not in rig.group.members
 
 
+@pytest.mark.parametrize("kind", ["dynamic", "static"])
+def test_a_new_member_that_joins_again_waits_as_long(kind: str) -> None:
+    rig = ClassicRig()
+    leader, *_ = rig.stable(1, rebalance_timeout_ms=1_000_000)
+    if kind == "dynamic":
+        new_id, _ = rig.enter()
+        call = rig.join_group(new_id)
+    else:
+        rig.join_group(instance_id="i")
+        call = rig.join_group(instance_id="i")
+    for _ in range(59):
+        rig.wait(5_000)
+        rig.heartbeat(leader, 1)
+    assert call.waits
+    rig.join_group(leader)
+    assert joined_of(call).generation == 2
+
+
 # Connections that end
 
 
