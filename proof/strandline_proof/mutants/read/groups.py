@@ -70,7 +70,8 @@ READ_IN_GROUPS: Final = (
         (
             Edit(
                 "strandline_broker.core.groups.expiry",
-                "        if topic in self._subscribed:\n            return None\n",
+                "        if self._subscribed is None or topic in self._subscribed:\n"
+                "            return None\n",
                 "",
             ),
         ),
