@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_bench import baseline
 from strandline_bench.group import options as group_options
+from strandline_bench.kafka import options as kafka_options
 from strandline_bench.log import options as log_options
 from strandline_bench.options import Options, parse
 from strandline_bench.report import Report
@@ -14,20 +15,23 @@ from strandline_bench.spark import options as spark_options
 
 if TYPE_CHECKING:
     from strandline_bench.group.options import GroupOptions
+    from strandline_bench.kafka.options import KafkaOptions
     from strandline_bench.log.options import LogOptions
     from strandline_bench.spark.options import SparkOptions
 
-ROOMS: Final = ("group", "log", "spark")
+ROOMS: Final = ("group", "kafka", "log", "spark")
 """Measures with a separate folder."""
 
 
 def run(argv: Sequence[str]) -> int:
     """Run one benchmark; returns the exit status."""
-    options: Options | LogOptions | GroupOptions | SparkOptions
+    options: Options | LogOptions | GroupOptions | KafkaOptions | SparkOptions
     if argv[:1] == ["log"]:
         options = log_options.parse(argv[1:])
     elif argv[:1] == ["group"]:
         options = group_options.parse(argv[1:])
+    elif argv[:1] == ["kafka"]:
+        options = kafka_options.parse(argv[1:])
     elif argv[:1] == ["spark"]:
         options = spark_options.parse(argv[1:])
     else:
