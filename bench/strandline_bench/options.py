@@ -21,6 +21,9 @@ MEASURES: Final = {
 LOG: Final = "the log alone, without a cluster; options: strandline bench log --help"
 GROUP: Final = "consumer groups; options: strandline bench group --help"
 SPARK: Final = "Spark's data source; options: strandline bench spark --help"
+KAFKA: Final = (
+    "Strandline and Apache Kafka by Kafka's protocol; options: strandline bench kafka --help"
+)
 BYTES_BY_DEFAULT: Final = 256 << 20
 RECORDS_MAX_BY_DEFAULT: Final = 2_000_000
 PARTITIONS: Final = {
@@ -179,7 +182,13 @@ def _parser() -> argparse.ArgumentParser:
         description="Measures a new cluster in a temporary directory, or the given one.",
         epilog="\n".join(
             f"  {name:11}{what}"
-            for name, what in {**MEASURES, "log": LOG, "group": GROUP, "spark": SPARK}.items()
+            for name, what in {
+                **MEASURES,
+                "log": LOG,
+                "group": GROUP,
+                "kafka": KAFKA,
+                "spark": SPARK,
+            }.items()
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
