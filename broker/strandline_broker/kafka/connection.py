@@ -35,6 +35,8 @@ UNANSWERED_MAX: Final = 1_000
 """Limit of Produce requests without an answer; above it, the connection is not read."""
 STALLED_S: Final = 30.0
 """Longest pause within a request."""
+JOINED_BYTES_MAX: Final = 16 << 10
+"""Limit of a buffer that is copied to be sent together with its neighbours."""
 UNREAD_S: Final = 60.0
 """Time that a client may leave its answers unread."""
 
@@ -188,10 +190,19 @@ class Connection:
         self._wake()
 
     def _send(self, header: bytes, body: Buffers) -> None:
+        """Writes the answer. Short buffers are written together, and long ones are not copied."""
         size = len(header) + sum(map(len, body))
-        self._stream.write(INT32.pack(size) + header)
+        joined = bytearray(INT32.pack(size) + header)
         for buffer in body:
-            self._stream.write(buffer)
+            if len(buffer) <= JOINED_BYTES_MAX:
+                joined += buffer
+                continue
+            self._stream.write(joined)
+            # Of a view, asyncio keeps the unsent rest without a copy of it.
+            self._stream.write(memoryview(buffer))
+            joined = bytearray()
+        if joined:
+            self._stream.write(joined)
 
     async def drained(self) -> None:
         """Waits until the client has taken most of its answers. Raises CloseConnection."""
