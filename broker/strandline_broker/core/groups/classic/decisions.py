@@ -32,12 +32,12 @@ from strandline_broker.core.groups.commands import (
     RemoveMembers,
     SessionEnded,
 )
+from strandline_broker.core.groups.consumer.heartbeat_rules import check_group_id
 from strandline_broker.core.groups.effects import (
     SessionTimer,
     StartTimer,
     StopTimer,
 )
-from strandline_broker.core.groups.group_ids import check_group_id
 from strandline_broker.core.groups.records.classic_records import (
     GroupMetadataKey,
     GroupMetadataValue,

@@ -187,6 +187,7 @@ async def test_a_refused_join_names_the_member_that_asked(tmp_path: Path, versio
             await each.join(version, "nobody"),
             await each.join(version, "m", session_timeout_ms=1),
             await each.join(version, "m", group_id=""),
+            await each.join(version, "m", group_id="two\nlines"),
         ]
         await each.broker.follow(2)
         answers.append(await each.join(version, "m"))
@@ -194,9 +195,10 @@ async def test_a_refused_join_names_the_member_that_asked(tmp_path: Path, versio
         UnknownMemberId.code,
         InvalidSessionTimeout.code,
         InvalidGroupId.code,
+        InvalidGroupId.code,
         NotCoordinator.code,
     ]
-    assert [answer.member_id for answer in answers] == ["nobody", "m", "m", "m"]
+    assert [answer.member_id for answer in answers] == ["nobody", "m", "m", "m", "m"]
     for answer in answers:
         assert (answer.generation_id, answer.leader, answer.members) == (-1, "", [])
         assert answer.protocol_name == (None if version >= 7 else "")
