@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from strandline_broker.core.groups.commands import JOIN_EPOCH, BeatAnswer, ConsumerBeat
 from strandline_broker.core.groups.describe import CONSUMER
@@ -23,6 +23,8 @@ from strandline_proto.errors import WireError
 from strandline_proto.ids import TopicId
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strandline_broker.core.groups.assignors import PartitionSets
     from strandline_broker.core.groups.commands import DescribedMember, GroupDescription
     from strandline_broker.core.metadata_cache import MetadataCache, MetadataView
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from strandline_broker.kafka.request import Request
     from strandline_broker.kafka.wire import Buffers
     from strandline_runtime.runtime import Runtime
+
+T = TypeVar("T")
 
 REGEX_SINCE: Final = 1
 CLIENTS_MAKE_IDS_SINCE: Final = 1
@@ -51,17 +55,18 @@ class ConsumerGroupCalls:
 
     @by_hand
     async def ConsumerGroupHeartbeat(self, request: Request) -> Buffers:
-        if len(request.body) < DECODED_AT_ONCE_BYTES:
-            command = self._beat(request)
-        else:
-            loop = asyncio.get_running_loop()
-            command = await loop.run_in_executor(self._thread, self._beat, request)
+        command = await self._decoded(self._beat, request)
         try:
             reply = await self._groups.beat(command)
         except WireError as error:
             reply = error
         assert isinstance(reply, BeatAnswer | WireError), reply
         return _heartbeat_answer(reply)
+
+    async def _decoded(self, decode: Callable[[Request], T], request: Request) -> T:
+        if len(request.body) < DECODED_AT_ONCE_BYTES:
+            return decode(request)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, decode, request)
 
     def _beat(self, request: Request) -> ConsumerBeat:
         cursor, version = Cursor(request.body), request.version
@@ -94,13 +99,7 @@ class ConsumerGroupCalls:
 
     @by_hand
     async def ConsumerGroupDescribe(self, request: Request) -> Buffers:
-        cursor = Cursor(request.body)
-        group_ids = _texts(cursor)
-        if group_ids is None:
-            raise MalformedRequest("GroupIds is null; it must have a value")
-        wants_operations = cursor.boolean()
-        cursor.skip_tags()
-        cursor.check_end()
+        group_ids, wants_operations = await self._decoded(_asked_groups, request)
         operations = operations_of_a_group(wants_operations)
         out, turns, view = Writer(compact=True), Turns(GROUPS_AT_ONCE), self._metadata.view
         out.int32(0)  # throttle time
@@ -117,6 +116,18 @@ class ConsumerGroupCalls:
             out.no_tags()
         out.no_tags()
         return out.buffers()
+
+
+def _asked_groups(request: Request) -> tuple[list[str], bool]:
+    """The group ids of a ConsumerGroupDescribe, and True if it asks for operations."""
+    cursor = Cursor(request.body)
+    group_ids = _texts(cursor)
+    if group_ids is None:
+        raise MalformedRequest("GroupIds is null; it must have a value")
+    wants_operations = cursor.boolean()
+    cursor.skip_tags()
+    cursor.check_end()
+    return group_ids, wants_operations
 
 
 def _heartbeat_answer(reply: BeatAnswer | WireError) -> Buffers:

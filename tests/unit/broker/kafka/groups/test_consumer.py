@@ -233,6 +233,14 @@ async def test_a_refusal_says_why(tmp_path: Path, version: int) -> None:
         assert (answer.member_id, answer.assignment) == (None, None)
 
 
+async def test_a_long_description_has_every_group_in_order(tmp_path: Path) -> None:
+    group_ids = [f"group-{number}" for number in range(5_000)]
+    async with leading(tmp_path) as (_, call):
+        answer = await described(call, 1, *group_ids)
+    assert [group.group_id for group in answer.groups] == group_ids
+    assert {group.error_code.value for group in answer.groups} == {GroupIdNotFound.code}
+
+
 async def test_a_long_heartbeat_is_decoded_beside_the_event_loop(tmp_path: Path) -> None:
     names = tuple(f"topic-{number}" for number in range(5_000))
     async with leading(tmp_path) as (_, call):
