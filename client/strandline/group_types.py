@@ -50,7 +50,9 @@ class GroupListing:
 
     group_id: str
     state: str
-    """`Empty`, `Assigning`, `Reconciling`, `Stable` or `Dead`."""
+    """`Empty`, `Assigning`, `Reconciling`, `Stable` or `Dead`; of a classic group `Empty`,
+    `PreparingRebalance`, `CompletingRebalance` or `Stable`.
+    """
     type: str
     """`Consumer` or `Classic`."""
     protocol_type: str
@@ -69,6 +71,7 @@ class GroupMember:
     client_id: str
     host: str
     member_epoch: int
+    """The member's epoch; in a classic group, the generation."""
     subscribed_topics: tuple[str, ...]
     subscribed_pattern: str | None
     assignment: frozenset[TopicPartition]
@@ -107,9 +110,11 @@ class GroupDescription:
     state: str
     type: str
     group_epoch: int
+    """The group's epoch; of a classic group, the generation."""
     assignment_epoch: int
     """Epoch of the target assignment; equals `group_epoch` once it covers every member."""
     assignor: str
+    """The assignor; of a stable classic group, the protocol that its members share."""
     members: tuple[GroupMember, ...]
     """Members, sorted by member id."""
     lags: tuple[PartitionLag, ...]

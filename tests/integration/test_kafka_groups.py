@@ -270,3 +270,50 @@ def test_administrators_list_describe_and_delete_groups(cluster: LocalCluster, t
         deletion.result()
     assert not set(groups.values()) & set(listed(cluster))
     python.close()
+
+
+def test_the_command_line_shows_a_classic_group_and_resets_it(
+    cluster: LocalCluster, topic: str
+) -> None:
+    environ = {"STRANDLINE_DIR": str(cluster.directory)}
+    with (
+        member(cluster, topic, "classic", client_id="first") as first,
+        member(cluster, topic, "classic", client_id="second") as second,
+    ):
+        shared(first, second)
+        for each in (first, second):
+            ends = [
+                confluent_kafka.TopicPartition(topic, tp.partition, 10) for tp in each.assignment()
+            ]
+            each.commit(offsets=ends, asynchronous=False)
+        shown = in_cluster(cluster, "group", "describe", topic)
+        assert (shown["type"], shown["state"], shown["assignor"]) == ("Classic", "Stable", "range")
+        assert {m["client_id"] for m in shown["members"]} == {"first", "second"}
+        owned = [p for m in shown["members"] for p in m["assignment"][topic]]
+        assert sorted(owned) == list(range(PARTITIONS))
+        assert all(m["subscribed_topics"] == [topic] for m in shown["members"])
+        assert all(m["host"] == "/127.0.0.1" for m in shown["members"])
+        assert {m["member_epoch"] for m in shown["members"]} == {shown["group_epoch"]}
+        assert [(p["lag"], bool(p["member_id"])) for p in shown["partitions"]] == [
+            (0, True)
+        ] * PARTITIONS
+        refused = command("group", "reset", topic, "--to-earliest", environ=environ)
+        assert refused.status != 0
+        assert "first" in refused.err
+        (removed,) = [m["member_id"] for m in shown["members"] if m["client_id"] == "second"]
+        ended = command(*("group", "remove-members", topic, "--member", removed), environ=environ)
+        assert ended.status == 0, ended
+
+        def is_without() -> bool:
+            first.poll(POLL_S)
+            members = in_cluster(cluster, "group", "describe", topic)["members"]
+            return [m["client_id"] for m in members] == ["first"] and len(
+                first.assignment()
+            ) == PARTITIONS
+
+        eventually(is_without, "the other member has all partitions", DEADLINE_S, poll_s=0)
+    assert command("group", "reset", topic, "--to-earliest", environ=environ).status == 0
+    lag = in_cluster(cluster, "group", "lag", topic)
+    assert [p["committed"] for p in lag["partitions"]] == [0] * PARTITIONS
+    with member(cluster, topic, "classic") as again:
+        assert len(read(10 * PARTITIONS, again)) == 10 * PARTITIONS

@@ -191,6 +191,12 @@ def _check_combinations(config: BrokerConfig) -> None:
             f"socket.request.max.bytes={request} is above queued.max.request.bytes={queued}, which"
             " all connections share; lower the one or raise the other"
         )
+    low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    if low > high:
+        raise ConfigError(
+            f"group.min.session.timeout.ms={low} is above group.max.session.timeout.ms={high}: no"
+            " member could join a classic group; lower the one or raise the other"
+        )
     _check_within("session.timeout.ms", config)
     _check_within("heartbeat.interval.ms", config)
     beat, session = (

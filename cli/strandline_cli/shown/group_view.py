@@ -72,7 +72,11 @@ def by_topic(partitions: "Iterable[TopicPartition]") -> dict[str, list[int]]:
 def headline(group: "GroupDescription") -> str:
     """The group in one line."""
     members = len(group.members)
-    epochs = f"epoch {group.group_epoch}"
+    if group.type == "Classic":
+        epochs = f"classic, generation {group.group_epoch}"
+        epochs += f", protocol {group.assignor}" if group.assignor else ""
+    else:
+        epochs = f"epoch {group.group_epoch}"
     if group.assignment_epoch != group.group_epoch:
         epochs += f", assigned {group.assignment_epoch}"
     return (

@@ -119,7 +119,7 @@ def _classic_member(group: ClassicGroup, member: Member, metadata: MetadataView)
         member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=None,
-        member_epoch=-1,
+        member_epoch=group.generation,
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=tuple(sorted(names or ())),

@@ -1,6 +1,7 @@
 """A group as people see it."""
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -50,6 +51,16 @@ def test_a_row_says_what_is_not_known() -> None:
 def test_the_headline_adds_up_the_lag() -> None:
     assert headline(group(lag(0, 0, 1500), lag(1, 5, 5), lag(2, None, 9))) == (
         "g: Stable, 1 member, epoch 4, assigned 3, lag 1,500"
+    )
+
+
+def test_the_headline_of_a_classic_group_has_its_generation_and_protocol() -> None:
+    classic = replace(group(), type="Classic", assignment_epoch=4, assignor="range")
+    assert headline(classic) == (
+        "g: Stable, 1 member, classic, generation 4, protocol range, lag 0"
+    )
+    assert headline(replace(classic, state="Empty", assignor="", members=())) == (
+        "g: Empty, 0 members, classic, generation 4, lag 0"
     )
 
 
