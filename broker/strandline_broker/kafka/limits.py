@@ -115,19 +115,15 @@ class RequestMemory:
     def add(self, count: int) -> None:
         self.used += count
 
-    def complete(self, held: Held, count: int) -> None:
+    def complete(self, count: int) -> None:
         self._complete += count
-        self._is_exempt_no_more(held)
 
     def release(self, held: Held, count: int, *, complete: bool) -> None:
         self.used -= count
         self._complete -= count if complete else 0
-        self._is_exempt_no_more(held)
-        self._wake()
-
-    def _is_exempt_no_more(self, held: Held) -> None:
         if self._exempt is held:
             self._exempt = None
+        self._wake()
 
     def _wake(self) -> None:
         """Wakes as many as there is room for a chunk, or the first if none else gives back."""
@@ -167,7 +163,7 @@ class Held:
     def complete(self) -> None:
         """Notes that the request is whole."""
         self._is_complete = True
-        self._memory.complete(self, self._bytes)
+        self._memory.complete(self._bytes)
 
     def release(self) -> None:
         """Gives the bytes back. A further call changes nothing."""

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from strandline_broker.kafka.limits import CHUNK_BYTES, ConnectionLimits, RequestMemory
+from strandline_broker.kafka.limits import CHUNK_BYTES, ConnectionLimits, Held, RequestMemory
 from strandline_broker.kafka.request import CloseConnection
 from strandline_broker.kafka.versions import BY_KEY, Api
 from support.kafka_frames import METADATA, PRODUCE, OneConnection, frame
@@ -159,6 +159,43 @@ async def test_a_connection_that_ends_while_it_waits_for_room_leaves_no_trace(
     await one.finish(1)
     assert three.handlers.begun == [3]
     assert two.handlers.begun == []
+
+
+async def waiting(memory: RequestMemory) -> tuple[Held, asyncio.Task[None]]:
+    """A request that waits for room."""
+    held = memory.hold()
+    task = asyncio.create_task(held.room())
+    await asyncio.sleep(0)
+    return held, task
+
+
+async def test_the_next_is_read_to_its_end_if_the_one_that_was_to_be_read_ends() -> None:
+    memory = RequestMemory(LIMIT)
+    filling = memory.hold()
+    filling.add(2 * LIMIT)
+    first, first_task = await waiting(memory)
+    _, second_task = await waiting(memory)
+    await asyncio.wait_for(first_task, 20)  # no request is complete, so that it need not wait
+    assert not second_task.done()
+    first.add(CHUNK_BYTES)
+    first.release()
+    await asyncio.wait_for(second_task, 20)
+    assert memory.used == 2 * LIMIT
+
+
+async def test_a_request_that_has_ended_takes_no_room_from_those_behind_it() -> None:
+    memory = RequestMemory(LIMIT)
+    complete, rest = memory.hold(), memory.hold()
+    complete.add(CHUNK_BYTES)
+    rest.add(LIMIT - CHUNK_BYTES)
+    complete.complete()
+    rest.complete()
+    _, ended = await waiting(memory)
+    _, behind = await waiting(memory)
+    ended.cancel()
+    await asyncio.gather(ended, return_exceptions=True)
+    complete.release()  # room for one chunk
+    await asyncio.wait_for(behind, 20)
 
 
 async def test_a_request_that_stops_arriving_ends_its_connection(crowd: Crowd) -> None:

@@ -155,13 +155,16 @@ async def test_http2_passes_to_the_grpc_listener_and_back() -> None:
 
     server = await asyncio.start_server(grpc, "127.0.0.1", 0)
     grpc_port = server.sockets[0].getsockname()[1]
-    async with server, listening(grpc_port=grpc_port) as subject:
-        made = await subject.client(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-        assert await made.reader.readexactly(8) == b"settings"
-        made.writer.write(b"call")
-        made.writer.write_eof()
-        await made.end()
-        assert heard == [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"call"]
+    # Two descriptors: the second connection needs those of the first.
+    async with server, listening(grpc_port=grpc_port, descriptors=2) as subject:
+        for _ in range(2):
+            heard.clear()
+            made = await subject.client(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            assert await made.reader.readexactly(8) == b"settings"
+            made.writer.write(b"call")
+            made.writer.write_eof()
+            await made.end()
+            assert heard == [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"call"]
         assert subject.log.lines == []
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from strandline_broker.config.loading import load_broker_config, load_controller_config
+from strandline_cli.cluster import cluster_files
 from strandline_cli.cluster.cluster_files import (
     ClusterFile,
     broker_keys,
@@ -76,6 +77,15 @@ def test_a_topic_has_no_more_replicas_by_default_than_a_new_cluster_has_brokers(
 
 def test_free_ports_stay_below_those_of_outgoing_connections() -> None:
     assert all(20_000 <= port < 32_000 for port in free_ports(5))
+
+
+def test_ports_that_a_cluster_has_are_not_taken_as_free_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are free while the cluster is down."""
+    ports = free_ports(4)
+    monkeypatch.setattr(cluster_files, "_FREE_PORTS", ports)
+    assert sorted(free_ports(2, without=ports[:2])) == sorted(ports[2:])
 
 
 @pytest.mark.parametrize(

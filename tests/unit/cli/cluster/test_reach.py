@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from strandline_cli.cluster import probe
 from strandline_cli.cluster import reach as reach_module
 from strandline_cli.cluster.listeners import ListenerAddress
 from strandline_cli.cluster.reach import Place, Unreached, reach, reach_all
+from strandline_proto.v1.metadata_pb2 import MetadataResponse
 
 TIMEOUT_S = 20.0
 SOON_S = 0.3
@@ -138,6 +140,16 @@ def test_a_port_that_does_not_speak_grpc_is_named_as_such() -> None:
     with server(lambda stream: stream.close()) as address:
         found = failure(reach(place(address, "grpc"), SOON_S))
     assert "listener.security.protocol.map" in found.remedy
+
+
+def test_a_broker_of_another_cluster_is_a_failure_over_grpc(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(probe, "ask_metadata", lambda *_: MetadataResponse(cluster_id="other"))
+    with server(lambda _: None) as address:
+        found = failure(reach(place(address, "grpc"), TIMEOUT_S))
+    assert found.reason == "a broker of another cluster (other) answers there"
+    assert "what forwards the port" in found.remedy
 
 
 def test_all_attempts_end_in_time_even_if_a_name_is_never_resolved(
