@@ -11,12 +11,14 @@ from reference.client_api import client_api
 from reference.commands import command_line
 from reference.configuration import configuration
 from reference.errors import errors
+from reference.kafka_protocol import kafka_protocol
 from reference.metrics import metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = {
     "docs/reference/configuration.md": configuration,
     "docs/reference/errors.md": errors,
+    "docs/reference/kafka-protocol.md": kafka_protocol,
     "docs/reference/metrics.md": metrics,
     "docs/reference/command-line.md": command_line,
     "docs/reference/client-api.md": client_api,

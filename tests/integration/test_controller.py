@@ -6,13 +6,22 @@ import asyncio
 import re
 import signal
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from strandline_proto import errors
 from strandline_proto.ids import TopicId
-from strandline_proto.v1 import common_pb2, controller_pb2, metadata_pb2, push_pb2, truncations_pb2
+from strandline_proto.v1 import (
+    common_pb2,
+    controller_pb2,
+    elections_pb2,
+    metadata_pb2,
+    partitions_pb2,
+    push_pb2,
+    reassignment_pb2,
+    truncations_pb2,
+)
 from support.controller_process import WAIT_S, ControllerProcess, PretendBroker
 from support.replica_nodes import eventually
 
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
+    from strandline_broker.core.metadata_cache import MetadataView
     from strandline_broker.core.push_envelope import PartitionMetadata
     from strandline_proto.v1.services_pb2_grpc import ControllerServiceAsyncStub
 
@@ -366,6 +376,53 @@ async def test_an_altered_configuration_is_answered_when_all_live_brokers_work_b
     assert list(late.pending_brokers) == [2], "it is said which broker does not know yet"
     two.may_apply.set()
     await two.until(lambda: two.view.dynamic_configs.cluster == {"log.roll.ms": "6"})
+
+
+async def test_an_answer_names_the_offset_that_holds_its_result(
+    controller: ControllerProcess, stack: AsyncExitStack
+) -> None:
+    living = Living(controller, stack)
+    one, _, _ = await living.three()
+    stub = await living.stub()
+    offsets: list[int] = []
+
+    async def applied(answer: Any) -> MetadataView:
+        """The view of broker 1 at the answer's offset, which is the last one of the log."""
+        assert answer.error_code == 0
+        offsets.append(answer.metadata_offset)
+        await one.until(lambda: one.view.metadata_offset >= answer.metadata_offset)
+        assert one.view.metadata_offset == answer.metadata_offset
+        return one.view
+
+    topic = metadata_pb2.NewTopic(name="t", partitions=-1, replication_factor=-1)
+    topic.assignments.add(partition=0, broker_ids=[1, 2])
+    made = await applied(await stub.CreateTopics(metadata_pb2.CreateTopicsRequest(topics=[topic])))
+    assert "t" in made.ids_by_name
+    more = partitions_pb2.NewPartitions(name="t", count=3)
+    request = partitions_pb2.CreatePartitionsRequest(topics=[more])
+    found = (await applied(await stub.CreatePartitions(request))).topic_named("t")
+    assert found is not None
+    assert len(found.partitions) == 3
+    view = await applied(await stub.IncrementalAlterConfigs(alteration("log.roll.ms", "5")))
+    assert view.dynamic_configs.cluster == {"log.roll.ms": "5"}
+    chosen = elections_pb2.ElectLeadersTopic(
+        name="t", partitions=[elections_pb2.ElectLeadersPartition(partition=0, leader=2)]
+    )
+    wish = elections_pb2.ElectLeadersRequest(election_type=100, topics=[chosen])
+    found = (await applied(await stub.ElectLeaders(wish))).topic_named("t")
+    assert found is not None
+    assert found.partitions[0].leader == 2
+    target = reassignment_pb2.ReassignTarget(replicas=[2, 3])
+    move = reassignment_pb2.ReassignTopic(
+        name="t", partitions=[reassignment_pb2.ReassignPartition(partition_index=0, target=target)]
+    )
+    moving = reassignment_pb2.AlterPartitionReassignmentsRequest(topics=[move])
+    found = (await applied(await stub.AlterPartitionReassignments(moving))).topic_named("t")
+    assert found is not None
+    assert set(found.partitions[0].replicas) == {1, 2, 3}
+    gone = metadata_pb2.DeleteTopicsRequest(topics=[metadata_pb2.TopicRef(name="t")])
+    assert "t" not in (await applied(await stub.DeleteTopics(gone))).ids_by_name
+    assert offsets == sorted(set(offsets)), "each decision has a later offset"
 
 
 async def test_what_is_altered_survives_the_death_of_the_controller(

@@ -21,6 +21,7 @@ from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.member.producer_ids import ProducerIds
 from strandline_broker.hosts.replica.leading import check_leader
 from strandline_broker.hosts.replica.record_check import RecordChecks
+from strandline_broker.hosts.serving.applied_views import AppliedViews
 from strandline_broker.kafka import codec
 from strandline_broker.kafka.calls import Calls
 from strandline_broker.kafka.headers import Header
@@ -31,6 +32,7 @@ from strandline_broker.rpc.cluster.controller_link import ControllerLink
 from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.batch import build_batch
 from strandline_proto.ids import BrokerEpoch, BrokerId
+from support.envelopes import applied, envelope
 from support.replica_nodes import TOPIC, TOPIC_ID, Node, decide, run_node, state
 
 if TYPE_CHECKING:
@@ -82,6 +84,8 @@ async def kafka_records(
     async with run_node(path, 1, **settings) as node:
         if led:
             await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), node)
+        else:
+            applied(node.metadata, envelope(0, full=True, cluster_id="c", store_id="s"))
         config = load_broker_config(
             None,
             {
@@ -99,7 +103,7 @@ async def kafka_records(
             metrics=ServerMetrics(CollectorRegistry()),
             config=config,
             metadata=node.metadata,
-            views=unused,  # type: ignore[arg-type] # of topics that are created
+            views=AppliedViews(node.metadata),
             replicas=node.replicas,
             checks=RecordChecks(
                 runtime.clock, node.replicas.partitions, runtime.serial_executor("record-checks")

@@ -7,15 +7,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.kafka import codec
 from strandline_broker.kafka.cluster.parts import cluster_parts
 from strandline_broker.kafka.groups.parts import group_parts
 from strandline_broker.kafka.records.parts import record_parts
 from strandline_broker.kafka.records.produce import ProduceCalls
-from strandline_broker.kafka.request import DECODED_AT_ONCE_BYTES
-from strandline_broker.kafka.versions import BY_NAME
+from strandline_broker.kafka.request import (
+    DECODED_AT_ONCE_BYTES,
+    KNOWS_NOTHING,
+    CloseConnection,
+)
+from strandline_broker.kafka.versions import API_VERSIONS, BY_NAME, METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
     from strandline_broker.kafka.request import Call, Request
     from strandline_broker.kafka.services import Services
     from strandline_broker.kafka.wire import Buffers
+
+ANSWERED_EARLY: Final = frozenset((API_VERSIONS, METADATA))
+"""Requests with an answer of their own from a broker that knows nothing of its cluster yet."""
 
 
 class Calls:
@@ -33,6 +40,7 @@ class Calls:
         self._thread = services.runtime.serial_executor("kafka-decoding")
         self._by_key: dict[int, Call] = {}
         self._requests = services.metrics.requests
+        self._views = services.views
         self._produce = ProduceCalls(services, listener)
         for part in _parts(services, listener):
             for name, method in _methods_of(part):
@@ -49,6 +57,8 @@ class Calls:
         """Returns the body of the answer. Raises MalformedRequest or CloseConnection."""
         api = request.header.api
         self._requests.labels(method=f"Kafka {api.name}").inc()
+        if not (self._views.has_first or api.key in ANSWERED_EARLY or await self._views.first()):
+            raise CloseConnection(KNOWS_NOTHING)
         return await self._by_key[api.key](request)
 
     async def _decoded(
@@ -58,15 +68,17 @@ class Calls:
         kafka-python's encoder, or buffers that it has written itself.
         """
         api, version, body = request.header.api, request.version, request.body
-        if len(body) < DECODED_AT_ONCE_BYTES:
-            answer = await method(request, codec.decode(api, version, body))
-            return answer if isinstance(answer, list) else [codec.encode(answer, version)]
         loop = asyncio.get_running_loop()
-        message = await loop.run_in_executor(self._thread, codec.decode, api, version, body)
+        if len(body) < DECODED_AT_ONCE_BYTES:
+            message = codec.decode(api, version, body)
+        else:
+            message = await loop.run_in_executor(self._thread, codec.decode, api, version, body)
         answer = await method(request, message)
         if isinstance(answer, list):
             return answer
-        return [await loop.run_in_executor(self._thread, codec.encode, answer, version)]
+        if codec.is_large(answer):
+            return [await loop.run_in_executor(self._thread, codec.encode, answer, version)]
+        return [codec.encode(answer, version)]
 
 
 def _parts(services: Services, listener: str) -> Iterable[Any]:

@@ -9,7 +9,7 @@ connection.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.kafka.decoding import decoder_of
 from strandline_broker.kafka.wire import Cursor
@@ -17,6 +17,8 @@ from strandline_broker.kafka.wire import Cursor
 if TYPE_CHECKING:
     from strandline_broker.kafka.versions import Api
 
+LARGE: Final = 1_000
+"""Elements that take some milliseconds to encode."""
 _MODULES = ("admin", "consumer", "metadata", "producer", "sasl")
 
 
@@ -59,6 +61,23 @@ def answer_of(api_name: str) -> Any:
     given has the schema's default; a topic id is given as 32 hexadecimal digits.
     """
     return load()[f"{api_name}Response"]
+
+
+def is_large(message: Any) -> bool:
+    """True for an answer with more than `LARGE` elements in its arrays: the event loop would be
+    busy for long with its encoding.
+    """
+    left, parts = LARGE, [message]
+    while parts:
+        part = parts.pop()
+        for name in part._struct.fields:
+            value = getattr(part, name)
+            if isinstance(value, list):
+                left -= len(value)
+                if left < 0:
+                    return True
+                parts += [each for each in value if hasattr(each, "_struct")]
+    return False
 
 
 def encode(message: Any, version: int) -> bytes:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 DECODED_AT_ONCE_BYTES: Final = 32 << 10
 """Limit of a request that the event loop decodes; a thread decodes longer ones."""
+KNOWS_NOTHING: Final = (
+    "this broker has not heard from the controller since its start; the client may ask another one"
+)
 
 
 class CloseConnection(Exception):

@@ -7,12 +7,15 @@ has applied the result, so that the client's next request to this broker finds i
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline_broker.core.metadata_cache import MetadataCache, MetadataView
+
+FIRST_S: Final = 5.0
+"""Time that a request waits for the first snapshot of the controller."""
 
 
 class AppliedViews:
@@ -24,6 +27,15 @@ class AppliedViews:
         """Wakes all waits: a new view is current."""
         due, self._next = self._next, asyncio.Event()
         due.set()
+
+    @property
+    def has_first(self) -> bool:
+        """True once a first snapshot of the controller is applied."""
+        return self._metadata.has_snapshot
+
+    async def first(self) -> bool:
+        """Returns True once a first snapshot is applied, False at the limit."""
+        return await self.until(lambda _: self.has_first, FIRST_S)
 
     async def until(self, holds: Callable[[MetadataView], bool], limit_s: float) -> bool:
         """Returns True once `holds` is true for the current view, False at the limit."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.kafka.cluster.errors import REBOOTSTRAP_REQUIRED
 from strandline_broker.kafka.request import by_hand
 from strandline_broker.kafka.versions import API_VERSIONS, BY_KEY, SERVED
 from strandline_broker.kafka.wire import Cursor, Writer
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 NONE: Final = 0
 UNSUPPORTED_VERSION: Final = 35
 INVALID_REQUEST: Final = 42
-REBOOTSTRAP_REQUIRED: Final = 129
 NAMES_ITS_SOFTWARE: Final = 3
 NAMES_ITS_BROKER: Final = 5
 NO_FEATURES_EPOCH: Final = -1

@@ -40,7 +40,11 @@ class ConfigsCalls:
         answer = answer_of("DescribeConfigs")
         found = answer()
         found.results, turns = [], Turns()
-        for resource in message.resources:
+        asked: dict[tuple[int, str, tuple[str, ...]], Any] = {
+            (each.resource_type, each.resource_name, tuple(each.configuration_keys or ())): each
+            for each in message.resources
+        }
+        for resource in asked.values():  # each once: the answer needs a bound
             result = answer.DescribeConfigsResult(
                 resource_type=resource.resource_type, resource_name=resource.resource_name
             )

@@ -15,6 +15,7 @@ SECURITY_DISABLED: Final = 54
 LISTENER_NOT_FOUND: Final = 72
 MISMATCHED_ENDPOINT_TYPE: Final = 114
 UNSUPPORTED_ENDPOINT_TYPE: Final = 115
+REBOOTSTRAP_REQUIRED: Final = 129
 
 
 def error_fields(error: WireError | None) -> dict[str, Any]:

@@ -22,9 +22,13 @@ from strandline_broker.hosts.serving.metadata import (
     unknown_name_error,
 )
 from strandline_broker.hosts.serving.turns import Turns
-from strandline_broker.kafka.cluster.errors import LISTENER_NOT_FOUND, REPLICA_NOT_AVAILABLE
+from strandline_broker.kafka.cluster.errors import (
+    LISTENER_NOT_FOUND,
+    REBOOTSTRAP_REQUIRED,
+    REPLICA_NOT_AVAILABLE,
+)
 from strandline_broker.kafka.cluster.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
-from strandline_broker.kafka.request import CloseConnection, by_hand
+from strandline_broker.kafka.request import KNOWS_NOTHING, CloseConnection, by_hand
 from strandline_broker.kafka.wire import Cursor, MalformedRequest, Writer
 from strandline_proto.errors import (
     NONE,
@@ -45,8 +49,6 @@ if TYPE_CHECKING:
     from strandline_broker.kafka.wire import Buffers
     from strandline_proto.ids import TopicId
 
-FIRST_VIEW_S: Final = 5.0
-"""Time that a request waits for the first snapshot of the controller."""
 KEPT_BYTES_MAX: Final = 32 << 20
 """Limit of the encoded topics that are kept for one listener."""
 
@@ -105,8 +107,8 @@ class MetadataCalls:
     @by_hand
     async def Metadata(self, request: Request) -> Buffers:
         asked = await _read(request)
-        if not await self._views.until(lambda _: self._metadata.has_snapshot, FIRST_VIEW_S):
-            raise CloseConnection("this broker has not heard from the controller since its start")
+        if not await self._views.first():
+            return _unknowing(request.version)
         turns = Turns()
         view = self._metadata.view  # read once: the answer is of one moment
         codes: Mapping[str, int] = {}
@@ -183,6 +185,24 @@ class MetadataCalls:
             out.string(self._metadata.cluster_id or None)
         if version >= RACK_AND_CONTROLLER:
             out.int32(reach.any_broker(self._me))
+
+
+def _unknowing(version: int) -> Buffers:
+    """The answer of a broker that has not heard from the controller since its start: the client
+    asks its other bootstrap servers (KIP-1102). Earlier versions have no error for it, and an empty
+    answer would mean that there are no topics.
+    """
+    if version < WHOLE_ERROR:
+        raise CloseConnection(KNOWS_NOTHING)
+    out = Writer(compact=True)
+    out.int32(0)
+    out.length(0)
+    out.string(None)
+    out.int32(NO_LEADER)
+    out.length(0)
+    out.int16(REBOOTSTRAP_REQUIRED)
+    out.no_tags()
+    return out.buffers()
 
 
 class _EncodedTopics:

@@ -342,3 +342,15 @@ async def test_a_type_that_kafka_does_not_have_is_refused() -> None:
     _, part = calls()
     answer = await ask(part, "ListConfigResources", 1, resource_types=[TOPIC, 3])
     assert (answer.error_code, answer.config_resources) == (35, [])
+
+
+async def test_a_resource_that_is_repeated_is_described_once() -> None:
+    _, part = calls()
+    made = kind("DescribeConfigs", "DescribeConfigsResource")
+
+    def orders(*keys: str) -> Any:
+        return made(resource_type=TOPIC, resource_name="orders", configuration_keys=list(keys))
+
+    many = [orders(), orders("segment.ms"), *(orders() for _ in range(50))]
+    answer = await ask(part, "DescribeConfigs", 4, resources=many)
+    assert [len(each.configs) > 1 for each in answer.results] == [True, False]

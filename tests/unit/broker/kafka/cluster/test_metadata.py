@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from strandline_broker.core.metadata_cache import MetadataCache
+from strandline_broker.hosts.serving import applied_views
 from strandline_broker.hosts.serving.applied_views import AppliedViews
 from strandline_broker.kafka.cluster import metadata as metadata_module
 from strandline_broker.kafka.cluster.metadata import MetadataCalls
@@ -285,9 +287,25 @@ async def test_a_request_that_does_not_end_with_its_last_field_is_malformed(vers
             await answer_bytes(part, raw_request("Metadata", version, wrong))
 
 
-async def test_a_broker_that_knows_nothing_yet_closes_the_connection(
+async def test_a_broker_that_knows_nothing_yet_sends_the_client_to_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(metadata_module, "FIRST_VIEW_S", 0.0)
-    with pytest.raises(CloseConnection, match="not heard from the controller"):
-        await ask(calls(MetadataCache(cluster_id="cluster")), "Metadata", 9, topics=None)
+    monkeypatch.setattr(applied_views, "FIRST_S", 0.0)
+    part = calls(MetadataCache(cluster_id="cluster"))
+    for version in range(13):
+        with pytest.raises(CloseConnection, match="not heard from the controller"):
+            await ask(part, "Metadata", version, topics=[])
+    answer = await ask(part, "Metadata", 13, topics=None)
+    assert (answer.error_code, answer.brokers, answer.topics) == (129, [], [])
+    assert (answer.cluster_id, answer.controller_id) == (None, -1)
+
+
+async def test_a_request_waits_for_the_first_view() -> None:
+    cache = MetadataCache(cluster_id="cluster")
+    views = AppliedViews(cache)
+    part = MetadataCalls(cache, views, None, me=BrokerId(2), listener="PLAINTEXT")
+    asking = asyncio.create_task(ask(part, "Metadata", 9, topics=[]))
+    await asyncio.sleep(0)
+    applied(cache, envelope(5, full=True, live_brokers=(live_broker(2),)))
+    views.published()
+    assert [each.node_id for each in (await asking).brokers] == [2]
