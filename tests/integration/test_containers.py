@@ -99,6 +99,22 @@ def test_each_side_is_told_addresses_that_it_can_reach(containers: Containers) -
     assert [broker["id"] for broker in inside["brokers"]] == [1, 2, 3]
 
 
+def test_each_side_reaches_the_addresses_of_both_protocols(containers: Containers) -> None:
+    outside = strandline(
+        *("doctor", "--listener", "PLAINTEXT_HOST", "--listener", "EXTERNAL"),
+        *("--bootstrap", containers.outside),
+    )
+    assert outside.status == 0, outside
+    inside = json.loads(
+        containers.compose(
+            *("exec", "-T", "broker-3", "strandline", "doctor", "--bootstrap", "broker-1:9092"),
+            *("--listener", "PLAINTEXT", "--listener", "CONTAINERS", "--listener", "INTERNAL"),
+            *("--format", "json"),
+        )
+    )
+    assert [each["reached"] for each in inside["listeners"]] == [True] * 9
+
+
 def test_the_processes_do_not_run_as_root(containers: Containers) -> None:
     for service in ("controller", "broker-1"):
         assert containers.compose("exec", "-T", service, "id", "-u").strip() != "0"
