@@ -10,7 +10,7 @@ import importlib
 import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kio.serial import entity_reader
@@ -179,9 +179,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     if isinstance(value, timedelta):
-        return round(value.total_seconds() * 1000)
+        return round(value / timedelta(milliseconds=1))
     if isinstance(value, datetime):
-        return round(value.timestamp() * 1000)
+        return round((value - datetime.fromtimestamp(0, UTC)) / timedelta(milliseconds=1))
     if isinstance(value, enum.IntEnum):
         return int(value)
     return value

@@ -1,0 +1,80 @@
+"""The answer to a Produce request, written by hand."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from strandline_broker.kafka.records.leader_hints import HINTED, endpoints_tag, leader_tag
+from strandline_broker.kafka.versions import BY_NAME
+from strandline_broker.kafka.wire import Writer
+from strandline_proto.errors import UnknownTopicId, UnknownTopicOrPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strandline_broker.kafka.records.produce_request import ProduceTopic
+    from strandline_broker.kafka.wire import Buffers
+    from strandline_proto.hot_messages import ProduceResponse, ProduceResult
+
+LOG_START: Final = 5
+MESSAGES: Final = 8
+"""First version whose answers explain an error."""
+HINTS: Final = 10
+"""First version whose answers name the current leader."""
+TOPIC_IDS: Final = 13
+_API: Final = BY_NAME["Produce"]
+_RESULT: Final = Struct(">ihqq")
+"""Partition, error code, base offset and time of the append."""
+
+
+def produce_answer(
+    version: int, topics: Sequence[ProduceTopic], response: ProduceResponse
+) -> Buffers:
+    """The answer. `response` has the outcomes of the batches that were to be appended, in order."""
+    out = Writer(compact=_API.is_flexible(version))
+    appended = iter(response.partitions)
+    hinted: set[int] = set()
+    out.length(len(topics))
+    for topic in topics:
+        if version >= TOPIC_IDS:
+            out.raw(topic.topic_id)
+        else:
+            out.string(topic.name)
+        out.length(len(topic.outcomes))
+        for outcome in topic.outcomes:
+            result = next(appended) if outcome is None else outcome
+            _write_result(out, version, result, hinted)
+        out.no_tags()
+    out.int32(0)  # throttle time
+    nodes = [each for each in response.node_endpoints if each.node_id in hinted]
+    if nodes:
+        out.tags([(0, endpoints_tag(nodes))])
+    else:
+        out.no_tags()
+    return out.buffers()
+
+
+def _write_result(out: Writer, version: int, result: ProduceResult, hinted: set[int]) -> None:
+    code, base_offset = result.error_code, result.base_offset
+    append_time, log_start = result.log_append_time_ms, result.log_start_offset
+    if not result.appended:
+        base_offset = append_time = log_start = -1
+    if code == UnknownTopicId.code and version < TOPIC_IDS:
+        code = UnknownTopicOrPartition.code
+    out.raw(_RESULT.pack(result.partition, code, base_offset, append_time))
+    if version >= LOG_START:
+        out.int64(log_start)
+    if version >= MESSAGES:
+        out.length(len(result.record_errors))
+        for place, message in result.record_errors:
+            out.int32(place)
+            out.string(message)
+            out.no_tags()
+        out.string(result.error_message or None)
+    leader = result.current_leader
+    if version >= HINTS and leader is not None and code in HINTED:
+        hinted.add(leader.leader_id)
+        out.tags([(0, leader_tag(leader))])
+    else:
+        out.no_tags()
