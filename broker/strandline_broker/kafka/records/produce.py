@@ -12,8 +12,8 @@ from strandline_broker.hosts.serving.produce import ProduceService
 from strandline_broker.hosts.serving.produce_requests import ProduceDeadlines, RequestedAppends
 from strandline_broker.kafka.records.produce_answer import produce_answer
 from strandline_broker.kafka.records.produce_request import ParsedProduce, parse_produce
-from strandline_broker.kafka.records.refusals import Transactions
 from strandline_broker.kafka.request import CloseConnection
+from strandline_broker.kafka.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.hosts.serving.producer_ids import init_producer_id
 from strandline_broker.kafka.codec import answer_of
-from strandline_broker.kafka.records.refusals import Transactions
+from strandline_broker.kafka.transactions import Transactions
 from strandline_proto.errors import (
     NONE,
     CoordinatorLoadInProgress,

@@ -101,7 +101,13 @@ async def test_the_log_explains_a_refused_transaction_once(tmp_path: Path) -> No
         await ask("FindCoordinator", 3, key="g", key_type=GROUP)
     ((event, fields),) = lines
     assert "transactions are not supported" in event
-    assert fields == {"request": "FindCoordinator", "client_id": "client", "client_host": "::1"}
+    assert fields == {
+        "request": "FindCoordinator",
+        "transactional_id": "t",
+        "client_id": "client",
+        "client_host": "::1",
+        "remedy": "unset transactional.id in the client",
+    }
 
 
 @pytest.mark.parametrize("version", range(7))
