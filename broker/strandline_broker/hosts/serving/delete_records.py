@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.core.internal_topics import INTERNAL_TOPICS
 from strandline_broker.hosts.replica.leading import check_leader
 from strandline_broker.hosts.serving.replicas import replica_of
-from strandline_proto.errors import RequestTimedOut
+from strandline_proto.errors import InvalidTopic, RequestTimedOut
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.member.replica_manager import ReplicaManager
@@ -29,6 +30,11 @@ class DeleteRecordsService:
         """
         limit_ms = min(max(timeout_ms, 0), TIMEOUT_MS_MAX)
         partition = replica_of(self._replicas, *key)
+        if partition.log.topic in INTERNAL_TOPICS:
+            raise InvalidTopic(
+                f"topic {partition.log.topic} is internal: its coordinators delete its records, and"
+                " nobody else does"
+            )
         leading = check_leader(partition, None)
         try:
             async with asyncio.timeout(limit_ms / 1000):

@@ -4,6 +4,7 @@ copied.
 
 from __future__ import annotations
 
+from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -105,10 +106,20 @@ def _write_error(out: Writer, version: int, index: int, code: int) -> None:
 
 def _write_rest(out: Writer, version: int, records: Buffer, *, committed: bool) -> None:
     """Aborted transactions, the replica to read from, and the records."""
+    out.raw(_before_records(version, committed))
+    if records:
+        out.view(records)
+    else:
+        out.length(0)
+
+
+@cache
+def _before_records(version: int, committed: bool) -> Buffer:
+    out = Writer(compact=_API.is_flexible(version))
     out.length(0 if committed else -1)
     if version >= RACKS:
         out.int32(-1)
-    out.view(records)
+    return b"".join(out.buffers())
 
 
 def _write_partition(

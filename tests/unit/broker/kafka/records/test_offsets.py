@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from strandline_broker.hosts.serving.delete_records import DeleteRecordsService
 from strandline_broker.kafka import codec
 from strandline_broker.kafka.wire import MalformedRequest
 from strandline_proto.errors import (
@@ -14,6 +15,7 @@ from strandline_proto.errors import (
     CoordinatorLoadInProgress,
     FencedLeaderEpoch,
     InvalidRequest,
+    InvalidTopic,
     LeaderNotAvailable,
     NotLeaderOrFollower,
     OffsetNotAvailable,
@@ -22,6 +24,7 @@ from strandline_proto.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
+from support.group_broker import OFFSETS_ID, group_broker
 from support.kafka_records import KafkaRecords, kafka_records, raw_request, request
 from support.replica_nodes import TOPIC, decide, state
 from support.scripted_controller import scripted_controller
@@ -222,6 +225,13 @@ async def test_records_are_deleted_up_to_the_high_watermark(
     unknown = UnknownTopicOrPartition.code
     assert await delete_before(broker, version, 0, topic="missing") == (unknown, -1)
     assert broker.node.partition.log.log_start_offset == 3
+
+
+async def test_records_of_internal_topics_are_not_deleted(tmp_path: Path) -> None:
+    async with group_broker(tmp_path) as broker:
+        await broker.lead(1)
+        with pytest.raises(InvalidTopic, match="__consumer_offsets is internal"):
+            await DeleteRecordsService(broker.replicas).delete_before((OFFSETS_ID, 0), 0, 1000)
 
 
 # InitProducerId
