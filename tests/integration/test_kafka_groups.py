@@ -44,7 +44,9 @@ def topic(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
 
 def write(cluster: LocalCluster, topic: str) -> None:
     """Ten records into each partition."""
-    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True}
+    )
     for number in range(10 * PARTITIONS):
         producer.produce(topic, str(number).encode(), partition=number % PARTITIONS)
     assert producer.flush(DEADLINE_S) == 0
@@ -317,3 +319,32 @@ def test_the_command_line_shows_a_classic_group_and_resets_it(
     assert [p["committed"] for p in lag["partitions"]] == [0] * PARTITIONS
     with member(cluster, topic, "classic") as again:
         assert len(read(10 * PARTITIONS, again)) == 10 * PARTITIONS
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_command_line_shows_members_and_resets_their_offsets(
+    cluster: LocalCluster, topic: str, protocol: str
+) -> None:
+    everything = list(range(10 * PARTITIONS))
+    with member(cluster, topic, protocol, client_id="me") as one:
+        assert read(len(everything), one) == everything
+        one.commit(asynchronous=False)
+        described = in_cluster(cluster, "group", "describe", topic)
+        refused = command(
+            "group",
+            "reset",
+            topic,
+            "--to-earliest",
+            environ={"STRANDLINE_DIR": str(cluster.directory)},
+        )
+    assert (described["state"], described["type"]) == ("Stable", protocol.capitalize())
+    (only,) = described["members"]
+    assert (only["client_id"], only["host"]) == ("me", "/127.0.0.1")
+    assert only["subscribed_topics"] == [topic]
+    assert only["assignment"] == {topic: list(range(PARTITIONS))}
+    assert {each["lag"] for each in described["partitions"]} == {0}
+    assert "stop them first" in refused.error
+    in_cluster(cluster, "group", "reset", topic, "--to-earliest")
+    assert committed(cluster, topic) == dict.fromkeys(range(PARTITIONS), 0)
+    with member(cluster, topic, protocol) as again:
+        assert read(len(everything), again) == everything
