@@ -97,6 +97,7 @@ class Listeners:
         from strandline_broker.kafka.listener import KafkaListener
 
         limits = Limits.of(self._config, descriptors=bound * len(listeners))
+        limits.report(self._runtime.metrics)
         for listener in listeners:
             grpc = passthrough_listener(self._config, listener.name)
             target = HostPort(_THIS_HOST.get(grpc.host, grpc.host), ports[grpc.name])

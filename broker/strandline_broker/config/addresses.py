@@ -91,7 +91,8 @@ def listeners(value: str) -> tuple[Listener, ...]:
             raise ValueError(form)
         if match["name"].upper() in _SECURE:
             raise ValueError(
-                f"{match['name']}: encryption and authentication are not supported yet"
+                f"{match['name']}: encryption and authentication are not supported yet; give the"
+                " listener another name, PLAINTEXT for Kafka's protocol or GRPC for gRPC"
             )
         host_port = _host_port(match["rest"], form)
         found.append(Listener(match["name"], host_port.host or "0.0.0.0", host_port.port))

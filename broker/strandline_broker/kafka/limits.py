@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from strandline_broker.config.keys import BrokerConfig
 
 CHUNK_BYTES: Final = 64 << 10
@@ -189,3 +191,18 @@ class Limits:
             ),
             RequestMemory(config.queued_max_request_bytes),
         )
+
+    def report(self, registry: CollectorRegistry) -> None:
+        """Registers the metrics of what is used."""
+        from prometheus_client import Gauge
+
+        Gauge(
+            "strandline_kafka_connections",
+            "Open connections to the Kafka listeners; max.connections limits them.",
+            registry=registry,
+        ).set_function(lambda: self.connections.open)
+        Gauge(
+            "strandline_kafka_request_bytes",
+            "Bytes of requests at the Kafka listeners; queued.max.request.bytes limits them.",
+            registry=registry,
+        ).set_function(lambda: self.memory.used)

@@ -171,6 +171,7 @@ def test_an_empty_value_of_a_required_key_is_a_missing_one() -> None:
         ("listeners", "PLAINTEXT://[1:2]:1", "is no IPv6 address"),
         ("controller.quorum.bootstrap.servers", ".a:1", "has an empty part"),
         ("listeners", "SSL://127.0.0.1:1", "encryption and authentication are not supported yet"),
+        ("listeners", "sasl_ssl://h:1", "another name, PLAINTEXT for Kafka's protocol or GRPC for"),
         ("listeners", "A://h:1,A://h:2", "listeners names A twice"),
         ("listeners", ",", "expected NAME://HOST:PORT"),
         ("listeners", "A://0.0.0.0:1", "which nobody can connect to; set advertised.listeners"),

@@ -4,8 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from prometheus_client import CollectorRegistry
 
-from strandline_broker.kafka.limits import CHUNK_BYTES, ConnectionLimits, Held, RequestMemory
+from strandline_broker.kafka.limits import (
+    CHUNK_BYTES,
+    ConnectionLimits,
+    Held,
+    Limits,
+    RequestMemory,
+)
 from strandline_broker.kafka.request import CloseConnection
 from strandline_broker.kafka.versions import BY_KEY, Api
 from support.kafka_frames import METADATA, PRODUCE, OneConnection, frame
@@ -33,6 +40,19 @@ def test_a_connection_above_a_limit_is_refused_with_the_key(
     assert found.open == 2
     found.release("a")
     assert found.admit("a") is None
+
+
+def test_metrics_show_what_of_the_limits_is_used() -> None:
+    registry = CollectorRegistry()
+    shared = Limits(limits(), RequestMemory(100))
+    shared.report(registry)
+    shared.connections.admit("a")
+    held = shared.memory.hold()
+    held.add(7)
+    assert registry.get_sample_value("strandline_kafka_connections") == 1
+    assert registry.get_sample_value("strandline_kafka_request_bytes") == 7
+    held.release()
+    assert registry.get_sample_value("strandline_kafka_request_bytes") == 0
 
 
 def test_the_limit_of_an_address_is_its_own() -> None:
