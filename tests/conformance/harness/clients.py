@@ -55,10 +55,27 @@ def smoke_clients() -> list[Client]:
     ]
 
 
+def more_clients() -> list[Client]:
+    """The clients that run the script of the smoke test in `make conformance`."""
+    pins = versions()
+    sarama = "github.com/IBM/sarama"
+    node = pins["node"]
+    return [
+        Client("sarama", pins["go"][sarama], lambda: installed.go("driver.go", sarama)),
+        Client("kafkajs", node["kafkajs"], lambda: installed.node("kafkajs.mjs")),
+        Client(
+            "platformatic",
+            node["@platformatic/kafka"],
+            lambda: installed.node("platformatic.mjs"),
+        ),
+    ]
+
+
 def all_clients() -> list[Client]:
     """Also the clients that only `make conformance` runs."""
     return [
         *smoke_clients(),
+        *more_clients(),
         Client(
             "strandline",
             metadata.version("strandline"),

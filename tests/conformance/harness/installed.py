@@ -103,6 +103,40 @@ def java(source: str, classpath: str) -> list[str]:
     return ["java", *JVM, "-cp", f"{folder}{os.pathsep}{classpath}", file.stem]
 
 
+@cache
+def go(source: str, module: str) -> list[str]:
+    """A program of clients/go, built with one Go module."""
+    _need("go", "golang")
+    file = HERE / "clients" / "go" / source
+    version = versions()["go"][module]
+    folder = kept("go", hashlib.sha256(file.read_bytes() + version.encode()).hexdigest()[:12])
+    binary = folder / file.stem
+    if not binary.exists():
+        shutil.copy(file, folder)
+        if not (folder / "go.mod").exists():
+            _run(["go", "mod", "init", "conformance"], folder)
+        _run(["go", "get", f"{module}@v{version}"], folder)
+        _run(["go", "build", "-o", str(binary), "."], folder)
+    return [str(binary)]
+
+
+@cache
+def node(program: str) -> list[str]:
+    """A program of clients/node, with the packages of npm and their runtime."""
+    _need("npm", "npm")
+    pins = versions()["node"]
+    words = [f"{name}@{version}" for name, version in pins.items()]
+    folder = kept("node", hashlib.sha256(" ".join(words).encode()).hexdigest()[:12])
+    if not (folder / "ready").exists():
+        (folder / "package.json").write_text('{"private": true}\n', "utf-8")
+        options = ["--silent", "--no-audit", "--no-fund", "--save-exact"]
+        _run(["npm", "install", *options, *words], folder)
+        (folder / "ready").touch()
+    runtime = folder / "node_modules" / "node" / "bin" / "node"
+    file = HERE / "clients" / "node" / program
+    return ["env", f"NODE_HOME={folder}", str(runtime), str(file)]
+
+
 def kcat() -> list[str]:
     _need("kcat", "kcat")
     return [sys.executable]
@@ -113,11 +147,12 @@ def _need(program: str, package: str) -> None:
         raise CannotInstallError(f"{program} is missing: install the package {package}")
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str], folder: Path | None = None) -> None:
     environ = {**os.environ, "PYTHONPATH": str(TESTS)}
     done = subprocess.run(
         command,
         env=environ,
+        cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
