@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NO_EPOCH: Final = -1
 NAMES_ITS_ID: Final = 3
-"""First version with which a producer has its epoch raised (KIP-360)."""
+"""First version with which a transactional producer has its epoch raised (KIP-360)."""
 
 
 class ProducerIdsCalls:
@@ -37,7 +37,12 @@ class ProducerIdsCalls:
         )
 
     async def _init(self, request: Request, message: Any) -> tuple[int, int, int]:
-        """Returns the error code, the id and the epoch."""
+        """Returns the error code, the id and the epoch.
+
+        A producer without transactions gets a new id, whatever id it names: one client names the
+        id 0 with epoch 0 in every program. Two producers with one id would share sequence numbers,
+        and the records of the second would be dropped as duplicates.
+        """
         own_id, own_epoch = NO_PRODUCER_ID, NO_EPOCH
         if request.version >= NAMES_ITS_ID:
             own_id, own_epoch = message.producer_id, message.producer_epoch
@@ -51,8 +56,8 @@ class ProducerIdsCalls:
             # The transaction timeout of the request means nothing without a transaction.
             producer_id, epoch = await init_producer_id(
                 self._ids,
-                ProducerId(own_id),
-                ProducerEpoch(own_epoch),
+                ProducerId(NO_PRODUCER_ID),
+                ProducerEpoch(NO_EPOCH),
                 transactional_id=None,
                 timeout_ms=0,
             )
