@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.kafka.headers import answer_header, read_header
 from strandline_broker.kafka.limits import CHUNK_BYTES
 from strandline_broker.kafka.request import CloseConnection, Request, host_of
-from strandline_broker.kafka.versions import PRODUCE, SYNC_GROUP
-from strandline_broker.kafka.wire import INT32, MalformedRequest
+from strandline_broker.kafka.versions import BY_KEY, PRODUCE, SYNC_GROUP
+from strandline_broker.kafka.wire import INT16, INT32, MalformedRequest
 
 if TYPE_CHECKING:
     from strandline_broker.kafka.calls import Calls
@@ -99,11 +99,6 @@ class Connection:
         if self._answers:
             self._answers[0].request.hurry()
         header, body = read_header(frame)
-        if size > REQUEST_BYTES_MAX and header.api.key not in LARGE:
-            raise MalformedRequest(
-                f"{header.api.name} has {size} bytes; a request without records has at most"
-                f" {REQUEST_BYTES_MAX}"
-            )
         return Request(header, body, host_of(self._stream)), held
 
     async def _frame(self, size: int, held: Held) -> bytes | bytearray:
@@ -112,6 +107,10 @@ class Connection:
         if len(first) == size:
             return first
         frame = bytearray(first)
+        if size > REQUEST_BYTES_MAX:
+            while len(frame) < INT16.size:
+                frame += await self._part(size - len(frame), held)
+            _check_may_be_large(INT16.unpack_from(frame)[0], size)
         while len(frame) < size:
             frame += await self._part(size - len(frame), held)
         return frame
@@ -246,3 +245,14 @@ class Connection:
             answer.held.release()
             if answer.request.on_end is not None:
                 answer.request.on_end()
+
+
+def _check_may_be_large(key: int, size: int) -> None:
+    """Raises MalformedRequest before the rest of a request that must not be so large is read."""
+    if key in LARGE:
+        return
+    api = BY_KEY.get(key)
+    name = f"a request of key {key}" if api is None else api.name
+    raise MalformedRequest(
+        f"{name} has {size} bytes; a request without records has at most {REQUEST_BYTES_MAX}"
+    )

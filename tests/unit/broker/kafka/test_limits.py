@@ -15,6 +15,7 @@ from strandline_broker.kafka.limits import (
 )
 from strandline_broker.kafka.request import CloseConnection
 from strandline_broker.kafka.versions import BY_KEY, Api
+from strandline_broker.kafka.wire import MalformedRequest
 from support.kafka_frames import METADATA, PRODUCE, OneConnection, frame
 
 
@@ -120,6 +121,17 @@ async def test_a_declared_length_holds_nothing(crowd: Crowd) -> None:
     one = crowd.member()
     await one.send(frame(PRODUCE, 1, body=LARGE))
     assert one.handlers.begun == [1]
+
+
+async def test_a_request_that_must_not_be_large_is_refused_before_it_is_read(crowd: Crowd) -> None:
+    one = crowd.member()
+    data = frame(METADATA, 1, body=bytes(2 << 20))
+    for at in range(6):
+        await one.send(data[at : at + 1])
+    assert isinstance(one.ended_with, MalformedRequest)
+    assert "Metadata has 2097163 bytes; a request without records has at most 1048576" in str(
+        one.ended_with
+    )
 
 
 async def test_at_the_limit_no_connection_reads_on_until_an_answer_leaves(crowd: Crowd) -> None:
