@@ -50,6 +50,12 @@ def check_heartbeat(beat: ConsumerBeat, assignors: Collection[str], matcher: Mat
         )
     if beat.member_epoch == LEAVE_STATIC_EPOCH and beat.instance_id is None:
         raise InvalidRequest("member_epoch -2 is for static members: it needs an instance_id")
+    # The other fields of a member that leaves mean nothing, as in Kafka: one client sends zero.
+    if beat.member_epoch >= JOIN_EPOCH:
+        _check_membership(beat, assignors, matcher)
+
+
+def _check_membership(beat: ConsumerBeat, assignors: Collection[str], matcher: Matcher) -> None:
     if beat.rebalance_timeout_ms != UNCHANGED and beat.rebalance_timeout_ms <= 0:
         raise InvalidRequest(
             f"rebalance_timeout_ms is {beat.rebalance_timeout_ms}: it must be above 0, or -1 for "

@@ -307,3 +307,23 @@ def test_a_target_for_another_group_of_the_same_name_and_epoch_is_dropped() -> N
     rig.join("m", "t")
     rig.join("o", "t")
     assert rig.run(wanted.compute()).answer is False
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rebalance_timeout_ms": 0},
+        {"rebalance_timeout_ms": -7},
+        {"server_assignor": "sticky"},
+        {"subscribed_topic_regex": "("},
+        {"subscribed_topic_names": ()},
+    ],
+)
+def test_the_other_fields_of_a_member_that_leaves_mean_nothing(
+    rig: GroupsRig, fields: dict[str, Any]
+) -> None:
+    """One client sends zero, others what they subscribed last."""
+    rig.join("m", "t")
+    assert rig.beat("m", -1, **fields) == BeatAnswer("m", -1, 0, None)
+    assert rig.join("n", "t").member_epoch == 3
+    assert rig.assigned("n") == rig.parts(t=(0, 1))
