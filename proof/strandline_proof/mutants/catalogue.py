@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_proof.mutants.clients.asking import ASKING
 from strandline_proof.mutants.clients.consuming import CONSUMING
 from strandline_proof.mutants.clients.producing import PRODUCING
+from strandline_proof.mutants.clients.speaking import SPEAKING
 from strandline_proof.mutants.control.announcing import ANNOUNCING
 from strandline_proof.mutants.control.controller_store import REMEMBERING
 from strandline_proof.mutants.control.controlling import CONTROLLING
@@ -72,6 +73,7 @@ MUTANTS: Final = (
     *ASKING,
     *CONSUMING,
     *PRODUCING,
+    *SPEAKING,
     *DELETING,
     *COMPACTING,
     *COORDINATING,

@@ -11,8 +11,6 @@ UNPLANTED: Final[dict[str, str]] = {
     "P-36": "the controller elects around a broker that cannot apply its election, and the broker"
     " applies the new leader epoch; `hosts/member/test_replica_logs.py`,"
     " `rpc/cluster/test_push_late.py`",
-    "P-37": "batches out of order are refused by their sequence, so an order broken at one end"
-    " costs time but no record; `test_client_partition_queue_property.py`",
     "P-38": "an append and its bookkeeping are one synchronous step; what a cancelled follower"
     " leaves is planted as append-cut-off-before-its-producers",
     "P-43": "it is deletion-compared-by-epoch; `test_04_unload_overtakes_load`",

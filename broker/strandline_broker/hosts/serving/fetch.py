@@ -8,7 +8,7 @@ the partition's leader, below its high watermark (I-12, P-13, P-33).
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strandline_broker.core.replication.isolation import isolation
 from strandline_broker.hosts.common.fetch_messages import FetchedPartition
@@ -19,7 +19,7 @@ from strandline_broker.hosts.replica.leading import Leading
 from strandline_broker.hosts.replica.observers import FetchListener
 from strandline_broker.hosts.replica.reads import Divergence, read_for_consumer
 from strandline_broker.hosts.serving.replicas import why_unknown
-from strandline_broker.hosts.serving.turns import EVERY
+from strandline_broker.hosts.serving.turns import EVERY, Turns
 from strandline_proto.batch import HEADER_SIZE
 from strandline_proto.errors import WireError
 from strandline_proto.ids import TopicId
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.member.replica_manager import ReplicaManager
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.storage.log.reader import LogRead
+
+
+TURN_BYTES: Final = 4 << 20
+"""Bytes of records that are read between two yields to other calls."""
+BYTES_OF_A_LOOK: Final = TURN_BYTES // EVERY
+"""Bytes whose read takes as long as a look at a partition without new records."""
 
 
 class Wanted(NamedTuple):
@@ -76,12 +82,12 @@ class SessionlessFetch(FetchListener):
 
     async def answer(self) -> Sequence[FetchedPartition]:
         """Returns the results in the order of the request, once they are due."""
+        turns = Turns(TURN_BYTES)
         for place in range(len(self._positions)):
-            if place > 0 and place % EVERY == 0:
-                await asyncio.sleep(0)
             self._found.append(FetchedPartition())
             if self._look(place):
                 await self._warm(place)
+            await turns.took(len(self._found[place].records) + BYTES_OF_A_LOOK)
         if not self._has_enough and self._wait_s > 0:
             await self._wait()
         return self._found
@@ -161,13 +167,13 @@ class SessionlessFetch(FetchListener):
         await self._look_again_at([self._places[key] for key in news])
 
     async def _look_again_at(self, places: Sequence[int]) -> None:
-        for number, place in enumerate(places, 1):
-            if number % EVERY == 0:
-                await asyncio.sleep(0)
+        turns = Turns(TURN_BYTES)
+        for place in places:
             self._let_gone.pop(place, None)
             self._size -= self._sizes.pop(place, 0)
             if self._look(place):
                 await self._warm(place)
+            await turns.took(len(self._found[place].records) + BYTES_OF_A_LOOK)
 
     def _refresh_offsets(self) -> None:
         """Reports the offsets of the moment of the answer."""

@@ -1,12 +1,12 @@
 """One connection of a Kafka client: the order of its requests and answers, and its end."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from strandline_broker.kafka import connection as connection_module
-from strandline_broker.kafka.request import CloseConnection
+from strandline_broker.kafka.request import CloseConnection, Request
 from strandline_broker.kafka.versions import BY_KEY, Api
 from strandline_broker.kafka.wire import MalformedRequest
 from support.kafka_frames import FETCH, METADATA, PRODUCE, OneConnection, frame
@@ -39,6 +39,23 @@ async def test_answers_leave_in_the_order_of_the_requests(one: OneConnection) ->
     assert one.answered() == []
     await one.finish(1)
     assert one.answered() == [1, 2, 3]
+
+
+async def test_a_produce_request_waits_for_the_appends_before_it(one: OneConnection) -> None:
+    """P-37. A large or compressed batch is checked on a thread before its append."""
+    is_checked, append = asyncio.Event(), one.handlers.append
+
+    async def slow(request: Request, answer: Callable[[list[bytes] | None], None]) -> None:
+        if request.header.correlation_id == 1:
+            await is_checked.wait()
+        await append(request, answer)
+
+    one.handlers.append = slow  # type: ignore[method-assign]
+    await one.send(frame(PRODUCE, 1), frame(PRODUCE, 2))
+    begun = list(one.handlers.begun)
+    is_checked.set()
+    await one.settle()
+    assert (begun, one.handlers.begun) == ([], [1, 2])
 
 
 async def test_a_request_without_an_answer_leaves_no_gap(one: OneConnection) -> None:

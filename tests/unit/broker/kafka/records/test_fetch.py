@@ -177,6 +177,7 @@ async def test_a_history_that_differs_is_told_its_end(tmp_path: Path, version: i
         broker.write(b"c", b"d")
         (found,) = await partitions(broker, version, 3, last_fetched_epoch=3, max_wait_ms=LONG_MS)
         assert (found.error_code, found.records, found.high_watermark) == (NONE, b"", 4)
+        assert found.diverging_epoch is not None
         assert (found.diverging_epoch.epoch, found.diverging_epoch.end_offset) == (1, 2)
         (found,) = await partitions(broker, version, 3, last_fetched_epoch=5)
         assert (found.diverging_epoch, bases(found.records)) == (None, [2])
