@@ -20,6 +20,7 @@ from strandline_broker.core.groups.classic.commands import (
     SyncGroup,
 )
 from strandline_broker.hosts.serving.turns import in_turns
+from strandline_broker.kafka.groups.bounds import LISTED_MAX, check_count
 from strandline_broker.kafka.groups.errors import code_of
 from strandline_broker.kafka.wire import Writer
 from strandline_proto.errors import MemberIdRequired, WireError
@@ -55,6 +56,7 @@ class ClassicGroupCalls:
         self._groups = groups
 
     async def JoinGroup(self, request: Request, message: Any) -> Buffers:
+        check_count(len(message.protocols), "protocols")
         version = request.version
         known_timeout = version >= JoinVersion.REBALANCE_TIMEOUT
         command = JoinGroup(
@@ -82,6 +84,7 @@ class ClassicGroupCalls:
         return await _joined(request, reply)
 
     async def SyncGroup(self, request: Request, message: Any) -> Buffers:
+        check_count(len(message.assignments), "assignments", LISTED_MAX)
         names_protocol = request.version >= SYNC_PROTOCOL_SINCE
         out = _answer(request)
         try:
@@ -137,6 +140,7 @@ class ClassicGroupCalls:
         has_several = request.version >= SEVERAL_LEAVE_SINCE
         members = [LeavingMember(message.member_id)]
         if has_several:
+            check_count(len(message.members), "members")
             members = [
                 LeavingMember(each.member_id, each.group_instance_id, each.reason or "")
                 for each in message.members

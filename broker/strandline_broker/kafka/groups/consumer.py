@@ -16,6 +16,7 @@ from strandline_broker.core.groups.describe import CONSUMER
 from strandline_broker.hosts.serving.groups import GROUPS_AT_ONCE
 from strandline_broker.hosts.serving.turns import Turns
 from strandline_broker.kafka.groups.authorized import operations_of_a_group
+from strandline_broker.kafka.groups.bounds import IN_ONE_STEP_MAX, LISTED_MAX, check_count
 from strandline_broker.kafka.groups.errors import code_of, text_of
 from strandline_broker.kafka.request import DECODED_AT_ONCE_BYTES, by_hand
 from strandline_broker.kafka.wire import Cursor, MalformedRequest, Writer
@@ -76,7 +77,7 @@ class ConsumerGroupCalls:
             member_id = base64.urlsafe_b64encode(self._random_id()).rstrip(b"=").decode()
         instance_id, rack_id = cursor.string(compact=True), cursor.string(compact=True)
         rebalance_timeout_ms = cursor.int32()
-        names = _texts(cursor)
+        names = _texts(cursor, "topics", IN_ONE_STEP_MAX)
         regex = cursor.string(compact=True) if version >= REGEX_SINCE else None
         server_assignor = cursor.string(compact=True)
         owned = _partition_sets(cursor)
@@ -121,7 +122,7 @@ class ConsumerGroupCalls:
 def _asked_groups(request: Request) -> tuple[list[str], bool]:
     """The group ids of a ConsumerGroupDescribe, and True if it asks for operations."""
     cursor = Cursor(request.body)
-    group_ids = _texts(cursor)
+    group_ids = _texts(cursor, "groups", LISTED_MAX)
     if group_ids is None:
         raise MalformedRequest("GroupIds is null; it must have a value")
     wants_operations = cursor.boolean()
@@ -214,8 +215,9 @@ def _assignment(out: Writer, sets: PartitionSets, view: MetadataView) -> None:
     out.no_tags()
 
 
-def _texts(cursor: Cursor) -> list[str] | None:
+def _texts(cursor: Cursor, noun: str, most: int) -> list[str] | None:
     count = cursor.count(compact=True)
+    check_count(count, noun, most)
     return None if count < 0 else [cursor.text(compact=True) for _ in range(count)]
 
 
@@ -224,12 +226,16 @@ def _partition_sets(cursor: Cursor) -> PartitionSets | None:
     count = cursor.count(compact=True)
     if count < 0:
         return None
+    check_count(count, "topics")
     found: dict[TopicId, set[int]] = {}
+    total = 0
     for _ in range(count):
         partitions = found.setdefault(TopicId(cursor.uuid()), set())
         number = cursor.count(compact=True)
         if number < 0:
             raise MalformedRequest("Partitions is null; it must have a value")
+        total += number
+        check_count(total, "partitions", LISTED_MAX)
         partitions.update(cursor.int32() for _ in range(number))
         cursor.skip_tags()
     return {topic_id: tuple(sorted(each)) for topic_id, each in found.items() if each}

@@ -13,6 +13,7 @@ from strandline_broker.hosts.serving.groups import GROUPS_AT_ONCE
 from strandline_broker.hosts.serving.turns import Turns, in_turns
 from strandline_broker.kafka.codec import answer_of
 from strandline_broker.kafka.groups.authorized import operations_of_a_group
+from strandline_broker.kafka.groups.bounds import LISTED_MAX, check_count
 from strandline_broker.kafka.groups.errors import code_of, text_of
 from strandline_broker.kafka.wire import Writer
 from strandline_proto.errors import GroupIdNotFound, WireError
@@ -70,6 +71,7 @@ class GroupAdminCalls:
         """Describes classic groups. A group of the consumer protocol is not found, as in Kafka; up
         to version 5 such a group is dead.
         """
+        check_count(len(message.groups), "groups", LISTED_MAX)
         version = request.version
         out = Writer(compact=request.header.api.is_flexible(version))
         if version >= THROTTLE_SINCE:
@@ -92,6 +94,7 @@ class GroupAdminCalls:
         return out.buffers()
 
     async def DeleteGroups(self, request: Request, message: Any) -> Any:
+        check_count(len(message.groups_names), "groups", LISTED_MAX)
         results = [
             self._deleted.DeletableGroupResult(group_id=group_id, error_code=code_of(error))
             async for group_id, error in self._groups.delete(message.groups_names)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from strandline_broker.hosts.serving.coordinators import TRANSACTION, find_coordinator
 from strandline_broker.hosts.serving.turns import in_turns
 from strandline_broker.kafka.codec import answer_of
+from strandline_broker.kafka.groups.bounds import LISTED_MAX, check_count
 from strandline_broker.kafka.groups.errors import code_of, text_of
 from strandline_broker.kafka.transactions import Transactions
 from strandline_proto.errors import WireError
@@ -47,6 +48,7 @@ class FindCoordinatorCalls:
             return self._answer(
                 **self._find(view, request, message.key_type, message.key)._asdict()
             )
+        check_count(len(message.coordinator_keys), "keys", LISTED_MAX)
         coordinators = [
             self._answer.Coordinator(
                 key=key, **self._find(view, request, message.key_type, key)._asdict()

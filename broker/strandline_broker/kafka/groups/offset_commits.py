@@ -19,6 +19,7 @@ from strandline_broker.core.groups.commands import (
     TopicRef,
 )
 from strandline_broker.kafka.codec import answer_of
+from strandline_broker.kafka.groups.bounds import check_topics
 from strandline_broker.kafka.groups.errors import code_of
 from strandline_broker.kafka.groups.topics import MEMBER_EPOCHS_SINCE, TOPIC_IDS_SINCE, topic_of
 from strandline_proto.errors import WireError
@@ -41,6 +42,7 @@ class OffsetCommitsCalls:
     # OffsetCommit
 
     async def OffsetCommit(self, request: Request, message: Any) -> Any:
+        check_topics(message.topics, (topic.partitions for topic in message.topics))
         has_ids = request.version >= TOPIC_IDS_SINCE
         errors: Iterator[WireError | None]
         try:
@@ -73,6 +75,7 @@ class OffsetCommitsCalls:
     # OffsetDelete
 
     async def OffsetDelete(self, request: Request, message: Any) -> Any:
+        check_topics(message.topics, (topic.partitions for topic in message.topics))
         topics = tuple(
             TopicPartitionsRef(
                 TopicRef(None, topic.name), tuple(p.partition_index for p in topic.partitions)

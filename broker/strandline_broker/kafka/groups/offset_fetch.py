@@ -15,6 +15,7 @@ from strandline_broker.core.groups.commands import (
     TopicPartitionsRef,
 )
 from strandline_broker.hosts.serving.turns import Turns, in_turns
+from strandline_broker.kafka.groups.bounds import LISTED_MAX, check_count, check_topics
 from strandline_broker.kafka.groups.errors import code_of
 from strandline_broker.kafka.groups.topics import MEMBER_EPOCHS_SINCE, TOPIC_IDS_SINCE, topic_of
 from strandline_broker.kafka.wire import Writer
@@ -42,6 +43,9 @@ class OffsetFetchCalls:
         version = request.version
         has_groups = version >= SEVERAL_GROUPS_SINCE
         asked = message.groups if has_groups else [message]
+        check_count(len(asked), "groups", LISTED_MAX)
+        topics = [topic for group in asked for topic in group.topics or ()]
+        check_topics(topics, (topic.partition_indexes for topic in topics))
         commands = [
             _command(group, version, require_stable=message.require_stable)
             async for group in in_turns(asked)
