@@ -10,6 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline_broker.core.coordination.decision import Record
+from strandline_broker.core.groups.classic.commands import (
+    ClassicHeartbeat,
+    GroupJoined,
+    JoinGroup,
+    SyncGroup,
+)
+from strandline_broker.core.groups.classic.group import GroupState
 from strandline_broker.core.groups.commands import (
     DescribeGroup,
     FetchOffsets,
@@ -17,7 +24,7 @@ from strandline_broker.core.groups.commands import (
     ListGroups,
     TopicsChanged,
 )
-from strandline_broker.core.groups.effects import SessionTimer
+from strandline_broker.core.groups.effects import Answer, SessionTimer
 from strandline_broker.core.groups.records import codec
 from strandline_broker.offline.batches import Batch, scan
 from strandline_broker.offline.disk import OpenFile
@@ -101,6 +108,37 @@ def test_a_member_that_kafka_knew_goes_on_with_its_epoch() -> None:
     after = described(rig)
     assert after.state == "Stable"
     assert sum(map(len, after.members[0].assignment.values())) == 8
+
+
+def test_a_classic_member_that_kafka_knew_goes_on_and_rebalances() -> None:
+    rig = loaded(KAFKA_43)
+    group = rig.groups.table.classic_group("old-über")
+    assert group is not None
+    assert group.state is GroupState.STABLE
+    (member,) = group.members.values()
+    named: dict[str, Any] = {
+        "group_id": group.group_id,
+        "generation": group.generation,
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+    }
+    assert rig.ask(ClassicHeartbeat(**named)) is None
+    synced = rig.ask(SyncGroup(protocol_type="consumer", protocol=group.protocol, **named))
+    assert synced.assignment == member.assignment != b""
+    joined = rig.run(
+        JoinGroup(
+            group_id=group.group_id,
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            session_timeout_ms=member.session_timeout_ms,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            protocol_type="consumer",
+            protocols=member.protocols,
+        )
+    )
+    (answer,) = [effect.reply for effect in joined.effects if isinstance(effect, Answer)]
+    assert isinstance(answer, GroupJoined)
+    assert (answer.generation, answer.leader) == (named["generation"] + 1, member.member_id)
 
 
 def described(rig: GroupsRig) -> GroupDescription:

@@ -9,7 +9,7 @@ from strandline_broker.core.groups.classic.consumer_protocol import (
     assigned_partitions,
     subscribed_names,
 )
-from strandline_broker.core.groups.classic.group import GroupState
+from strandline_broker.core.groups.classic.group import ClassicGroup, GroupState
 from strandline_broker.core.groups.commands import (
     DescribedMember,
     GroupDescription,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline_broker.core.groups.assignors import PartitionSets
-    from strandline_broker.core.groups.classic.group import ClassicGroup, Member
+    from strandline_broker.core.groups.classic.group import Member
     from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
     from strandline_broker.core.groups.group_table import GroupTable
     from strandline_broker.core.metadata_cache import MetadataView
@@ -46,17 +46,20 @@ def described(
         return _consumer(group, assignors)
     if not table.is_known(group_id):
         raise GroupIdNotFound(f"there is no group {group_id!r}")
-    return _classic(group_id, table.classic_group(group_id), metadata)
+    return _classic(_classic_group(table, group_id), metadata)
 
 
 def _listed(table: GroupTable, group_id: str) -> ListedGroup:
     group = table.consumer.get(group_id)
     if group is not None:
         return ListedGroup(group_id, CONSUMER_PROTOCOL, group.state, CONSUMER)
-    classic = table.classic_group(group_id)
-    if classic is None:
-        return ListedGroup(group_id, "", GroupState.EMPTY.value, CLASSIC)
+    classic = _classic_group(table, group_id)
     return ListedGroup(group_id, classic.protocol_type, classic.state.value, CLASSIC)
+
+
+def _classic_group(table: GroupTable, group_id: str) -> ClassicGroup:
+    """The classic group of that id; a group that has offsets alone is one without members."""
+    return table.classic_group(group_id) or ClassicGroup(group_id)
 
 
 def _consumer(group: ConsumerGroup, assignors: Sequence[str]) -> GroupDescription:
@@ -90,20 +93,19 @@ def _consumer(group: ConsumerGroup, assignors: Sequence[str]) -> GroupDescriptio
     )
 
 
-def _classic(group_id: str, group: ClassicGroup | None, metadata: MetadataView) -> GroupDescription:
-    """The description of a classic group; without one, of a group that has offsets alone."""
-    is_stable = group is not None and group.state is GroupState.STABLE
+def _classic(group: ClassicGroup, metadata: MetadataView) -> GroupDescription:
+    is_stable = group.state is GroupState.STABLE
     return GroupDescription(
-        group_id=group_id,
+        group_id=group.group_id,
         group_type=CLASSIC,
-        state=GroupState.EMPTY.value if group is None else group.state.value,
-        protocol_type="" if group is None else group.protocol_type,
-        group_epoch=0 if group is None else group.generation,
-        assignment_epoch=0 if group is None else group.generation,
-        assignor=(group.protocol or "") if group is not None and is_stable else "",
-        members=()
-        if group is None
-        else tuple(_classic_member(group, each, metadata) for each in group.members.values()),
+        state=group.state.value,
+        protocol_type=group.protocol_type,
+        group_epoch=group.generation,
+        assignment_epoch=group.generation,
+        assignor=(group.protocol or "") if is_stable else "",
+        members=tuple(
+            _classic_member(group, member, metadata) for _, member in sorted(group.members.items())
+        ),
     )
 
 

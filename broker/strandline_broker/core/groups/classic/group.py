@@ -161,7 +161,6 @@ class ClassicGroup:
     def remove(self, member_id: str) -> None:
         """Removes a member, whose calls have been answered, or a handed-out id."""
         self.pending.pop(member_id, None)
-        self.unsynced.pop(member_id, None)
         self.joined.discard(member_id)
         member = self.members.pop(member_id, None)
         if member is None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 BATCH_OVERHEAD_BYTES: Final = 128
 """More than the headers of a batch and of its one record."""
+NOBODY_JOINED_MS: Final = 1_000
+"""Shortest time between two ends of a join phase that no member has joined."""
 SHOWN_MAX: Final = 400
 """Limit of characters for the reason of a rebalance."""
 
@@ -184,11 +186,9 @@ def complete(change: Change) -> None:
         if member.member_id not in group.joined and member.instance_id is None:
             remove(change, member)
     if group.members and not group.elect():
-        _wait(change, group.rebalance_timeout_ms)
+        _wait(change, max(group.rebalance_timeout_ms, NOBODY_JOINED_MS))
         return
     change.effects.append(StopTimer(JoinTimer(group.group_id)))
-    group.initial_rest_ms = None
-    group.has_grown = False
     group.generation += 1
     if not group.members:
         group.protocol = group.leader = None

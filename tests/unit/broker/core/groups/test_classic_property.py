@@ -330,8 +330,8 @@ class History:
         assert not ids & set(group.pending), "I-120"
         counted = group.joined | set(group.instances.values())
         assert len(counted if state == "PreparingRebalance" else ids) <= MEMBERS_MAX, "I-120"
-        for member_id in ids | set(group.pending):
-            assert SessionTimer("g", member_id) in self.rig.timers, "I-121"
+        sessions = {key.member_id for key in self.rig.timers if isinstance(key, SessionTimer)}
+        assert sessions == ids | set(group.pending), "I-121"
         assert (JoinTimer("g") in self.rig.timers) == (state == "PreparingRebalance")
         assert (SyncTimer("g") in self.rig.timers) == bool(group.unsynced)
         parked = {c.number for c in self.rig.calls.values() if c.waits}

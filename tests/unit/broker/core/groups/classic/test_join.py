@@ -9,6 +9,7 @@ import pytest
 from strandline_broker.core.groups.classic import join as module
 from strandline_broker.core.groups.classic.commands import JoinProtocol, MemberIdGiven
 from strandline_broker.core.groups.classic.group import GroupState
+from strandline_broker.core.groups.effects import SyncTimer
 from strandline_broker.core.groups.settings import GroupSettings
 from strandline_proto.errors import (
     FencedInstanceId,
@@ -193,16 +194,22 @@ def test_the_same_protocol_twice_counts_once() -> None:
     assert next(iter(rig.group.members.values())).metadata("range") == b"1"
 
 
-@pytest.mark.parametrize(("first", "second"), [(("b", "a"), ("b", "a")), (("a", "b"), ("b", "a"))])
-def test_the_protocol_with_most_votes_is_chosen(
-    first: tuple[str, ...], second: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize(
+    ("preferences", "chosen"),
+    [
+        (("ab", "ba", "ba"), "b"),
+        (("ba", "ab", "ab"), "a"),
+        (("ba", "ab"), "a"),
+        (("ab", "ba"), "a"),
+    ],
+)
+def test_the_protocol_with_most_votes_is_chosen(preferences: tuple[str, ...], chosen: str) -> None:
     """A tie goes to the smaller name."""
     rig = ClassicRig()
-    rig.enter(*first)
-    rig.enter(*second)
-    rig.wait(200)
-    assert rig.group.protocol == ("b" if first == second else "a")
+    for preference in preferences:
+        rig.enter(*preference)
+    rig.wait(300)
+    assert rig.group.protocol == chosen
 
 
 # Limits of the size
@@ -299,6 +306,18 @@ def _commit(rig: ClassicRig, member_id: str, instance_id: str) -> object:
         return rig.commit(1, member_id=member_id, member_epoch=1, instance_id=instance_id)
     except WireError as error:
         return error
+
+
+def test_a_static_member_that_returns_before_its_sync_still_has_to_sync() -> None:
+    rig = ClassicRig()
+    calls = [rig.join_group(instance_id=instance) for instance in ("a", "b")]
+    rig.wait(200)
+    leader, other = (joined_of(call).member_id for call in calls)
+    rig.sync_group(leader, 1, parts={leader: b"l", other: b"o"})
+    new = joined_of(rig.join_group(instance_id="b")).member_id
+    assert rig.sync_group(new, 1).answer.assignment == b"o"
+    assert SyncTimer("g") not in rig.timers
+    assert rig.state == "Stable"
 
 
 def test_a_static_member_with_another_choice_of_protocol_rebalances() -> None:

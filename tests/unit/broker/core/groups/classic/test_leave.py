@@ -166,6 +166,41 @@ def test_a_dropped_member_that_does_not_come_back_is_removed() -> None:
     assert list(rig.group.members) == [other]
 
 
+def test_a_dropped_new_member_has_a_session_like_any_other() -> None:
+    rig = ClassicRig()
+    leader, *_ = rig.stable(1, rebalance_timeout_ms=1_000_000)
+    new_id, call = rig.enter()
+    rig.wait(SESSION_MS - 1)
+    rig.heartbeat(leader, 1)
+    rig.drop(call)
+    rig.wait(SESSION_MS - 1)
+    rig.heartbeat(leader, 1)
+    assert new_id in rig.group.members
+    rig.wait(1)
+    assert list(rig.group.members) == [leader]
+
+
+def test_a_dropped_member_that_knows_its_id_by_now_stays() -> None:
+    rig = ClassicRig()
+    call = rig.join_group(requires_known_member_id=False)
+    rig.enter()
+    rig.wait(200)
+    member_id = joined_of(call).member_id
+    again = rig.join_group(member_id, "range", "sticky")
+    assert again.waits
+    rig.drop(again)
+    assert member_id in rig.group.members
+
+
+def test_a_handed_out_id_that_leaves_does_not_hold_up_the_group() -> None:
+    rig = ClassicRig()
+    (leader,) = rig.stable()
+    given = rig.new_id()
+    call = rig.join_group(leader)
+    assert rig.leave_group(given) == [0]
+    assert joined_of(call).generation == 2
+
+
 def test_a_dropped_member_joins_again_with_its_id() -> None:
     rig = ClassicRig()
     member_id, call = rig.enter()

@@ -108,6 +108,19 @@ def test_a_group_whose_static_members_are_all_absent_waits_on() -> None:
     assert joined_of(back).generation == 2
 
 
+def test_a_short_rebalance_timeout_keeps_no_broker_busy() -> None:
+    """The only member is static and absent, so no join phase can end."""
+    rig = ClassicRig()
+    entered = rig.join_group(instance_id="a", session_timeout_ms=1_000_000, rebalance_timeout_ms=1)
+    rig.wait(100)
+    rig.sync_group(joined_of(entered).member_id, 1)
+    rig.leave_group(rig.enter(rebalance_timeout_ms=1)[0])
+    began = rig.count
+    rig.wait(10_000)
+    assert rig.state == "PreparingRebalance"
+    assert rig.count - began <= 11
+
+
 def test_a_timer_that_is_late_changes_nothing() -> None:
     rig = ClassicRig()
     rig.stable()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline_broker.core.groups.classic import sync as module
-from strandline_broker.core.groups.classic.commands import GroupSynced
+from strandline_broker.core.groups.classic.commands import GroupSynced, SyncEnded
 from strandline_broker.core.groups.effects import SyncTimer
 from strandline_proto.errors import (
     IllegalGeneration,
@@ -131,13 +131,37 @@ def test_the_wait_for_syncs_ends_with_the_last() -> None:
     assert SyncTimer("g") not in rig.timers
 
 
-def test_a_sync_timer_of_an_earlier_generation_does_nothing() -> None:
+def test_a_sync_timer_that_is_late_does_nothing() -> None:
     rig = ClassicRig()
     members = completing(rig)
-    from strandline_broker.core.groups.classic.commands import SyncEnded
-
     rig.run(SyncEnded("g", 0))
     assert list(rig.group.members) == members
+    rig.settle(members)
+    rig.run(SyncEnded("g", 1))
+    assert rig.state == "Stable"
+
+
+def test_a_sync_that_a_rebalance_ends_leaves_a_full_session() -> None:
+    rig = ClassicRig()
+    leader, other = completing(rig)
+    waiting = rig.sync_group(other, 1)
+    rig.wait(SESSION_MS - 1)
+    rig.join_group(leader, "range", "sticky")
+    assert waiting.code == 27
+    rig.wait(SESSION_MS - 1)
+    assert rig.heartbeat(other, 1) == 27
+
+
+def test_every_call_renews_the_session() -> None:
+    """I-121."""
+    rig = ClassicRig()
+    leader, other = rig.stable(2)
+    for call in (rig.sync_group, rig.heartbeat, rig.sync_group, lambda m, _: rig.join_group(m)):
+        rig.wait(SESSION_MS - 1)
+        call(other, 1)
+        rig.heartbeat(leader, 1)
+    rig.wait(SESSION_MS - 1)
+    assert rig.heartbeat(other, 1) == 0
 
 
 def test_assignments_that_no_batch_holds_begin_the_rebalance_again() -> None:
