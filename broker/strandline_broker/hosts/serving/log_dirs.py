@@ -56,11 +56,10 @@ class LogDirsService:
             lag = max(partition.high_watermark - log.log_end_offset, 0)
             described.replicas.append(ReplicaOnDisk(log.topic, log.partition, log.size_bytes, lag))
         for each in dirs.online():
-            if each.path in found:
-                await self._add_space(each, found[each.path])
-        failed = [DescribedDir(path, failure=why) for path, why in dirs.directories.failed.items()]
-        broken = {each.path for each in failed}
-        return [*(each for path, each in found.items() if path not in broken), *failed]
+            await self._add_space(each, found[each.path])
+        for path, why in dirs.directories.failed.items():
+            found[path] = DescribedDir(path, failure=why)
+        return list(found.values())
 
     async def _add_space(self, log_dir: LogDir, described: DescribedDir) -> None:
         loop = asyncio.get_running_loop()

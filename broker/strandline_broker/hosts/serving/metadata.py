@@ -140,18 +140,21 @@ def all_topics(view: MetadataView) -> list[CachedTopic]:
 def named_topics(
     view: MetadataView, refs: Iterable[TopicRef]
 ) -> Iterator[CachedTopic | UnknownTopic]:
-    """Yields each named topic once, however often the request names it: the answer needs a
+    """Returns each named topic once, however often the request names it: the answer needs a
     bound.
     """
-    for ref in dict.fromkeys(refs):
-        if ref.topic_id:
-            topic = view.topic(TopicId(ref.topic_id))
-            has_id = len(ref.topic_id) == TOPIC_ID_BYTES
-            code = UnknownTopicId.code if has_id else InvalidRequest.code
-        else:
-            topic = view.topic_named(ref.name)
-            code = UnknownTopicOrPartition.code
-        yield UnknownTopic(ref, code) if topic is None else topic
+    return (named_topic(view, ref) for ref in dict.fromkeys(refs))
+
+
+def named_topic(view: MetadataView, ref: TopicRef) -> CachedTopic | UnknownTopic:
+    if ref.topic_id:
+        topic = view.topic(TopicId(ref.topic_id))
+        has_id = len(ref.topic_id) == TOPIC_ID_BYTES
+        code = UnknownTopicId.code if has_id else InvalidRequest.code
+    else:
+        topic = view.topic_named(ref.name)
+        code = UnknownTopicOrPartition.code
+    return UnknownTopic(ref, code) if topic is None else topic
 
 
 def partition_error(partition: PartitionMetadata) -> int:

@@ -154,8 +154,8 @@ class Forward:
                 request.topics.add(name=wish.topic)
             partition = request.topics[-1].partitions.add(partition_index=wish.partition)
             if wish.target is not None:
-                partition.target.replicas.extend(wish.target)
-                partition.target.SetInParent()
+                target = reassignment_pb2.ReassignTarget(replicas=wish.target)
+                partition.target.CopyFrom(target)
         call = self._controller.stub.AlterPartitionReassignments
         answer = await self._decided(call, request, limit_s)
         errors = (_error(each) for topic in answer.topics for each in topic.partitions)

@@ -18,10 +18,10 @@ from strandline_broker.hosts.serving.metadata import (
     all_topics,
     live_brokers,
     may_be_created,
-    named_topics,
+    named_topic,
     unknown_name_error,
 )
-from strandline_broker.hosts.serving.turns import Turns
+from strandline_broker.hosts.serving.turns import Turns, in_turns
 from strandline_broker.kafka.cluster.errors import (
     LISTENER_NOT_FOUND,
     REBOOTSTRAP_REQUIRED,
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from strandline_broker.kafka.wire import Buffers
     from strandline_proto.ids import TopicId
 
+CREATED_MAX: Final = 1_000
+"""Limit of the topics that one request creates; more of them are unknown."""
 KEPT_BYTES_MAX: Final = 32 << 20
 """Limit of the encoded topics that are kept for one listener."""
 
@@ -77,8 +79,8 @@ _SAME_LAYOUT: Final = {2: 1, 3: 1, 4: 1, 8: 7, 11: 10, 12: 10, 13: 10}
 class _Asked(NamedTuple):
     """The fields of a request."""
 
-    refs: list[TopicRef] | None
-    """None: all topics."""
+    refs: Mapping[TopicRef, None] | None
+    """The named topics; None: all topics."""
     is_invalid: bool
     """True if a topic has neither name nor id, or an id before version 12."""
     creates_topics: bool
@@ -111,21 +113,13 @@ class MetadataCalls:
             return _unknowing(request.version)
         turns = Turns()
         view = self._metadata.view  # read once: the answer is of one moment
+        found = await _found(view, asked)
         codes: Mapping[str, int] = {}
-        if asked.is_invalid:
-            found: list[CachedTopic | UnknownTopic] = [
-                UnknownTopic(ref, InvalidRequest.code) for ref in asked.refs or ()
-            ]
-        elif asked.refs is None:
-            found = [*all_topics(view)]
-        else:
-            found = list(named_topics(view, asked.refs))
-            await turns.took(len(found))
-            missing = self._to_create(asked, found)
-            if missing and self._creation is not None:
-                codes = await self._creation.create(missing)
-                view = self._metadata.view
-                found = list(named_topics(view, asked.refs))
+        missing = await self._to_create(asked, found)
+        if missing and self._creation is not None:
+            codes = await self._creation.create(missing)
+            view = self._metadata.view
+            found = await _found(view, asked)
         encoded = self._encoded_of(view)
         version = request.version
         out = Writer(compact=version >= FLEXIBLE)
@@ -150,17 +144,16 @@ class MetadataCalls:
         out.no_tags()
         return out.buffers()
 
-    def _to_create(self, asked: _Asked, found: list[CachedTopic | UnknownTopic]) -> list[str]:
-        """The names that the request makes topics of."""
-        if not asked.creates_topics:
-            return []
-        return [
-            each.ref.name
-            for each in found
-            if isinstance(each, UnknownTopic)
-            and not each.ref.topic_id
-            and may_be_created(each.ref.name)
-        ]
+    async def _to_create(self, asked: _Asked, found: list[CachedTopic | UnknownTopic]) -> list[str]:
+        """The names that the request makes topics of, as far as one request can."""
+        names: list[str] = []
+        if asked.creates_topics and self._creation is not None and not asked.is_invalid:
+            async for each in in_turns(found):
+                if isinstance(each, UnknownTopic) and may_be_created(each.ref.name):
+                    names.append(each.ref.name)
+                    if len(names) == CREATED_MAX:
+                        break
+        return names
 
     def _encoded_of(self, view: MetadataView) -> _EncodedTopics:
         """The encoded topics for the view's brokers, without those of deleted topics."""
@@ -278,6 +271,15 @@ class _EncodedTopics:
         out.no_tags()
 
 
+async def _found(view: MetadataView, asked: _Asked) -> list[CachedTopic | UnknownTopic]:
+    """The topics of the answer, each once: the answer needs a bound."""
+    if asked.refs is None:
+        return [*all_topics(view)]
+    if asked.is_invalid:
+        return [UnknownTopic(ref, InvalidRequest.code) for ref in asked.refs]
+    return [named_topic(view, ref) async for ref in in_turns(asked.refs)]
+
+
 async def _read(request: Request) -> _Asked:
     version, cursor, turns = request.version, Cursor(request.body), Turns()
     compact = version >= FLEXIBLE
@@ -285,7 +287,8 @@ async def _read(request: Request) -> _Asked:
     if count < 0 and version == 0:
         raise MalformedRequest("topics is null; version 0 asks for all topics with an empty array")
     is_all = count < 0 or (count == 0 and version == 0)
-    refs, is_invalid = [], False
+    refs: dict[TopicRef, None] = {}
+    is_invalid = False
     for _ in range(count):
         topic_id = cursor.uuid() if version >= TOPIC_ID else NO_ID
         name = cursor.string(compact) if version >= TOPIC_ID else cursor.text(compact)
@@ -293,7 +296,7 @@ async def _read(request: Request) -> _Asked:
             cursor.skip_tags()
         has_id = topic_id != NO_ID
         is_invalid |= version < BY_ID if has_id else name is None
-        refs.append(TopicRef(topic_id, "") if has_id else TopicRef(b"", name or ""))
+        refs[TopicRef(topic_id, "") if has_id else TopicRef(b"", name or "")] = None
         await turns.took()
     if count < 0 and version >= NO_CLUSTER_OPERATIONS:
         _skip_rest_of_count(cursor)

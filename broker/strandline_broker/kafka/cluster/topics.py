@@ -41,34 +41,34 @@ class TopicsCalls:
         answer = answer_of("CreateTopics")
         found = answer()
         found.topics = []
+        configs: dict[tuple[tuple[str, str], ...], list[Any]] = {}
         async for name, result in in_turns(results.items(), every=20):
             if isinstance(result, WireError):
                 topic = answer.CreatableTopicResult(name=name, **error_fields(result))
             else:
-                topic = self._created(result, wishes[name], request.version)
+                topic = _created(result)
+                if request.version >= RETURNS_CONFIGS:
+                    topic.configs = self._described(wishes[name], configs)
             found.topics.append(topic)
         return found
 
-    def _created(self, topic: CreatedTopic, wish: Any, version: int) -> Any:
-        kind = answer_of("CreateTopics").CreatableTopicResult
-        configs = self._configs.of_topic(dict(wish.configs)) if version >= RETURNS_CONFIGS else ()
-        return kind(
-            name=topic.name,
-            topic_id=(topic.topic_id or NO_ID).hex(),
-            **error_fields(None),
-            num_partitions=topic.partitions,
-            replication_factor=topic.replication_factor,
-            configs=[
-                kind.CreatableTopicConfigs(
+    def _described(
+        self, wish: Any, known: dict[tuple[tuple[str, str], ...], list[Any]]
+    ) -> list[Any]:
+        """The configuration of the new topic; topics with the same entries share it."""
+        if wish.configs not in known:
+            kind = answer_of("CreateTopics").CreatableTopicResult.CreatableTopicConfigs
+            known[wish.configs] = [
+                kind(
                     name=each.name,
                     value=each.value,
                     read_only=each.read_only,
                     config_source=each.source,
                     is_sensitive=False,
                 )
-                for each in configs
-            ],
-        )
+                for each in self._configs.of_topic(dict(wish.configs))
+            ]
+        return known[wish.configs]
 
     async def DeleteTopics(self, request: Request, message: Any) -> Any:
         async def decide(wishes: list[TopicRef]) -> list[DeletedTopic | WireError]:
@@ -108,6 +108,16 @@ class TopicsCalls:
                 for name, result in results.items()
             ]
         )
+
+
+def _created(topic: CreatedTopic) -> Any:
+    return answer_of("CreateTopics").CreatableTopicResult(
+        name=topic.name,
+        topic_id=(topic.topic_id or NO_ID).hex(),
+        **error_fields(None),
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+    )
 
 
 def _new_topic(asked: Any) -> NewTopic | WireError:

@@ -11,13 +11,18 @@ import pytest
 from strandline_broker.core.metadata_cache import MetadataCache
 from strandline_broker.hosts.serving import applied_views
 from strandline_broker.hosts.serving.applied_views import AppliedViews
+from strandline_broker.hosts.serving.auto_creation import UNDER_WAY_MAX
+from strandline_broker.kafka import codec
 from strandline_broker.kafka.cluster import metadata as metadata_module
-from strandline_broker.kafka.cluster.metadata import MetadataCalls
+from strandline_broker.kafka.cluster.metadata import CREATED_MAX, MetadataCalls
 from strandline_broker.kafka.request import CloseConnection
 from strandline_broker.kafka.wire import MalformedRequest
+from strandline_proto.errors import InvalidReplicationFactor, PolicyViolation
 from strandline_proto.ids import NO_LEADER, BrokerId
+from support.creating_controller import CreatingController
 from support.envelopes import applied, envelope, live_broker, partition, topic, topic_id
 from support.kafka_answers import answer_bytes, ask, kind, raw_request, request_of
+from support.loop_turns import with_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -309,3 +314,78 @@ async def test_a_request_waits_for_the_first_view() -> None:
     applied(cache, envelope(5, full=True, live_brokers=(live_broker(2),)))
     views.published()
     assert [each.node_id for each in (await asking).brokers] == [2]
+
+
+@pytest.fixture
+async def creating() -> CreatingController:
+    made = CreatingController()
+    made.publish("orders")
+    return made
+
+
+def creates(controller: CreatingController) -> MetadataCalls:
+    return calls(controller.metadata, creation=controller.creation)
+
+
+@pytest.mark.parametrize("version", ALL)
+async def test_a_request_that_allows_it_creates_topics(
+    creating: CreatingController, version: int
+) -> None:
+    asked = named("orders", "new", "a b", "__transaction_state", "new")
+    answer = await ask(creates(creating), "Metadata", version, topics=asked)
+    assert [(t.name, t.error_code, len(t.partitions)) for t in answer.topics] == [
+        ("orders", 0, 1),
+        ("new", 0, 1),
+        ("a b", 17, 0),
+        ("__transaction_state", 3, 0),
+    ]
+    assert [[wish.name for wish in wishes] for wishes in creating.asked] == [["new"]]
+
+
+@pytest.mark.parametrize("version", range(4, 14))
+async def test_a_request_may_create_no_topics(creating: CreatingController, version: int) -> None:
+    fields = {"topics": named("new"), "allow_auto_topic_creation": False}
+    answer = await ask(creates(creating), "Metadata", version, **fields)
+    assert [(t.name, t.error_code) for t in answer.topics] == [("new", 3)]
+    assert creating.asked == []
+
+
+async def test_a_topic_that_is_named_by_its_id_is_not_created(
+    creating: CreatingController,
+) -> None:
+    answer = await ask(creates(creating), "Metadata", 12, topics=[with_id(77)])
+    assert [each.error_code for each in answer.topics] == [100]
+    assert creating.asked == []
+
+
+async def test_a_topic_that_was_not_created_has_the_reason(creating: CreatingController) -> None:
+    creating.refusals = {"new": PolicyViolation("no"), "few": InvalidReplicationFactor("few")}
+    answer = await ask(creates(creating), "Metadata", 12, topics=named("new", "few"))
+    assert [(t.error_code, t.partitions) for t in answer.topics] == [(44, []), (5, [])]
+
+
+async def test_topics_that_are_gone_are_not_kept() -> None:
+    cache = usual()
+    part = calls(cache)
+    await ask(part, "Metadata", 9, topics=None)
+    applied(cache, envelope(6, deleted_topic_ids=(topic_id(ORDERS),)))
+    await ask(part, "Metadata", 9, topics=None)
+    assert {key[0] for key in part._encoded._kept} == {topic_id(OFFSETS)}
+
+
+async def test_other_tasks_have_turns_while_many_names_are_looked_up(
+    creating: CreatingController,
+) -> None:
+    asked = named(*(f"t{number}" for number in range(20_000)), *(["orders"] * 20_000))
+    request = request_of("Metadata", 9, topics=asked)
+    answer, turns = await with_turns(answer_bytes(creates(creating), request))
+    assert turns >= 100
+    assert len(creating.asked[0]) == UNDER_WAY_MAX
+    codes = [
+        t.error_code for t in codec.load()["MetadataResponse"].decode(answer, version=9).topics
+    ]
+    assert (codes.count(0), codes.count(5), codes.count(3)) == (
+        UNDER_WAY_MAX + 1,
+        CREATED_MAX - UNDER_WAY_MAX,
+        20_000 - CREATED_MAX,
+    )
