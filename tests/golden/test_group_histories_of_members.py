@@ -92,7 +92,7 @@ class Scene:
 
     def timers(self, member_id: str) -> set[type]:
         running = self.broker.host.timers()
-        return {type(key) for key in running if key.member_id == member_id}
+        return {type(key) for key in running if getattr(key, "member_id", None) == member_id}
 
 
 @asynccontextmanager

@@ -45,6 +45,7 @@ from strandline_broker.core.groups.effects import (
     StartTimer,
     StopTimer,
     SyncTimer,
+    TimerKey,
 )
 from strandline_broker.hosts.coordination.waiting import Asked
 from strandline_broker.hosts.groups.leadership_proof import LeadershipProof
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.assignors import PartitionSets
     from strandline_broker.core.groups.commands import BeatAnswer, Command, FetchedOffset, Reply
     from strandline_broker.core.groups.consumer.target import ToAssign
-    from strandline_broker.core.groups.effects import Effect, MemberTimer
+    from strandline_broker.core.groups.effects import Effect
     from strandline_broker.core.groups.groups import Groups
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_broker.hosts.coordination.waiting import Waiting
@@ -174,10 +175,10 @@ class GroupShard:
         """Returns the number of members; each has a session (I-137)."""
         return sum(isinstance(key, SessionTimer) for key in self.timers())
 
-    def timers(self) -> set[MemberTimer]:
-        """Returns the keys of the members' timers that run."""
+    def timers(self) -> set[TimerKey]:
+        """Returns the keys of the groups' timers that run."""
         running = self.context.timers.running(self.shard)
-        return {key for key in running if isinstance(key, SessionTimer | RebalanceTimer)}
+        return {key for key in running if isinstance(key, TimerKey)}
 
     def has_member(self, group_id: str, member_id: str) -> bool:
         """True if the group has this member; one that is joining does not count yet."""

@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from strandline_broker.config.loading import load_broker_config, load_controller_config
-from strandline_proof.sim.groups.spec import GroupSpec, ImpossibleGroup, group_spec, member_name
+from strandline_proof.sim.groups.spec import (
+    CLASSIC,
+    GroupSpec,
+    ImpossibleGroup,
+    group_spec,
+    member_name,
+)
 from strandline_proof.sim.workload.work import ImpossibleWork, Work, work_of
 
 CONTROLLER: Final = "controller"
@@ -52,6 +58,8 @@ GROUP_SETTINGS: Final = {
     "group.consumer.heartbeat.interval.ms": "400",
     "group.consumer.min.heartbeat.interval.ms": "400",
     "offsets.commit.timeout.ms": "1000",
+    "group.min.session.timeout.ms": "1500",
+    "group.initial.rebalance.delay.ms": "100",
 }
 
 BOUNDS: Final = {
@@ -110,11 +118,11 @@ class Topology:
     """Settings of its clients."""
 
     def __post_init__(self) -> None:
-        self._check_groups()
         try:
             object.__setattr__(self, "work", work_of(self.work))
         except ImpossibleWork as error:
             raise ImpossibleTopology(str(error)) from None
+        self._check_groups()
         for name, (low, high) in BOUNDS.items():
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
@@ -148,6 +156,10 @@ class Topology:
             raise ImpossibleTopology(f"{len(groups)} groups are more than {GROUPS_MAX}")
         if groups and self.offsets_partitions == 0:
             raise ImpossibleTopology("groups need offsets_partitions, at least 1")
+        if any(group.protocol == CLASSIC for group in groups) and not self.work.kafka:
+            raise ImpossibleTopology(
+                "a classic group needs clients of Kafka's protocol (work.kafka)"
+            )
 
     @property
     def broker_names(self) -> tuple[str, ...]:

@@ -32,6 +32,8 @@ from strandline_proof.sim.cluster.topology import (
 from strandline_proof.sim.groups.member import run_member
 from strandline_proof.sim.groups.outsiders import run_committer, run_group_admin
 from strandline_proof.sim.groups.scene import Groups
+from strandline_proof.sim.groups.spec import CLASSIC
+from strandline_proof.sim.kafka.member import run_classic_member
 from strandline_proof.sim.loop.loop import SimLoop
 from strandline_proof.sim.network.network import SimNetwork
 from strandline_proof.sim.run.timeline import Timeline
@@ -134,7 +136,10 @@ class World:
             return lambda node, runtime, stop: run_group_admin(self, node, runtime, stop)
         if name in self.topology.member_names:
             group, member = (int(word) for word in name.split("-")[1:])
-            return lambda node, runtime, stop: run_member(self, node, runtime, stop, group, member)
+            run = run_member
+            if self.topology.groups[group].protocol == CLASSIC:
+                run = run_classic_member
+            return lambda node, runtime, stop: run(self, node, runtime, stop, group, member)
         return self._run_broker
 
     async def _run_controller(self, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:

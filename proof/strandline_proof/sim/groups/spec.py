@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     import random
 
 ASSIGNORS: Final = ("uniform", "range")
+CLASSIC: Final = "classic"
+PROTOCOLS: Final = ("consumer", CLASSIC)
+"""The library's members, or scripted ones that speak Kafka's protocol."""
 STATIC: Final = "static"
 """A member with an instance id, which keeps its place when it stops."""
 PATTERN: Final = "pattern"
@@ -38,6 +41,7 @@ class GroupSpec:
     members: tuple[str, ...] = ("", MANUAL)
     """The habits of each, with spaces between them."""
     assignor: str = ASSIGNORS[0]
+    protocol: str = PROTOCOLS[0]
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.members) <= MEMBERS_MAX:
@@ -50,6 +54,8 @@ class GroupSpec:
                 raise ImpossibleGroup(
                     f"the habits of a member, {habits!r}, are not of {', '.join(HABITS)}"
                 )
+        if self.protocol not in PROTOCOLS:
+            raise ImpossibleGroup(f"protocol={self.protocol!r} is not of {', '.join(PROTOCOLS)}")
         if self.assignor not in ASSIGNORS:
             raise ImpossibleGroup(f"assignor={self.assignor!r} is not of {', '.join(ASSIGNORS)}")
 
@@ -59,9 +65,10 @@ def group_spec(found: Any) -> GroupSpec:
     match found:
         case GroupSpec():
             return found
-        case {"members": list(members), "assignor": str(assignor), **others} if not others:
-            if all(isinstance(habits, str) for habits in members):
-                return GroupSpec(tuple(members), assignor)
+        case {"members": list(members), "assignor": str(assignor), **others}:
+            protocol = others.pop("protocol", PROTOCOLS[0])
+            if all(isinstance(habits, str) for habits in members) and not others:
+                return GroupSpec(tuple(members), assignor, str(protocol))
     raise ImpossibleGroup(f"{found!r} is not a group of members (texts) and an assignor")
 
 

@@ -122,13 +122,14 @@ class KafkaConnection:
         request.with_header(correlation_id=self._number, client_id=CLIENT_ID)
         self._stream.write(bytes(request.encode(header=True, framed=True)))
 
-    async def call(self, name: str, version: int, **fields: Any) -> Any:
-        """Returns the answer within `REQUEST_S`. Raises KafkaFailed; the connection is then
-        broken, because a later answer would have another's place.
+    async def call(self, name: str, version: int, *, within_s: float = 0.0, **fields: Any) -> Any:
+        """Returns the answer within `REQUEST_S`, or so much later as the request may wait. Raises
+        KafkaFailed; the connection is then closed, as a client of Kafka does.
         """
         answer = self.ask(name, version, **fields)
+        within_s += REQUEST_S + fields.get("max_wait_ms", 0) / 1000
         try:
-            async with asyncio.timeout(REQUEST_S + fields.get("max_wait_ms", 0) / 1000):
+            async with asyncio.timeout(within_s):
                 return await answer
         except TimeoutError:
             self.close()
@@ -211,7 +212,11 @@ class KafkaCluster:
             node = self._leaders.get((topic, partition), -1)
         if node not in self._nodes:
             raise KafkaFailed(f"{topic}-{partition} has no leader")
-        return await self._connected(self._nodes[node])
+        try:
+            return await self._connected(self._nodes[node])
+        except KafkaFailed:
+            self.forget_leaders(topic)
+            raise
 
     async def at(self, host: str, port: int) -> KafkaConnection:
         return await self._connected((host, port))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_proof.sim.kafka.connection import (
     KafkaCluster,
     KafkaConnection,
+    KafkaFailed,
     check,
     owned_tasks,
     request_of,
@@ -29,6 +30,8 @@ BY_ID: Final = 13
 """First version of Fetch that names topics by their ids."""
 ZSTD_FROM: Final = 10
 """First version of Fetch that returns batches of zstd (KIP-110)."""
+EPOCHS_FROM: Final = 12
+"""First version of Fetch that names the epoch of the last record (KIP-595)."""
 BYTES_MAX: Final = 1 << 20
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -37,6 +40,15 @@ RETRIABLE: Final = frozenset((3, 5, 6, 9, 74, 75, 78, 100, 103))
 """Errors after which the reader asks who leads, and goes on: among them NotLeaderOrFollower, and
 both of leader epochs that differ.
 """
+
+
+class Diverged(KafkaFailed):
+    """The log was truncated below the reader's position: it parts at `offset`."""
+
+    def __init__(self, partition: int, offset: int) -> None:
+        super().__init__(f"partition {partition} parts at offset {offset}")
+        self.partition = partition
+        self.offset = offset
 
 
 class KafkaReader:
@@ -51,8 +63,8 @@ class KafkaReader:
         on_record: Callable[[Record], None],
         on_event: Callable[[str], None],
     ) -> None:
-        """`on_record` is called with each record that is handed over, `on_event` with each rare
-        event, in words.
+        """`keys`: the partitions; None: all; empty: those of `assign`. `on_record` is called with
+        each record that is handed over, `on_event` with each rare event, in words.
         """
         self._on_event = on_event
         self._cluster = cluster
@@ -63,17 +75,30 @@ class KafkaReader:
         first = ZSTD_FROM if compression == "zstd" else VERSIONS[0]
         self._version = cluster.runtime.rng.choice([v for v in VERSIONS if v >= first])
         self._next: dict[int, int] = {}
+        self._epochs: dict[int, int] = {}
+        """The leader epoch of the last batch that was read."""
         self._refreshed_s = -REFRESH_S
 
     async def start(self) -> None:
         """Learns the partitions. Raises KafkaFailed."""
         await self._look_for_partitions()
 
+    def assign(self, positions: dict[int, int]) -> None:
+        """Reads these partitions from these offsets on, and no others."""
+        self._next, self._epochs = dict(positions), {}
+
+    def position(self, partition: int) -> int:
+        return self._next[partition]
+
+    async def beginning_of(self, partition: int) -> int:
+        """Returns the first offset of the partition. Raises KafkaFailed."""
+        return (await self._offsets([partition], EARLIEST))[partition]
+
     async def poll(self, timeout_s: float) -> dict[int, list[tuple[int, bytes | None]]]:
         """Raises KafkaFailed, such as for an offset that is out of range."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
-        if loop.time() >= self._refreshed_s + REFRESH_S:
+        if self._keys != () and loop.time() >= self._refreshed_s + REFRESH_S:
             await self._look_for_partitions()
         found: dict[int, list[tuple[int, bytes | None]]] = {}
         by_leader: dict[KafkaConnection, list[int]] = {}
@@ -96,7 +121,11 @@ class KafkaReader:
     async def _fetch(
         self, leader: KafkaConnection, partitions: list[int], wait_ms: int
     ) -> dict[int, list[tuple[int, bytes | None]]]:
-        told = await leader.call("Fetch", self._version, **self._request(partitions, wait_ms))
+        try:
+            told = await leader.call("Fetch", self._version, **self._request(partitions, wait_ms))
+        except KafkaFailed:
+            self._cluster.forget_leaders(self._topic)
+            raise
         check(told.error_code, "Fetch")
         found = {}
         for topic in told.responses:
@@ -106,6 +135,8 @@ class KafkaReader:
                     self._cluster.forget_leaders(self._topic)
                     continue
                 check(each.error_code, f"Fetch of {self._topic}-{each.partition_index}")
+                if each.diverging_epoch is not None and each.diverging_epoch.epoch >= 0:
+                    raise Diverged(each.partition_index, each.diverging_epoch.end_offset)
                 records = self._taken(each.partition_index, bytes(each.records or b""))
                 if records:
                     found[each.partition_index] = records
@@ -118,7 +149,7 @@ class KafkaReader:
                 partition=partition,
                 current_leader_epoch=-1,
                 fetch_offset=self._next[partition],
-                last_fetched_epoch=-1,
+                last_fetched_epoch=self._epochs.get(partition, -1),
                 log_start_offset=-1,
                 partition_max_bytes=self._partition_bytes,
             )
@@ -149,6 +180,7 @@ class KafkaReader:
                         self._on_record(record)
                         taken.append((record.offset, record.value))
             self._next[partition] = max(self._next[partition], header.next_offset)
+            self._epochs[partition] = header.leader_epoch
         return taken
 
     async def beginning_offsets(self) -> dict[int, int]:

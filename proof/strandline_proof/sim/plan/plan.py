@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_proof.sim.cluster.topology import CONTROLLER, ImpossibleTopology, Topology
+from strandline_proof.sim.groups.spec import CLASSIC, draw_group
 from strandline_proof.sim.groups.spec import DRAWN as GROUPS_DRAWN
-from strandline_proof.sim.groups.spec import draw_group
 from strandline_proof.sim.kinds import KINDS, SINGLE_KINDS
 from strandline_proof.sim.kinds.admin import COMPACTION, RETENTION
 from strandline_proof.sim.kinds.disks import CHANGE_BYTES
@@ -259,6 +259,17 @@ def _with_groups(seed: int, topology: Topology) -> Topology:
     return dataclasses.replace(topology, offsets_partitions=partitions, groups=groups)
 
 
+def _with_classic_group(seed: int, topology: Topology) -> Topology:
+    """A topology whose first group is a classic one, if clients speak Kafka's protocol."""
+    if not topology.work.kafka:
+        return topology
+    rng = random.Random(f"classic {seed}")
+    first, *others = topology.groups or (draw_group(rng),)
+    groups = (dataclasses.replace(first, protocol=CLASSIC), *others)
+    partitions = topology.offsets_partitions or rng.choice(OFFSETS_PARTITIONS)
+    return dataclasses.replace(topology, offsets_partitions=partitions, groups=groups)
+
+
 def _with_crowd(seed: int, topology: Topology) -> Topology:
     rng = random.Random(f"crowd {seed}")
     crowd = rng.randint(*CROWD) if rng.random() < CROWDED else 0
@@ -296,6 +307,8 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
     if groups:
         topology = _with_groups(seed, topology)
     topology = _with_crowd(seed, dataclasses.replace(topology, work=draw_work(seed)))
+    if groups:
+        topology = _with_classic_group(seed, topology)
     kinds = rng.sample(list(SINGLE_KINDS), rng.choice(KINDS_DRAWN))
     if not MOVES.keys().isdisjoint(kinds):
         topology = _wide_enough(topology)

@@ -28,6 +28,7 @@ from strandline_proof.sim.oracles.groups.shards import (
     check_gone,
     check_may_serve,
     check_timers,
+    classic_groups,
 )
 from strandline_proof.sim.oracles.groups.standing import Standing
 from strandline_proof.sim.oracles.violation import Violation
@@ -368,7 +369,12 @@ class Coordinators:
             check_fold(where, seat.standing.written, host.application.groups.table)
         elif self._turn % EVERY:
             return
-        check_timers(where, seat.standing.written, host.application.timers())
+        check_timers(
+            where,
+            seat.standing.written,
+            host.application.timers(),
+            classic_groups(host.application.groups.table),
+        )
         seat.removals.check_silence(seat.standing.written)
 
     def _forget_told(self, node: str, key: Key) -> None:

@@ -6,6 +6,7 @@ only now. A member receives records only of its own partitions. A new owner cont
 group's committed offset, and receives every record from there in order (I-106). A member commits
 only what it was handed (P-113). A committed offset moves back only by an administrator's command
 (I-106), by a commit that arrives late, or by its sender's commits before the sender learns of that.
+In a classic group, a generation ends the ownership of those before it.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ class Positions:
         self._by_member: dict[str, str] = {}
         self._ended: dict[str, int] = {}
         """By member id, the epoch up to which it is no longer a member."""
+        self._generations: dict[str, int] = {}
+        """The last generation of each classic group, by its records."""
         self._altered: set[tuple[str, str]] = set()
         """Offsets that administrators want committed: the group, and the offset's metadata."""
         self._late = LateCommits()
@@ -122,6 +125,7 @@ class Positions:
         group, is_judged = known.group(life.group), known.is_judged(life.group)
         own = group.currents.get(life.member_id)
         is_over = 0 < event.member_epoch <= self._ended.get(life.member_id, 0)
+        is_over |= event.member_epoch < self._generations.get(life.group, -1)
         for partition in sorted(event.partitions):
             if is_judged and not is_over:
                 self._check_alone(who, life, partition)
@@ -179,6 +183,9 @@ class Positions:
 
     def check_step(self, step: Step) -> None:
         """Judges a committed decision."""
+        for record in step.decision.records:
+            if record.kind == "group_metadata" and record.value is not None:
+                self._on_generation(record.key["group"], record.value["generation"])
         for group_id in step.decision.groups:
             was, now = step.before.group(group_id), step.after.group(group_id)
             for member_id in was.members.keys() - now.members.keys():
@@ -190,6 +197,18 @@ class Positions:
         for key, after in step.after.offsets.items():
             if (before := step.before.offsets.get(key)) is not after:
                 self._check_offset(key, before, after)
+
+    def _on_generation(self, group_id: str, generation: int) -> None:
+        """A classic group has a new generation. A member that joined it gave its partitions up
+        before; one that still owns some has missed it.
+        """
+        if generation <= self._generations.get(group_id, -1):
+            return
+        self._generations[group_id] = generation
+        for life in self._lives.values():
+            if life.group == group_id:
+                for owned in life.owned.values():
+                    owned.is_over = True
 
     def _check_offset(self, key: OffsetKey, before: Offset | None, after: Offset) -> None:
         lowest = self._late.lowest(before, after)

@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.core.groups.classic.group import GroupState
 from strandline_proof.sim.oracles.groups.fold import UNREVOKED
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proto.ids import topic_id_text
@@ -17,13 +19,15 @@ from strandline_proto.ids import topic_id_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from strandline_broker.core.groups.classic.group import ClassicGroup
     from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
-    from strandline_broker.core.groups.effects import MemberTimer
+    from strandline_broker.core.groups.effects import TimerKey
     from strandline_broker.core.groups.group_table import GroupTable
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_broker.hosts.groups.group_shard import GroupShard
     from strandline_proof.sim.oracles.groups.fold import Fold, Group, OffsetKey, Place
 
+NO_CLASSIC_GROUPS: Final[Mapping[str, ClassicGroup]] = MappingProxyType({})
 Timer = tuple[str, str, str]
 """A timer's kind, its group and its member."""
 
@@ -162,9 +166,36 @@ def timers_of(fold: Fold) -> set[Timer]:
     return found
 
 
-def check_timers(where: str, fold: Fold, running: Iterable[MemberTimer]) -> None:
+def classic_groups(table: GroupTable) -> dict[str, ClassicGroup]:
+    """The classic groups as their members know them, or else their records."""
+    names = table.classic.keys() | table.live.keys()
+    found = ((name, table.classic_group(name)) for name in sorted(names))
+    return {name: group for name, group in found if group is not None}
+
+
+def classic_timers_of(groups: Mapping[str, ClassicGroup]) -> set[Timer]:
+    """The timers that must run for classic groups: a session for each member and each id that was
+    handed out, one while members join, and one while some have not sent their SyncGroup.
+    """
+    found: set[Timer] = set()
+    for name, group in groups.items():
+        found |= {("session", name, member_id) for member_id in (*group.members, *group.pending)}
+        if group.state is GroupState.PREPARING:
+            found.add(("join", name, ""))
+        elif group.unsynced:
+            found.add(("sync", name, ""))
+    return found
+
+
+def check_timers(
+    where: str,
+    fold: Fold,
+    running: Iterable[TimerKey],
+    classic: Mapping[str, ClassicGroup] = NO_CLASSIC_GROUPS,
+) -> None:
+    """I-137: exactly the timers run that the state requires."""
     known = {_timer(key) for key in running}
-    wanted = timers_of(fold)
+    wanted = timers_of(fold) | classic_timers_of(classic)
     if known != wanted:
         raise Violation(
             "I-137",
@@ -173,9 +204,9 @@ def check_timers(where: str, fold: Fold, running: Iterable[MemberTimer]) -> None
         )
 
 
-def _timer(key: MemberTimer) -> Timer:
+def _timer(key: TimerKey) -> Timer:
     kind = type(key).__name__.removesuffix("Timer").lower()
-    return kind, key.group_id, key.member_id
+    return kind, key.group_id, getattr(key, "member_id", "")
 
 
 def check_gone(where: str, host: ShardHost[GroupShard]) -> None:
