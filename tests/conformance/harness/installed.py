@@ -77,6 +77,13 @@ def client_jars(version: str) -> str:
     return jars((f"org.apache.kafka:kafka-clients:{version}", f"org.slf4j:slf4j-nop:{slf4j}"))
 
 
+def java_with(source: str, *artifacts: str) -> list[str]:
+    """The command of a Java source file that needs `artifact:version` of org.apache.kafka."""
+    slf4j = versions()["java"]["slf4j"]
+    wanted = [f"org.apache.kafka:{artifact}" for artifact in artifacts]
+    return java(source, jars((*wanted, f"org.slf4j:slf4j-nop:{slf4j}")))
+
+
 def tool(name: str) -> list[str]:
     """The command of one of Apache Kafka's tools by the name of its class."""
     pins = versions()["java"]
@@ -120,6 +127,21 @@ def go(source: str, module: str) -> list[str]:
     return [str(binary)]
 
 
+def go_tests(module: str, package: str) -> tuple[str, str]:
+    """The compiled tests of a package of a Go module, and the folder of its source."""
+    _need("go", "golang")
+    version = versions()["go"][module]
+    folder = kept("go-tests", hashlib.sha256(f"{module} {version}".encode()).hexdigest()[:12])
+    binary = folder / "tests"
+    if not (folder / "go.mod").exists():
+        _run(["go", "mod", "init", "conformance"], folder)
+    if not binary.exists():
+        _run(["go", "get", "-t", f"{module}/{package}@v{version}"], folder)
+        _run(["go", "test", "-c", "-o", str(binary), f"{module}/{package}"], folder)
+    source = _run(["go", "list", "-m", "-f", "{{.Dir}}", module], folder)
+    return str(binary), str(Path(source.strip(), package))
+
+
 @cache
 def node(program: str) -> list[str]:
     """A program of clients/node, with the packages of npm and their runtime."""
@@ -147,7 +169,7 @@ def _need(program: str, package: str) -> None:
         raise CannotInstallError(f"{program} is missing: install the package {package}")
 
 
-def _run(command: list[str], folder: Path | None = None) -> None:
+def _run(command: list[str], folder: Path | None = None) -> str:
     environ = {**os.environ, "PYTHONPATH": str(TESTS)}
     done = subprocess.run(
         command,
@@ -161,3 +183,4 @@ def _run(command: list[str], folder: Path | None = None) -> None:
     )
     if done.returncode != 0:
         raise CannotInstallError(f"{command[:4]} failed: {(done.stdout + done.stderr)[-2000:]}")
+    return done.stdout
