@@ -27,8 +27,14 @@ if TYPE_CHECKING:
 TARGET_VARIABLE = "TEST_CONFORMANCE_TARGET"
 PEER = TESTS.parents[1] / "shared" / "peers" / "kafka.py"
 PEER_TIMEOUT_S = 180
-SETTINGS = ("group.initial.rebalance.delay.ms=100", "auto.create.topics.enable=true")
-"""Strandline's default, where Kafka's is three seconds; and the default of both."""
+SETTINGS = {"group.min.session.timeout.ms": "1000"}
+"""What kafka-python's own tests need of a broker."""
+KAFKA_SETTINGS = {
+    **SETTINGS,
+    # Strandline's default, where Kafka's is three seconds; and the default of both.
+    "group.initial.rebalance.delay.ms": "100",
+    "auto.create.topics.enable": "true",
+}
 
 
 class Target(Protocol):
@@ -54,7 +60,7 @@ class KafkaTarget:
         self._directory = directory
         options = ["--brokers", "3", "--heap", "256m", "--port", str(_free_base())]
         printed = self._script(
-            "up", *options, *(word for each in SETTINGS for word in ("--set", each))
+            "up", *options, *(f"--set={name}={value}" for name, value in KAFKA_SETTINGS.items())
         )
         self.bootstrap = str(json.loads(printed)["bootstrap"])
 
@@ -82,7 +88,7 @@ class StrandlineTarget:
     name = "strandline"
 
     def __init__(self, directory: Path) -> None:
-        self._cluster = LocalCluster.create(directory, brokers=3, port=0)
+        self._cluster = LocalCluster.create(directory, brokers=3, port=0, broker_config=SETTINGS)
         self._cluster.up()
         self.bootstrap = self._cluster.bootstrap
 
