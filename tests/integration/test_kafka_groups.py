@@ -164,6 +164,41 @@ async def test_both_protocols_show_the_same_offsets(cluster: LocalCluster, topic
             assert [each.offset for each in found] == [10, 10, 4, 10]
 
 
+async def test_one_group_has_members_over_both_protocols(cluster: LocalCluster, topic: str) -> None:
+    """Our client's member has a stream, librdkafka's sends heartbeats; they share the records."""
+    async with strandline.Consumer(
+        topic, bootstrap_servers=cluster.bootstrap, group_id=topic, auto_offset_reset="earliest"
+    ) as ours:
+        found: list[tuple[int, int]] = []
+
+        async def poll_both(theirs: confluent_kafka.Consumer) -> None:
+            for records in (await ours.getmany(timeout_ms=100)).values():
+                found.extend((record.partition, record.offset) for record in records)
+            message = await asyncio.to_thread(theirs.poll, POLL_S)
+            if message is not None and message.error() is None:
+                found.append((message.partition() or 0, message.offset() or 0))
+
+        def is_shared(theirs: confluent_kafka.Consumer) -> bool:
+            held = {tp.partition for tp in ours.assignment()}
+            other = {tp.partition for tp in theirs.assignment()}
+            return len(held) == len(other) == 2 and held.isdisjoint(other)
+
+        def second() -> list[tuple[int, int]]:
+            return sorted(each for each in found if each[1] >= 10)
+
+        with member(cluster, topic, "consumer") as theirs:
+            async with asyncio.timeout(DEADLINE_S):
+                while len(set(found)) < 10 * PARTITIONS or not is_shared(theirs):
+                    await poll_both(theirs)
+                write(cluster, topic)
+                while len(second()) < 10 * PARTITIONS:
+                    await poll_both(theirs)
+            assert second() == [(p, offset) for p in range(PARTITIONS) for offset in range(10, 20)]
+        async with asyncio.timeout(DEADLINE_S):
+            while len(ours.assignment()) < PARTITIONS:
+                await ours.getmany(timeout_ms=100)
+
+
 def test_kafka_python_and_aiokafka_share_a_topic_and_resume(
     cluster: LocalCluster, topic: str
 ) -> None:
