@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.coordination.shard import ShardState
 from strandline_broker.core.groups.classic.commands import (
+    CallDropped,
     ClassicHeartbeat,
     JoinEnded,
     JoinGroup,
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.coordination.waiting import Waiting
     from strandline_broker.hosts.groups.group_context import GroupContext
 
-READS: Final = (FetchOffsets, DescribeGroup, ListGroups, ClassicHeartbeat)
+READS: Final = (FetchOffsets, DescribeGroup, ListGroups, ClassicHeartbeat, CallDropped)
 """Commands that write nothing: too few replicas in sync do not refuse them. FetchOffsets follows a
 write, however, while the broker has no news from the controller.
 """

@@ -34,6 +34,11 @@ class ParkedCalls:
     def __len__(self) -> int:
         return len(self._parked)
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the calls that wait."""
+        return tuple(self._parked)
+
     async def ask(self, command: JoinGroup | SyncGroup) -> Reply:
         """Returns the answer, which may be an error. If the caller is cancelled, the group no
         longer keeps the call.
@@ -45,7 +50,7 @@ class ParkedCalls:
             return await call.answered()
         except asyncio.CancelledError:
             if self._parked.pop(call.number, None) is not None:
-                with contextlib.suppress(WireError):  # the group then answers a call of nobody
+                with contextlib.suppress(WireError):  # the leadership, and the call, are ending
                     self._shard.run(CallDropped(command.group_id, call.number))
             raise
 

@@ -64,19 +64,19 @@ def session_ended(change: Change, member_id: str) -> None:
 
 def call_dropped(change: Change, command: CallDropped) -> None:
     """The connection of a parked call has ended. Its member stays for a session, in which it can
-    repeat the call. A member that cannot know its id never comes back, and is removed.
+    repeat the call. A member that cannot know its id never comes back, and its session ends now.
+    Nothing is written.
     """
     group = change.group
     member = group.members.get(group.calls.pop(command.call, ""))
     if member is None:
         return
     member.join_call = member.sync_call = None
+    member.is_new = False
     if member.knows_its_id:
-        member.is_new = False
         change.start_session(member)
-        return
-    remove(change, member)
-    rebalance(change, f"the connection of new member {member.member_id!r} has ended")
+    else:
+        change.end_session(member)
 
 
 def _why(member: Member, wish: LeavingMember) -> str:

@@ -76,6 +76,10 @@ class Change:
         ms = new_ms if member.is_new else member.session_timeout_ms
         self.effects.append(StartTimer(SessionTimer(self.group_id, member.member_id), ms))
 
+    def end_session(self, member: Member) -> None:
+        """The session of the member ends as soon as that can be written."""
+        self.effects.append(StartTimer(SessionTimer(self.group_id, member.member_id), 0))
+
     def stop_session(self, member_id: str) -> None:
         self.effects.append(StopTimer(SessionTimer(self.group_id, member_id)))
 

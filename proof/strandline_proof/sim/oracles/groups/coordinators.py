@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_proof.sim.cluster.topology import broker_config
 from strandline_proof.sim.oracles.groups.calls import METHODS, Overheard
+from strandline_proof.sim.oracles.groups.classic import check_classic
 from strandline_proof.sim.oracles.groups.conversation import Epochs
 from strandline_proof.sim.oracles.groups.decisions import check_step, coordinating_partition
 from strandline_proof.sim.oracles.groups.fold import NOTHING, Fold, Group, GroupLog
@@ -369,12 +370,11 @@ class Coordinators:
             check_fold(where, seat.standing.written, host.application.groups.table)
         elif self._turn % EVERY:
             return
-        check_timers(
-            where,
-            seat.standing.written,
-            host.application.timers(),
-            classic_groups(host.application.groups.table),
-        )
+        shard, written = host.application, seat.standing.written
+        classic = classic_groups(shard.groups.table)
+        check_timers(where, written, shard.timers(), classic)
+        records = shard.groups.table.classic
+        check_classic(where, written.classic, records, classic, waiting=shard.calls.numbers)
         seat.removals.check_silence(seat.standing.written)
 
     def _forget_told(self, node: str, key: Key) -> None:

@@ -110,10 +110,22 @@ class Offset(NamedTuple):
         return self.offset, self.leader_epoch, self.metadata
 
 
+class Classic(NamedTuple):
+    """The record of a classic group."""
+
+    generation: int
+    protocol_type: str
+    protocol: str | None
+    leader: str | None
+    members: tuple[tuple[str, str | None, str], ...]
+    """Each member's id, instance and assignment, the latter in hexadecimal digits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fold:
     groups: Mapping[str, Group] = field(default_factory=dict)
     offsets: Mapping[OffsetKey, Offset] = field(default_factory=dict)
+    classic: Mapping[str, Classic] = field(default_factory=dict)
     written: Mapping[Entity, int] = field(default_factory=dict)
     """The end of the last batch about each group or member."""
 
@@ -171,6 +183,7 @@ def _bytes(value: Any) -> bytes | None:
 
 def apply(fold: Fold, decision: Decision) -> Fold:
     groups, offsets, written = dict(fold.groups), dict(fold.offsets), dict(fold.written)
+    classic = dict(fold.classic)
     for record in decision.records:
         key, value = record.key, record.value
         if "group" not in key:
@@ -180,12 +193,29 @@ def apply(fold: Fold, decision: Decision) -> Fold:
             written[key["group"], key["member_id"]] = decision.end
         if record.kind == "offset_commit":
             _apply_offset(offsets, OffsetKey(key["group"], key["topic"], key["partition"]), value)
+        elif record.kind == "group_metadata":
+            classic.pop(key["group"], None)
+            if value is not None and "hex" not in value:
+                classic[key["group"]] = _classic(value)
         elif record.kind in _APPLY:
             after = _APPLY[record.kind](groups.get(key["group"], EMPTY), key, value)
             groups[key["group"]] = after
             if after == EMPTY:
                 del groups[key["group"]]
-    return Fold(groups, offsets, written)
+    return Fold(groups, offsets, classic, written)
+
+
+def _classic(value: dict[str, Any]) -> Classic:
+    return Classic(
+        value["generation"],
+        value["protocol_type"],
+        value["protocol"],
+        value["leader"],
+        tuple(
+            (member["member_id"], member["group_instance_id"], member["assignment"])
+            for member in value["members"]
+        ),
+    )
 
 
 def _apply_offset(

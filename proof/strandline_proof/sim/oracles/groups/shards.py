@@ -213,10 +213,11 @@ def check_gone(where: str, host: ShardHost[GroupShard]) -> None:
     """Checks that a shard is gone when its leadership is over."""
     timers = host.context.timers.running(host)
     streams = len(host.application.sessions)
+    calls = len(host.application.calls)
     known = [*host.application.groups.group_ids()]
-    if timers or known or streams or host.machine.waiting:
+    if timers or known or streams or calls or host.machine.waiting:
         raise Violation(
             "I-110",
             f"{where}: its leadership is over, and it has {len(timers)} timers, groups {known},"
-            f" {streams} streams, and {host.machine.waiting} who wait",
+            f" {streams} streams, {calls} parked calls, and {host.machine.waiting} who wait",
         )

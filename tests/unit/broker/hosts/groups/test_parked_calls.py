@@ -174,9 +174,16 @@ async def test_too_few_replicas_refuse_changes_and_keep_sessions(tmp_path: Path)
         await classic.broker.lead(2, min_insync=2)
         classic.broker.replicate()
         await classic.broker.serves()
+        waiting = classic.join(leader)
+        assert await classic.waits(waiting)
         await classic.broker.lead(2, isr=(1,), min_insync=2)
         assert await code_of(classic.join(leader)) == CoordinatorNotAvailable.code
-        assert await classic.heartbeat(other, 1) == 0
+        waiting.cancel()
+        assert not await classic.waits(waiting)
+        group = classic.broker.host.groups.table.classic_group("g")
+        assert group is not None
+        assert (group.calls, len(classic.broker.host.calls)) == ({}, 0)
+        assert await classic.heartbeat(other, 1) == RebalanceInProgress.code
 
 
 async def test_a_timer_completes_a_rebalance(tmp_path: Path) -> None:

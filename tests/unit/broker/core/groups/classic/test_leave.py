@@ -215,6 +215,7 @@ def test_a_dropped_member_that_never_knew_its_id_is_removed() -> None:
     (leader,) = rig.stable()
     call = rig.join_group(requires_known_member_id=False)
     rig.drop(call)
+    rig.wait(0)
     assert list(rig.group.members) == [leader]
 
 

@@ -94,7 +94,7 @@ def test_who_may_not_serve_is_named(leads: bool, epochs_agree: bool, mark: int) 
         check_may_serve("here", leads=leads, epochs_agree=epochs_agree, mark=mark, begun=5)
 
 
-@pytest.mark.parametrize("left", ["timers", "groups", "streams", "waiting", None])
+@pytest.mark.parametrize("left", ["timers", "groups", "streams", "calls", "waiting", None])
 def test_what_is_left_of_a_leadership_is_named(left: str | None) -> None:
     host: Any = SimpleNamespace(
         context=SimpleNamespace(
@@ -103,6 +103,7 @@ def test_what_is_left_of_a_leadership_is_named(left: str | None) -> None:
         application=SimpleNamespace(
             groups=SimpleNamespace(group_ids=lambda: ("g",) if left == "groups" else ()),
             sessions=[1] if left == "streams" else [],
+            calls=[1] if left == "calls" else [],
         ),
         machine=SimpleNamespace(waiting=int(left == "waiting")),
     )
