@@ -173,6 +173,11 @@ class KafkaSender:
         }
 
     @property
+    def is_over(self) -> bool:
+        """True if a batch was lost: nothing more is sent."""
+        return self._is_over
+
+    @property
     def version(self) -> int:
         return self._version
 
@@ -208,7 +213,7 @@ class _Partition:
             batch.fail(KafkaFailed(f"not delivered: {why}", maybe=batch.was_sent))
 
     async def run(self) -> None:
-        while True:
+        while not self._sender.is_over:
             while not self._batches:
                 self._news.clear()
                 await self._news.wait()
@@ -253,10 +258,14 @@ class _Partition:
                 await asyncio.gather(*answers, return_exceptions=True)
         except TimeoutError:
             connection.close()
+        if sender.is_over:
+            return True  # another partition has ended the producer, and failed these batches
         is_behind = False
         for batch, answer in zip(window, answers, strict=True):
             if not self._take(batch, answer, is_behind=is_behind):
                 is_behind = True
+            if sender.is_over:
+                return True
         if is_behind:
             sender.cluster.forget_leaders(self._topic)
         return not is_behind

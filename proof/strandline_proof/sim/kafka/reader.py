@@ -107,7 +107,12 @@ class KafkaReader:
             by_leader.setdefault(leader, []).append(partition)
         for leader, partitions in by_leader.items():
             left_ms = max(0, int((deadline_s - loop.time()) * 1000 / len(by_leader)))
-            found.update(await self._fetch(leader, partitions, left_ms))
+            try:
+                found.update(await self._fetch(leader, partitions, left_ms))
+            except KafkaFailed:
+                if not found:
+                    raise
+                break  # the positions are behind these records: hand them over first
         return found
 
     async def _look_for_partitions(self) -> None:
