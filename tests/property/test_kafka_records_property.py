@@ -159,7 +159,7 @@ def test_answers_to_fetch(
     committed: bool,
     topics: list[tuple[str, bytes, list[tuple[int, FetchedPartition]]]],
 ) -> None:
-    body = fetch_answer(
+    answering = fetch_answer(
         version,
         [FetchTopic(name, own, [index for index, _ in parts]) for name, own, parts in topics],
         iter([each for _, _, parts in topics for _, each in parts]),
@@ -167,7 +167,7 @@ def test_answers_to_fetch(
         committed=committed,
         nodes=nodes,
     )
-    answer = decoded(raw_request("Fetch", version, b""), body)
+    answer = decoded(raw_request("Fetch", version, b""), asyncio.run(answering))
     for (name, topic_id, parts), topic in zip(topics, answer.responses, strict=True):
         assert (topic.topic == name) if version < 13 else (topic.topic_id.bytes == topic_id)
         for (index, wanted), found in zip(parts, topic.partitions, strict=True):

@@ -138,7 +138,7 @@ class SessionlessFetch(FetchListener):
             for leading in self._watched:
                 leading.forget(self)
         await self._look_again_at(list(self._let_gone))
-        self._refresh_offsets()
+        await self._refresh_offsets()
 
     def _let_go(self) -> None:
         """Drops the records that are too few for an answer: a waiting request holds no memory."""
@@ -175,9 +175,11 @@ class SessionlessFetch(FetchListener):
                 await self._warm(place)
             await turns.took(len(self._found[place].records) + BYTES_OF_A_LOOK)
 
-    def _refresh_offsets(self) -> None:
+    async def _refresh_offsets(self) -> None:
         """Reports the offsets of the moment of the answer."""
+        turns = Turns()
         for (key, _), found in zip(self._positions, self._found, strict=True):
+            await turns.took()
             partition = self._replicas.partitions.get(key)
             if found.error is None and partition is not None and partition.leader is not None:
                 found.offsets = offsets_of(partition)

@@ -52,7 +52,7 @@ class FetchCalls:
         code = self._refused(parsed)
         if code != NONE:
             topics = [] if version >= SESSIONS else parsed.topics
-            return self._answer(version, parsed._replace(topics=topics), (), code)
+            return await self._answer(version, parsed._replace(topics=topics), (), code)
         is_known = all(topic.topic_id for topic in parsed.topics)
         fetch = SessionlessFetch(
             self._metadata,
@@ -61,7 +61,7 @@ class FetchCalls:
             is_hurried=request.is_hurried or not is_known,
         )
         request.on_hurry = fetch.hurry
-        return self._answer(version, parsed, await fetch.answer(), NONE)
+        return await self._answer(version, parsed, await fetch.answer(), NONE)
 
     def _refused(self, parsed: ParsedFetch) -> int:
         """Returns the error for the whole request; 0 if it is served."""
@@ -75,10 +75,10 @@ class FetchCalls:
             return UnsupportedVersion.code
         return NONE
 
-    def _answer(
+    async def _answer(
         self, version: int, parsed: ParsedFetch, found: Iterable[FetchedPartition], code: int
     ) -> Buffers:
-        return fetch_answer(
+        return await fetch_answer(
             version,
             parsed.topics,
             iter(found),

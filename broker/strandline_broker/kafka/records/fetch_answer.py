@@ -8,6 +8,7 @@ from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.hosts.serving.turns import Turns
 from strandline_broker.kafka.records.leader_hints import HINTED, endpoints_tag, leader_tag
 from strandline_broker.kafka.versions import BY_NAME
 from strandline_broker.kafka.wire import NO_TAGS, Writer
@@ -50,7 +51,7 @@ _DIVERGING: Final = Struct(">iq")
 _NO_OFFSETS: Final = (-1, -1, -1)
 
 
-def fetch_answer(
+async def fetch_answer(
     version: int,
     topics: Sequence[FetchTopic],
     found: Iterator[FetchedPartition],
@@ -67,6 +68,7 @@ def fetch_answer(
     """
     out = Writer(compact=_API.is_flexible(version))
     hinted: dict[int, None] = {}
+    turns = Turns()
     out.int32(0)  # throttle time
     if version >= SESSIONS:
         out.int16(code)
@@ -79,6 +81,7 @@ def fetch_answer(
             out.string(topic.name)
         out.length(len(topic.partitions))
         for index in topic.partitions:
+            await turns.took()
             if code != NONE:
                 _write_error(out, version, index, code)
             elif not topic.topic_id:

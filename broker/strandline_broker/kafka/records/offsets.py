@@ -58,11 +58,10 @@ class OffsetsCalls:
     async def ListOffsets(self, request: Request, message: Any) -> Any:
         """The timeout of version 10 limits reads of a remote storage, which there is none of."""
         answer, turns = answer_of("ListOffsets"), Turns()
-        asked = Counter(
-            (topic.name, each.partition_index)
-            for topic in message.topics
-            for each in topic.partitions
-        )
+        asked: Counter[tuple[str, int]] = Counter()
+        for topic in message.topics:
+            await turns.took(1 + len(topic.partitions))
+            asked.update((topic.name, each.partition_index) for each in topic.partitions)
         topics = []
         for topic in message.topics:
             found = []

@@ -25,6 +25,7 @@ from strandline_proto.errors import (
     UnsupportedVersion,
 )
 from support.kafka_records import KafkaRecords, fetch, kafka_records, raw_request
+from support.loop_turns import with_turns
 from support.replica_nodes import TOPIC, TOPIC_ID, decide, eventually, state
 
 if TYPE_CHECKING:
@@ -373,6 +374,32 @@ async def test_cold_records_are_read_beside_the_loop(
     monkeypatch.setattr(type(broker.node.partition.log), "is_hot", lambda *_: False)
     (found,) = await partitions(broker, 12, 0)
     assert (bases(found.records), warmed) == ([0], [0])
+
+
+async def test_many_partitions_are_answered_in_turns(broker: KafkaRecords) -> None:
+    count = 10_000
+    answer, turns = await with_turns(broker.send(fetch(12, *[0] * count)))
+    assert len(answer.responses[0].partitions) == count
+    assert turns > 25, "parsed, read and encoded with a pause after each thousand"
+
+
+async def test_much_data_is_read_in_turns(broker: KafkaRecords) -> None:
+    broker.write(b"x" * 900_000)
+    broker.write(b"x" * 900_000)
+    new = codec.load()["FetchRequest"].FetchTopic
+    part = new.FetchPartition(
+        partition=0,
+        fetch_offset=0,
+        current_leader_epoch=-1,
+        last_fetched_epoch=-1,
+        log_start_offset=-1,
+        partition_max_bytes=1 << 20,
+    )
+    topics = [new(topic=TOPIC, topic_id=TOPIC_ID.hex(), partitions=[part] * 20)]
+    answer, turns = await with_turns(broker.send(fetch(12, topics=topics, max_bytes=1 << 30)))
+    size = sum(len(each.records) for each in answer.responses[0].partitions)
+    assert size > 17_000_000
+    assert turns > size // (4 << 20)
 
 
 async def test_a_request_with_bytes_behind_its_end_is_refused(broker: KafkaRecords) -> None:

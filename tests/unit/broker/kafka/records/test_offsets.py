@@ -26,6 +26,7 @@ from strandline_proto.errors import (
 )
 from support.group_broker import OFFSETS_ID, group_broker
 from support.kafka_records import KafkaRecords, kafka_records, raw_request, request
+from support.loop_turns import with_turns
 from support.replica_nodes import TOPIC, decide, state
 from support.scripted_controller import scripted_controller
 
@@ -161,6 +162,14 @@ async def test_another_leader_is_reported(broker: KafkaRecords, version: int) ->
     await decide(state(2, epoch=4, isr=(1, 2), replicas=(1, 2)), broker.node)
     (found,) = await list_offsets(broker, version, LATEST)
     assert found.error_code == NotLeaderOrFollower.code
+
+
+async def test_many_offsets_are_looked_up_in_turns(broker: KafkaRecords) -> None:
+    count = 10_000
+    asked = list_offsets(broker, 10, *[LATEST] * count, partitions=tuple(range(count)))
+    found, turns = await with_turns(asked)
+    assert [each.error_code for each in found[:2]] == [NONE, UnknownTopicOrPartition.code]
+    assert turns > count // 1000
 
 
 # OffsetForLeaderEpoch
