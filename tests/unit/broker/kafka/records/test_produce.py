@@ -11,7 +11,7 @@ from crc32c import crc32c
 from strandline_broker.hosts.replica.leading import check_leader
 from strandline_broker.kafka.request import CloseConnection
 from strandline_broker.kafka.wire import MalformedRequest
-from strandline_proto.batch import ATTRIBUTES_AT, CRC_AT, build_batch
+from strandline_proto.batch import ATTRIBUTES_AT, CRC_AT, build_batch, read_header
 from strandline_proto.decompression import Compression
 from strandline_proto.errors import (
     NONE,
@@ -19,6 +19,7 @@ from strandline_proto.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
     NotLeaderOrFollower,
+    OutOfOrderSequenceNumber,
     RequestTimedOut,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -72,6 +73,31 @@ async def test_each_version_says_where_the_records_are(broker: KafkaRecords, ver
         assert (result.record_errors, result.error_message) == ([], None)
     read = broker.node.partition.read_log(1, max_bytes=1 << 20, limit=3).records
     assert read[61:] == batch(b"a", b"b")[61:]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_the_time_of_the_append_is_told_if_the_topic_takes_it(
+    tmp_path: Path, version: int
+) -> None:
+    stamped = "LogAppendTime"
+    async with kafka_records(tmp_path / "1", log_message_timestamp_type=stamped) as broker:
+        (result,) = await results(broker, version, batch(b"a"))
+        records = broker.node.partition.read_log(0, max_bytes=1000, limit=1).records
+        header = read_header(records)
+        assert (result.error_code, result.base_offset) == (NONE, 0)
+        assert result.log_append_time_ms == header.max_timestamp > 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_repeated_batch_is_appended_once(broker: KafkaRecords, version: int) -> None:
+    """I-55."""
+    first = batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)
+    found = [(await results(broker, version, first))[0] for _ in range(2)]
+    assert [(each.error_code, each.base_offset) for each in found] == [(NONE, 0)] * 2
+    gap = batch(b"c", producer_id=7, producer_epoch=0, base_sequence=5)
+    (result,) = await results(broker, version, gap)
+    assert (result.error_code, result.base_offset) == (OutOfOrderSequenceNumber.code, -1)
+    assert broker.node.partition.log.log_end_offset == 2
 
 
 @pytest.mark.parametrize("version", range(3))
