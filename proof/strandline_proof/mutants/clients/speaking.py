@@ -7,9 +7,12 @@ from typing import Final
 from strandline_proof.mutants.mutant import Edit, Mutant
 
 _CONNECTION: Final = "strandline_broker.kafka.connection"
+_CONSUMER_GROUPS: Final = "strandline_broker.kafka.groups.consumer"
 _FETCH_ANSWER: Final = "strandline_broker.kafka.records.fetch_answer"
+_OFFSET_FETCH: Final = "strandline_broker.kafka.groups.offset_fetch"
 _PRODUCE: Final = "strandline_broker.kafka.records.produce"
 _CONNECTION_TESTS: Final = "tests/unit/broker/kafka/test_connection.py"
+_GROUPS_TESTS: Final = "tests/unit/broker/kafka/groups"
 _RECORDS_TESTS: Final = "tests/unit/broker/kafka/records"
 
 SPEAKING: Final = (
@@ -83,5 +86,35 @@ SPEAKING: Final = (
             ),
         ),
         history=f"{_RECORDS_TESTS}/test_fetch.py::test_a_history_that_differs_is_told_its_end",
+    ),
+    Mutant(
+        "kafka-refused-read-is-no-offset",
+        "P-116",
+        "a read of offsets that the coordinator refuses looks like a group without offsets, and the"
+        " consumer begins where its reset policy says",
+        (
+            Edit(
+                _OFFSET_FETCH,
+                "FetchedOffset(None, topic.name, partition, error=error)\n",
+                "FetchedOffset(None, topic.name, partition)\n",
+            ),
+        ),
+        history=f"{_GROUPS_TESTS}/test_offset_commits.py"
+        "::test_a_version_says_at_which_place_a_group_has_its_error",
+    ),
+    Mutant(
+        "kafka-missing-list-gives-all-up",
+        "I-134, P-143",
+        "a heartbeat over Kafka's protocol without a list of owned partitions counts as the report"
+        " that all are given up, and a partition has two owners",
+        (
+            Edit(
+                _CONSUMER_GROUPS,
+                "    if count < 0:\n        return None\n    check_count",
+                "    if count < 0:\n        return {}\n    check_count",
+            ),
+        ),
+        history=f"{_GROUPS_TESTS}/test_consumer.py"
+        "::test_an_empty_list_of_owned_partitions_is_not_a_missing_one",
     ),
 )
