@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline_proof.mutants.scratch import corpus_text
+from strandline_proof.sim.groups.spec import PROTOCOLS
 from strandline_proof.sim.kinds import KINDS
 from strandline_proof.sim.plan.plan import (
     CHAOS_S,
@@ -38,16 +39,27 @@ def plans(needs: Needs, *, first: int, number: int) -> Iterator[Plan]:
         return
     for seed in range(first, first + number):
         plan = draw_plan(seed)
-        topology = dataclasses.replace(plan.topology, **needs.topology)  # type: ignore[arg-type]
+        topology = _changed(plan.topology, needs)
         faults = _draw(seed, needs.kinds, topology) if needs.kinds else plan.faults
         if needs.alone or (needs.moments and not needs.kinds):
             faults = ()
         faults = (*faults, *_moments(seed, needs.moments, topology), *needs.aimed)
         faults = tuple(sorted(faults, key=lambda fault: fault.at_s))
-        topology = dataclasses.replace(scrubbed(topology, faults), **needs.topology)  # type: ignore[arg-type]
+        topology = _changed(scrubbed(topology, faults), needs)
         yield _with_one_away_that_may_be(
             dataclasses.replace(plan, topology=topology, faults=faults)
         )
+
+
+def _changed(topology: Topology, needs: Needs) -> Topology:
+    """The topology as `needs` wants it. Without clients of Kafka's protocol its groups have members
+    of the library.
+    """
+    changes: dict[str, Any] = dict(needs.topology)
+    if not changes.get("work", topology.work).kafka:
+        groups = changes.get("groups", topology.groups)
+        changes["groups"] = tuple(dataclasses.replace(g, protocol=PROTOCOLS[0]) for g in groups)
+    return dataclasses.replace(topology, **changes)
 
 
 def _with_one_away_that_may_be(plan: Plan) -> Plan:

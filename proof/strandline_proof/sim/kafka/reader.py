@@ -100,15 +100,24 @@ class KafkaReader:
         deadline_s = loop.time() + timeout_s
         if self._keys != () and loop.time() >= self._refreshed_s + REFRESH_S:
             await self._look_for_partitions()
-        found: dict[int, list[tuple[int, bytes | None]]] = {}
         by_leader: dict[KafkaConnection, list[int]] = {}
         for partition in sorted(self._next):
             leader = await self._cluster.leader(self._topic, partition)
             by_leader.setdefault(leader, []).append(partition)
+        found = await self._fetched(by_leader, 0)
+        left_ms = int((deadline_s - loop.time()) * 1000)
+        if not found and by_leader and left_ms > 0:
+            found = await self._fetched(by_leader, left_ms // len(by_leader))
+        return found
+
+    async def _fetched(
+        self, by_leader: dict[KafkaConnection, list[int]], wait_ms: int
+    ) -> dict[int, list[tuple[int, bytes | None]]]:
+        """Asks each leader, one after the other."""
+        found: dict[int, list[tuple[int, bytes | None]]] = {}
         for leader, partitions in by_leader.items():
-            left_ms = max(0, int((deadline_s - loop.time()) * 1000 / len(by_leader)))
             try:
-                found.update(await self._fetch(leader, partitions, left_ms))
+                found.update(await self._fetch(leader, partitions, wait_ms))
             except KafkaFailed:
                 if not found:
                     raise
