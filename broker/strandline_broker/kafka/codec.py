@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 LARGE: Final = 1_000
 """Elements that take some milliseconds to encode."""
+MESSAGE_LENGTH_MAX: Final = 4_000
+"""Characters of an error message, which may quote a name from the request. Before the flexible
+versions, a text has 32,767 bytes at most.
+"""
 _MODULES = ("admin", "consumer", "metadata", "producer", "sasl")
 
 
@@ -61,6 +65,11 @@ def answer_of(api_name: str) -> Any:
     given has the schema's default; a topic id is given as 32 hexadecimal digits.
     """
     return load()[f"{api_name}Response"]
+
+
+def message_of(error: Exception) -> str:
+    """Returns the error's text, as much of it as every version holds."""
+    return str(error)[:MESSAGE_LENGTH_MAX]
 
 
 def is_large(message: Any) -> bool:

@@ -48,6 +48,7 @@ class ConfigsCalls:
             result = answer.DescribeConfigsResult(
                 resource_type=resource.resource_type, resource_name=resource.resource_name
             )
+            failure: WireError | None = None
             try:
                 wanted = frozenset(resource.configuration_keys or ())
                 described = self._configs.describe(resource.resource_type, resource.resource_name)
@@ -56,9 +57,10 @@ class ConfigsCalls:
                     for each in described
                     if not wanted or each.name in wanted
                 ]
-                result.error_code, result.error_message = NONE, None
             except WireError as error:
-                result.error_code, result.error_message = error.code, str(error)
+                failure = error
+            for name, value in error_fields(failure).items():
+                setattr(result, name, value)
             found.results.append(result)
             await turns.took(100)
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.kafka.codec import message_of
 from strandline_proto.errors import NONE
 
 if TYPE_CHECKING:
@@ -22,4 +23,4 @@ def error_fields(error: WireError | None) -> dict[str, Any]:
     """The fields of an answer, or of its part, that hold its error."""
     if error is None:
         return {"error_code": NONE, "error_message": None}
-    return {"error_code": error.code, "error_message": str(error)}
+    return {"error_code": error.code, "error_message": message_of(error)}

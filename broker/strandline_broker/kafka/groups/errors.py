@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from strandline_broker.kafka.codec import message_of
 from strandline_proto.errors import NONE, CoordinatorNotAvailable, RequestTimedOut, WireError
 
 
@@ -18,4 +19,4 @@ def code_of(error: WireError | None) -> int:
 
 def text_of(error: WireError | None) -> str | None:
     """Returns the message of an answer that has a place for one."""
-    return None if error is None else str(error)
+    return None if error is None else message_of(error)

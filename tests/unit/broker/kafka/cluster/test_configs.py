@@ -354,3 +354,16 @@ async def test_a_resource_that_is_repeated_is_described_once() -> None:
     many = [orders(), orders("segment.ms"), *(orders() for _ in range(50))]
     answer = await ask(part, "DescribeConfigs", 4, resources=many)
     assert [len(each.configs) > 1 for each in answer.results] == [True, False]
+
+
+@pytest.mark.parametrize("name", ["n" * 32_767, "\x00" * 32_767])
+async def test_a_message_that_quotes_a_long_name_fits_into_the_answer(name: str) -> None:
+    for version in range(1, 5):
+        for resource_type, code in ((TOPIC, 3), (BROKER, 42)):
+            found = await described(version, resource_type, name)
+            assert (found.error_code, len(found.error_message) <= 4_000) == (code, True)
+    _, part = calls()
+    for version in range(3):
+        asked = [whole(BROKER, name), whole(TOPIC, "plain", **{name: None})]
+        answer = await ask(part, "AlterConfigs", version, resources=asked)
+        assert [each.error_code for each in answer.responses] == [42, 42]
