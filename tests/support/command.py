@@ -1,5 +1,6 @@
 """The `strandline` command as a user runs it: a process, its output and its exit status."""
 
+import atexit
 import json
 import os
 import subprocess
@@ -7,14 +8,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from strandline_cli.cluster.patience import Patience
+from support.command_forks import Forks
 
 COMMAND = [sys.executable, "-c", "from strandline_cli.main import main; main()"]
 DEADLINE_S = 60.0
 _LOOK_S = 0.25
+_STARTING = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +57,11 @@ def strandline(
     still while the command computes or waits for a processor.
     """
     given = stdin.encode() if isinstance(stdin, str) else stdin
-    pipe = subprocess.PIPE
-    command = start_strandline(
-        arguments, environ=environ, cwd=cwd, stdin=pipe, stdout=pipe, stderr=pipe
+    words, around, pipe = list(map(str, arguments)), clean_environ(environ), subprocess.PIPE
+    command = (
+        _forks().start(words, around, cwd)
+        if _forks().can_take(words, around)
+        else start_strandline(words, environ=environ, cwd=cwd, stdin=pipe, stdout=pipe, stderr=pipe)
     )
     patience = Patience(deadline_s, lambda: [command.pid])
     with ThreadPoolExecutor(1) as pool:
@@ -65,7 +72,20 @@ def strandline(
         finally:
             command.kill()  # which has ended, unless the test is broken off
         out, err = talk.result()
+    assert command.returncode is not None
     return CompletedCommand(command.returncode, out.decode(), err.decode())
+
+
+def _forks() -> Forks:
+    with _STARTING:
+        return _only_forks()
+
+
+@cache
+def _only_forks() -> Forks:
+    forks = Forks()
+    atexit.register(forks.close)
+    return forks
 
 
 def start_strandline(

@@ -1,0 +1,51 @@
+"""The forks in which tests run commands behave as a command in an interpreter of its own."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.command import clean_environ, start_strandline, strandline
+from support.command_forks import Forks
+
+NOBODYS = ("--bootstrap", "127.0.0.1:1", "--timeout", "0.2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        (("--version",), b""),
+        (("topic", "--help"), b""),
+        (("frobnicate",), b""),
+        (("log", "dump", "nothing-of-this-name"), b""),
+        (("produce", "t", *NOBODYS), b"line\n" * 100_000),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
+)
+def test_a_fork_says_and_ends_as_a_new_interpreter_does(
+    arguments: tuple[str, ...], given: bytes, tmp_path: Path
+) -> None:
+    pipe = subprocess.PIPE
+    new = start_strandline(arguments, cwd=tmp_path, stdin=pipe, stdout=pipe, stderr=pipe)
+    out, err = new.communicate(given)
+    forked = strandline(*arguments, stdin=given, cwd=tmp_path)
+    assert (forked.status, forked.out, forked.err) == (new.returncode, out.decode(), err.decode())
+
+
+def test_a_fork_has_the_environment_of_its_caller_or_is_left_to_a_new_interpreter() -> None:
+    forks, given = Forks(), clean_environ()
+    try:
+        assert forks.can_take(["--version"], {**given, "STRANDLINE_BOOTSTRAP": "here"})
+        for early in ("PYTHONUTF8", "LC_ALL", "GRPC_EXPERIMENTS"):
+            assert not forks.can_take(["--version"], {**given, early: "0"})
+        assert not forks.can_take(["x" * 1_000_000], given)
+        named = forks.start(["topic", "list"], {**given, "STRANDLINE_BOOTSTRAP": "here"}, None)
+        assert b"'here' is not an address" in named.communicate(b"")[1]
+        killed = forks.start(["produce", "t", *NOBODYS[:2]], given, None)
+        os.kill(killed.pid, signal.SIGKILL)
+        killed.communicate(b"")
+        assert killed.returncode == -signal.SIGKILL
+    finally:
+        forks.close()

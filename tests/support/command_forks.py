@@ -1,0 +1,177 @@
+"""A process that has imported the command line, and forks for each command that a test runs.
+
+A command in a new interpreter spends most of its processor time on imports. A fork is a process of
+its own too: it has the streams, the folder and the environment of its caller, and its own exit.
+
+    python command_forks.py DESCRIPTOR-OF-A-SOCKET
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_REQUEST_BYTES_MAX: Final = 150_000
+_READ_AT_START: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GRPC_")
+"""Beginnings of the variables that an interpreter, or a library, reads before a command runs."""
+
+
+class Fork:
+    """One command, with what a test uses of `subprocess.Popen`."""
+
+    def __init__(self, pid: int, streams: tuple[int, int, int], ended: socket.socket) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._streams = streams
+        self._ended = ended
+
+    def communicate(self, given: bytes) -> tuple[bytes, bytes]:
+        stdin, stdout, stderr = self._streams
+        with ThreadPoolExecutor(2) as pool, self._ended:
+            pool.submit(_give, stdin, given)
+            error = pool.submit(_all_of, stderr)
+            out, err = _all_of(stdout), error.result()
+            self.returncode = int(self._ended.recv(64))
+        return out, err
+
+    def kill(self) -> None:
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+
+def _give(descriptor: int, given: bytes) -> None:
+    with suppress(BrokenPipeError), open(descriptor, "wb") as stream:
+        stream.write(given)
+
+
+def _all_of(descriptor: int) -> bytes:
+    with open(descriptor, "rb") as stream:
+        return stream.read()
+
+
+class Forks:
+    """The caller's end. The process ends with it."""
+
+    def __init__(self) -> None:
+        self._environ = dict(os.environ)
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            # Python decides at its start how to buffer: the streams are pipes, as a command's.
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+            )
+
+    def can_take(self, arguments: list[str], environ: Mapping[str, str]) -> bool:
+        """False if only an interpreter that starts would do the same."""
+        if len(_request(arguments, environ, None)) > _REQUEST_BYTES_MAX:
+            return False
+        names = {*environ, *self._environ}
+        differ = (name for name in names if environ.get(name) != self._environ.get(name))
+        return not any(name.startswith(_READ_AT_START) for name in differ)
+
+    def start(self, arguments: list[str], environ: Mapping[str, str], cwd: Path | None) -> Fork:
+        (stdin, given), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        handed = (stdin, stdout, stderr, theirs.detach())
+        socket.send_fds(self._requests, [_request(arguments, environ, cwd)], handed)
+        for descriptor in handed:
+            os.close(descriptor)
+        return Fork(int(ours.recv(64)), (given, out, err), ours)
+
+    def close(self) -> None:
+        self._requests.close()
+        self._process.communicate()
+
+
+def _request(arguments: list[str], environ: Mapping[str, str], cwd: Path | None) -> bytes:
+    folder = os.fspath(cwd) if cwd is not None else os.getcwd()
+    return os.fsencode(json.dumps([arguments, dict(environ), folder]))
+
+
+def _serve(requests: socket.socket) -> None:
+    """Forks for each request, and returns in each fork."""
+    poll = select.poll()
+    poll.register(requests, select.POLLIN)
+    running: dict[int, tuple[int, socket.socket]] = {}
+    while True:
+        for descriptor, _ in poll.poll():
+            if descriptor in running:
+                pid, caller = running.pop(descriptor)
+                poll.unregister(descriptor)
+                os.close(descriptor)
+                _, status = os.waitpid(pid, 0)
+                with caller, suppress(OSError):  # who has given it up
+                    caller.send(b"%d" % os.waitstatus_to_exitcode(status))
+                continue
+            request, descriptors, _, _ = socket.recv_fds(requests, _REQUEST_BYTES_MAX * 2, 4)
+            if not request:
+                for pid, _ in running.values():
+                    os.kill(pid, signal.SIGKILL)
+                os._exit(0)
+            pid = os.fork()
+            if pid == 0:
+                for each in (requests, *(caller for _, caller in running.values())):
+                    each.detach()
+                _become(request, descriptors[:3])
+                return
+            caller = socket.socket(fileno=descriptors.pop())
+            for stream in descriptors:
+                os.close(stream)
+            caller.send(b"%d" % pid)
+            ended = os.pidfd_open(pid)
+            running[ended] = (pid, caller)
+            poll.register(ended, select.POLLIN)
+
+
+def _become(request: bytes, streams: list[int]) -> None:
+    for descriptor, stream in enumerate(streams):
+        os.dup2(stream, descriptor)
+    os.closerange(3, 4096)
+    arguments, environ, folder = json.loads(request)
+    os.environ.clear()
+    os.environ.update(environ)
+    os.chdir(folder)
+    sys.argv = ["-c", *arguments]
+
+
+def _import_commands() -> None:
+    # As the command line does before it imports gRPC.
+    from strandline_runtime.grpc_experiments import without_event_engine
+
+    without_event_engine()
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+    import strandline_cli
+
+    for module in pkgutil.walk_packages(strandline_cli.__path__, "strandline_cli."):
+        importlib.import_module(module.name)
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    _import_commands()
+    from strandline_cli.main import main
+
+    sys.path[0] = ""  # as with `python -c`
+    _serve(socket.socket(fileno=int(sys.argv[1])))
+    main()
