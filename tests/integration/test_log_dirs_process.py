@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PARTITIONS = 4
+OFFSETS = 50
+"""Partitions of the internal topic, which the controller creates by itself."""
 
 
 def is_at_rest(directory: Path, partitions: list[int]) -> bool:
@@ -21,6 +23,13 @@ def is_at_rest(directory: Path, partitions: list[int]) -> bool:
     path = directory / "replication-offset-checkpoint"
     said = path.read_text("utf-8").splitlines() if path.exists() else []
     return {f"spread {p} 1" for p in partitions} <= set(said)
+
+
+def are_made(*directories: Path) -> bool:
+    """Whether the internal topic has its partitions. The directory of a new one is made with those
+    above it: no loss would be seen.
+    """
+    return sum(len(list(d.glob("__consumer_offsets-*"))) for d in directories) == OFFSETS
 
 
 def test_a_directory_that_is_taken_away_takes_its_partitions_and_no_others(
@@ -43,6 +52,7 @@ def test_a_directory_that_is_taken_away_takes_its_partitions_and_no_others(
     held = {d: sorted(int(p.name[-1]) for p in d.glob("spread-*")) for d in (first, second)}
     assert [len(partitions) for partitions in held.values()] == [2, 2]
 
+    eventually(lambda: are_made(first, second), "every partition has its directory")
     eventually(lambda: is_at_rest(second, held[second]), "nothing left to be written")
     second.rename(tmp_path / "away")  # in one step: the broker looks for its checkpoints in it
     unhealthy = eventually(
