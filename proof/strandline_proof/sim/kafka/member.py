@@ -24,7 +24,7 @@ from strandline_proof.sim.kafka.connection import (
     owned_tasks,
     request_of,
 )
-from strandline_proof.sim.kafka.reader import Diverged, KafkaReader
+from strandline_proof.sim.kafka.reader import Diverged, KafkaReader, OutOfRange
 from strandline_proof.sim.workload import group_history as told
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ JOINS: Final = (2, 3, 4, 5, 7, 9)
 """Versions of JoinGroup."""
 STATIC_FROM: Final = 5
 """First version of JoinGroup with an instance id (KIP-345)."""
-OUT_OF_RANGE: Final = 1
 ILLEGAL_GENERATION: Final = 22
 UNKNOWN_MEMBER: Final = 25
 REBALANCE: Final = 27
@@ -359,10 +358,9 @@ class ClassicMember:
         except Diverged as error:
             self._count("classic member was told of a truncation")
             self._seek(error.partition, error.offset)
-        except KafkaFailed as error:
-            if error.code == OUT_OF_RANGE:
-                for tp in list(self.owned):
-                    self._seek(tp.partition, await self._reader.beginning_of(tp.partition))
+        except OutOfRange as error:
+            self._seek(error.partition, await self._reader.beginning_of(error.partition))
+        except KafkaFailed:
             await asyncio.sleep(RETRY_S)
         return {}
 

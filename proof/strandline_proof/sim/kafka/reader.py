@@ -36,6 +36,7 @@ BYTES_MAX: Final = 1 << 20
 EARLIEST: Final = -2
 LATEST: Final = -1
 REFRESH_S: Final = 1.0
+OUT_OF_RANGE: Final = 1
 RETRIABLE: Final = frozenset((3, 5, 6, 9, 74, 75, 78, 100, 103))
 """Errors after which the reader asks who leads, and goes on: among them NotLeaderOrFollower, and
 both of leader epochs that differ.
@@ -49,6 +50,14 @@ class Diverged(KafkaFailed):
         super().__init__(f"partition {partition} parts at offset {offset}")
         self.partition = partition
         self.offset = offset
+
+
+class OutOfRange(KafkaFailed):
+    """The log does not have the reader's position."""
+
+    def __init__(self, partition: int) -> None:
+        super().__init__(f"the position of partition {partition} is out of range")
+        self.partition = partition
 
 
 class KafkaReader:
@@ -148,6 +157,8 @@ class KafkaReader:
                     self._on_event("Kafka's reader was refused and asked who leads")
                     self._cluster.forget_leaders(self._topic)
                     continue
+                if each.error_code == OUT_OF_RANGE:
+                    raise OutOfRange(each.partition_index)
                 check(each.error_code, f"Fetch of {self._topic}-{each.partition_index}")
                 if each.diverging_epoch is not None and each.diverging_epoch.epoch >= 0:
                     raise Diverged(each.partition_index, each.diverging_epoch.end_offset)
