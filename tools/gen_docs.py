@@ -9,6 +9,7 @@ from pathlib import Path
 from proof_tables import proof_tables
 from reference.client_api import client_api
 from reference.commands import command_line
+from reference.compatibility import compatibility
 from reference.configuration import configuration
 from reference.errors import errors
 from reference.kafka_protocol import kafka_protocol
@@ -19,6 +20,7 @@ DOCUMENTS = {
     "docs/reference/configuration.md": configuration,
     "docs/reference/errors.md": errors,
     "docs/reference/kafka-protocol.md": kafka_protocol,
+    "docs/compatibility.md": compatibility,
     "docs/reference/metrics.md": metrics,
     "docs/reference/command-line.md": command_line,
     "docs/reference/client-api.md": client_api,

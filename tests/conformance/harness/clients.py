@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 
 from conformance.harness import installed
 from conformance.harness.driver import Driver
+from conformance.harness.records import CODECS
 from conformance.harness.versions import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+PLAIN_CODECS = ("none", "gzip")
+"""The codecs that kafkajs brings. It needs other packages for the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class Client:
     """The driver's command; it makes or finds what the driver needs."""
     only_on: str | None = None
     """The one target that the client can speak to; None if it speaks Kafka's protocol."""
+
+    codecs: tuple[str, ...] = CODECS
 
     def start(self, bootstrap: str) -> Driver:
         return Driver(self.name, self.command(), bootstrap)
@@ -62,7 +68,12 @@ def more_clients() -> list[Client]:
     node = pins["node"]
     return [
         Client("sarama", pins["go"][sarama], lambda: installed.go("driver.go", sarama)),
-        Client("kafkajs", node["kafkajs"], lambda: installed.node("kafkajs.mjs")),
+        Client(
+            "kafkajs",
+            node["kafkajs"],
+            lambda: installed.node("kafkajs.mjs"),
+            codecs=PLAIN_CODECS,
+        ),
         Client(
             "platformatic",
             node["@platformatic/kafka"],

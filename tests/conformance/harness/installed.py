@@ -26,7 +26,24 @@ class CannotInstallError(Exception):
 @cache
 def python() -> list[str]:
     """The interpreter of an environment with the pinned Python clients and their codecs."""
-    pins = [f"{name}=={version}" for name, version in versions()["python"].items()]
+    return _environment([f"{name}=={pin}" for name, pin in versions()["python"].items()])
+
+
+@cache
+def spark() -> list[str]:
+    """The interpreter of an environment with a Spark that its Kafka connector supports."""
+    return _environment([f"pyspark=={versions()['spark']['pyspark']}"])
+
+
+def connector() -> str:
+    """The jars of Spark's Kafka connector, comma separated, without those that Spark has."""
+    artifact = f"spark-sql-kafka-0-10_2.13:{versions()['spark']['connector']}"
+    found = jars((f"org.apache.spark:{artifact}",)).split(os.pathsep)
+    wanted = ("spark-sql-kafka", "spark-token-provider", "kafka-clients", "commons-pool2")
+    return ",".join(each for each in found if Path(each).name.startswith(wanted))
+
+
+def _environment(pins: list[str]) -> list[str]:
     key = hashlib.sha256(" ".join([sys.version, *pins]).encode()).hexdigest()[:12]
     folder = kept("python", key)
     binary, ready = folder / "bin" / "python", folder / "ready"

@@ -223,30 +223,19 @@ func (d *driver) produce(asked request, given answer) error {
 			producer.Input() <- message(asked.Topic, each)
 			time.Sleep(time.Duration(asked.PaceMs) * time.Millisecond)
 		}
-		producer.AsyncClose()
 	}()
 	placed := [][]int64{}
-	failures := producer.Errors()
-	successes := producer.Successes()
 	var failed error
-	for successes != nil || failures != nil {
+	for range asked.Records {
 		select {
-		case each, open := <-successes:
-			if !open {
-				successes = nil
-				continue
-			}
+		case each := <-producer.Successes():
 			placed = append(placed, []int64{int64(each.Partition), each.Offset})
-		case each, open := <-failures:
-			if !open {
-				failures = nil
-				continue
-			}
+		case each := <-producer.Errors():
 			failed = each
 		}
 	}
 	given["placed"] = placed
-	return failed
+	return errors.Join(failed, producer.Close())
 }
 
 func message(topic string, each record) *sarama.ProducerMessage {
