@@ -11,6 +11,7 @@ content. `update_state`, and the methods that use it, run in one place at a time
 from __future__ import annotations
 
 import contextlib
+import errno
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -268,8 +269,13 @@ class DataDirectory:
         """Create empty logs; returns each log, or the reason for its failure.
 
         They serve nothing before `hosted` contains them. A crash before that leaves interrupted
-        creations.
+        creations. A data directory that was taken away is not made again: its logs are lost, and an
+        empty one would hide that.
         """
+        wanted = list(wanted)
+        if not self._fs.isdir(self.path):
+            gone = FileNotFoundError(errno.ENOENT, "the data directory is gone", self.path)
+            return [gone for _ in wanted]
         made = side_by_side(self._making(new) for new in wanted)
         try:
             self._fs.fsync_dir(self.path)

@@ -247,6 +247,15 @@ def test_a_replica_that_vanished_is_not_taken_for_a_new_one(path: Path) -> None:
     assert directory.create_log("t", TOPIC_ID, 0, SMALL).log_end_offset == 0
 
 
+def test_a_directory_that_was_taken_away_is_not_made_again(path: Path) -> None:
+    """An empty directory in its place would hide that its logs are lost."""
+    directory = opened(path)
+    path.rename(path.with_name("away"))
+    with pytest.raises(FileNotFoundError, match="the data directory is gone"):
+        directory.create_log("t", TOPIC_ID, 0, SMALL)
+    assert not path.exists()
+
+
 def test_whoever_goes_through_the_logs_is_not_disturbed_by_one_that_comes(path: Path) -> None:
     """A disk is found to be full while another thread makes the logs of a new topic (I-99)."""
     directory = opened(path)
