@@ -120,8 +120,16 @@ MISSING: Final[tuple[tuple[str, str, str], ...]] = (
     ("feature", "request of the client", "what the client sees"),
     (
         "transactions",
-        "InitProducerId with a transactional id",
-        "error 35 (UNSUPPORTED_VERSION), and a line in the broker's log",
+        "FindCoordinator or InitProducerId with a transactional id",
+        "error 35 (UNSUPPORTED_VERSION), and a line in the broker's log; librdkafka tries until"
+        " the time given to `init_transactions` is over",
+    ),
+    (
+        "idempotent producers that the leader has forgotten",
+        "Produce after `producer.id.expiration.ms` (a day) without records for the partition, or"
+        " after its topic was deleted and created with the same name",
+        "error 45 (OUT_OF_ORDER_SEQUENCE_NUMBER), where Kafka accepts any sequence: Java goes on;"
+        " kafka-python fails one batch; librdkafka and aiokafka need a new producer",
     ),
     ("follower reads", "Fetch with a rack", "every Fetch is answered by the leader"),
     ("TLS", "a TLS hello", "the connection ends, with a line in the broker's log"),
