@@ -11,9 +11,9 @@ import pytest
 from strandline_broker.core.replication.leader import Leader
 from strandline_cli.main import run
 from strandline_cli.simulation.plans import commit, report
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import RunResult
+from strandline_proof.sim.topology.topology import Topology
 
 
 @pytest.fixture

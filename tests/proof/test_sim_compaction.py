@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.disk.disk import SimDisk
 from strandline_proof.sim.disk.fs import SimFs
 from strandline_proof.sim.oracles.partition.compacted import CompactedCommitted
@@ -23,6 +22,7 @@ from strandline_proof.sim.oracles.replica.log_view import LogView
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.plan.plan import CLEANER_MS, Fault, Plan
 from strandline_proof.sim.run.run import RunResult, run_plan
+from strandline_proof.sim.topology.topology import Topology
 from strandline_proto.batch import build_batch
 
 CRASH = {"power": False, "restart_s": 0.3}

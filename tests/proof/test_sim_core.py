@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.cluster.all_but_one import NEW_RECORDS, Core
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan, draw_plan
+from strandline_proof.sim.run.all_but_one import NEW_RECORDS, Core
 from strandline_proof.sim.run.run import run_plan
+from strandline_proof.sim.topology.topology import Topology
 
 KEY = (b"topic", 0)
 AWAY = 3

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from strandline_broker.core.replication.leader import Leader
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.kinds import KINDS
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.plan.faults import BEFORE_HEALING_S
@@ -24,6 +23,7 @@ from strandline_proof.sim.plan.plan import PATIENCE_S, Fault, Plan, crash_point_
 from strandline_proof.sim.run.run import Run, RunResult, run_plan
 from strandline_proof.sim.sweep import sweep
 from strandline_proof.sim.sweep.sweep import shrink
+from strandline_proof.sim.topology.topology import Topology
 
 Running = subprocess.Popen[str]
 QUIET = Plan(seed=1, topology=Topology(), faults=(), chaos_s=3.0)

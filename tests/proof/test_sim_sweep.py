@@ -11,7 +11,6 @@ import pytest
 
 from strandline_cli.options import Format
 from strandline_cli.simulation.sweeping import Sweep
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.kinds import GROUP_KINDS, KINDS
 from strandline_proof.sim.plan.plan import Plan, draw_plan
 from strandline_proof.sim.run.report import Broken, RunSummary
@@ -28,6 +27,7 @@ from strandline_proof.sim.sweep.expected import (
 )
 from strandline_proof.sim.sweep.pool import NoWorker, Pool
 from strandline_proof.sim.sweep.sweep import KINDS_KEPT, SEEDS_KEPT, Tally, run_here
+from strandline_proof.sim.topology.topology import Topology
 from support.cluster import eventually
 
 QUICK = dataclasses.replace(draw_plan(1), faults=(), chaos_s=0.5)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.kinds import ALL_KINDS
 from strandline_proof.sim.kinds.places import PLACES
-from strandline_proof.sim.plan.check import WINDOW
+from strandline_proof.sim.kinds.windows import WINDOW
 from strandline_proof.sim.plan.plan import Fault, Plan, check_plan
 from strandline_proof.sim.plan.windows import FAMILIES, draw_window
 from strandline_proof.sim.run.run import RunResult, run_plan
+from strandline_proof.sim.topology.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,11 +13,11 @@ from strandline._core.partition_queue import PartitionQueue
 from strandline._producer.sender import Sender
 from strandline.consumer import Consumer
 from strandline_broker.core.replication.producer_state import ProducerStates
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import Run, RunResult, run_plan
+from strandline_proof.sim.topology.topology import Topology
+from strandline_proof.sim.topology.work import Work
 from strandline_proof.sim.workload.low_acks import Loose
-from strandline_proof.sim.workload.work import Work
 from strandline_proto.batch import SEQUENCE_MAX
 
 KILL = Fault(2.0, "kill", {"node": "leader-0", "restart_s": 1.0})

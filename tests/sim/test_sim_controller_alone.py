@@ -2,9 +2,9 @@
 
 import pytest
 
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import Run
+from strandline_proof.sim.topology.topology import Topology
 
 BACK_S = 2.5
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import Run
+from strandline_proof.sim.topology.topology import Topology
 
 TAKEN = "broker's id taken by another machine"
 REPLACED = "has been replaced by another process with the same id"

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from strandline._groups.rebalancing import Rebalancing
-from strandline_proof.sim.cluster.topology import ImpossibleTopology, Topology
-from strandline_proof.sim.groups.spec import BUSY, MANUAL, PATTERN, STATIC, GroupSpec
 from strandline_proof.sim.kinds import GROUP_KINDS
 from strandline_proof.sim.plan.group_moments import GROUP_MOMENTS
 from strandline_proof.sim.plan.plan import BadPlan, Fault, Plan, draw_plan, read_plan
 from strandline_proof.sim.run.run import Run, RunResult
+from strandline_proof.sim.topology.groups import BUSY, MANUAL, PATTERN, STATIC, GroupSpec
+from strandline_proof.sim.topology.topology import ImpossibleTopology, Topology
 from strandline_proof.sim.workload import group_history as told
 
 MIXED = (

@@ -5,9 +5,9 @@ controller, also by the next one, and kept by every oracle's rules like any othe
 import pytest
 
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import Run
+from strandline_proof.sim.topology.topology import Topology
 
 
 def execute(*faults: Fault, offsets_partitions: int) -> Run:

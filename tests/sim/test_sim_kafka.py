@@ -2,11 +2,11 @@
 
 import pytest
 
-from strandline_proof.sim.cluster.topology import ImpossibleTopology, Topology
-from strandline_proof.sim.groups.spec import CLASSIC, GroupSpec
 from strandline_proof.sim.plan.plan import Fault, Plan, draw_plan
 from strandline_proof.sim.run.run import RunResult, run_plan
-from strandline_proof.sim.workload.work import Work
+from strandline_proof.sim.topology.groups import CLASSIC, GroupSpec
+from strandline_proof.sim.topology.topology import ImpossibleTopology, Topology
+from strandline_proof.sim.topology.work import Work
 
 RESENT = "Kafka's producer sent a batch again"
 

@@ -1,10 +1,10 @@
 """Three hundred partitions: a broker dies, the others lead what it led, it comes back (I-94)."""
 
 from strandline_proof.mutants.catalogue import mutant_named
-from strandline_proof.sim.cluster.topology import Topology
+from strandline_proof.sim.loop.timeline import Line
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import Run, run_plan
-from strandline_proof.sim.run.timeline import Line
+from strandline_proof.sim.topology.topology import Topology
 
 PARTITIONS = 300
 DIES_S, BACK_S = 3.0, 5.5

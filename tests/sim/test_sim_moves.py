@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from strandline_broker.config.loading import load_broker_config
-from strandline_proof.sim.cluster.topology import DATA, TOPIC, Topology
 from strandline_proof.sim.disk.fs import SimFs
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import Run, RunResult
+from strandline_proof.sim.topology.topology import DATA, TOPIC, Topology
 
 
 def move(at_s: float, *target: int, after: str | None = None) -> Fault:
@@ -155,7 +155,7 @@ def test_a_throttled_move_takes_its_time_and_holds_nobody_else_up(
 
     moves = (move(3.0, 4, 2, 1),)
     free, free_run = duration_of(*moves)
-    monkeypatch.setattr("strandline_proof.sim.cluster.topology.load_broker_config", load)
+    monkeypatch.setattr("strandline_proof.sim.topology.topology.load_broker_config", load)
     held, held_run = duration_of(*moves)
     assert held > free + 1.0
     assert held_run.acknowledged > 0.9 * free_run.acknowledged

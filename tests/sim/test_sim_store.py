@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.cluster.world import World
 from strandline_proof.sim.disk.parts import Directory
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import Run
+from strandline_proof.sim.topology.topology import Topology
 
 WAIT_S = 6.0
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from strandline import Admin, NewTopic
-from strandline_proof.sim.cluster.topology import DATA, Topology
 from strandline_proof.sim.disk.fs import SimFs
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import Run
+from strandline_proof.sim.topology.topology import DATA, Topology
 from strandline_proof.sim.workload.churn import CHURN
 from strandline_proto.ids import TopicId
 

@@ -9,10 +9,9 @@ from support.tidy_tree import ROOT, name_of, syntax
 SIM = ROOT / "proof" / "strandline_proof" / "sim"
 JUDGES = (
     *sorted((SIM / "oracles").rglob("*.py")),
-    SIM / "run" / "watch.py",
     SIM / "run" / "run.py",
-    SIM / "cluster" / "all_but_one.py",
-    SIM / "cluster" / "operator.py",
+    SIM / "run" / "all_but_one.py",
+    SIM / "run" / "operator.py",
     SIM / "workload" / "excused.py",
 )
 

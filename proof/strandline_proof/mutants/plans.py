@@ -7,7 +7,6 @@ import random
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_proof.mutants.scratch import corpus_text
-from strandline_proof.sim.groups.spec import PROTOCOLS
 from strandline_proof.sim.kinds import KINDS
 from strandline_proof.sim.plan.plan import (
     CHAOS_S,
@@ -19,13 +18,14 @@ from strandline_proof.sim.plan.plan import (
     read_plan,
     scrubbed,
 )
+from strandline_proof.sim.topology.groups import PROTOCOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline_proof.mutants.mutant import Needs
-    from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.plan.plan import Plan
+    from strandline_proof.sim.topology.topology import Topology
 
 FAULTS: Final = (4, 12)
 AFTER_EVENT: Final = 0.35

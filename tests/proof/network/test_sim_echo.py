@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.loop.loop import SimLoop
 from strandline_proof.sim.network import duplicates as echo
 from strandline_proof.sim.network.duplicates import Echoes
 from strandline_proof.sim.network.network import SimNetwork
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import run_plan
+from strandline_proof.sim.topology.topology import Topology
 from support.grpc_rig import Rig, outcome
 
 if TYPE_CHECKING:

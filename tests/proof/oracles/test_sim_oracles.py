@@ -17,9 +17,9 @@ from strandline_broker.hosts.upkeep import log_retention
 from strandline_broker.storage.directory.strandline_state import Memory
 from strandline_broker.storage.log.leader_epochs import LeaderEpochs
 from strandline_broker.storage.log.log import Log
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import run_plan
+from strandline_proof.sim.topology.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -20,7 +20,6 @@ from strandline_broker.hosts.controller import controller, push_answers
 from strandline_broker.hosts.member.envelopes import Envelopes
 from strandline_broker.hosts.member.replica_manager import ReplicaManager
 from strandline_broker.storage.log.log import FlushTicket
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.disk.disk import SimDisk
 from strandline_proof.sim.oracles.controller.control import ControlOracle
 from strandline_proof.sim.oracles.controller.decisions import DecisionOracle
@@ -30,6 +29,7 @@ from strandline_proof.sim.oracles.replica.log_view import Entry
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.plan.plan import Fault, Plan, moment
 from strandline_proof.sim.run.run import run_plan
+from strandline_proof.sim.topology.topology import Topology
 
 if TYPE_CHECKING:
     from strandline_broker.storage.log.log import Log

@@ -3,9 +3,9 @@
 import pytest
 
 from strandline.errors import FencedLeaderEpoch
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import Run, RunResult
+from strandline_proof.sim.topology.topology import Topology
 
 FULL = Fault(2.0, "disk-full", {"node": "broker-1", "for_s": 2.0, "room": 0})
 TWIN = Fault(2.0, "twin", {"node": "broker-1", "disk": "empty", "for_s": 0.3, "again": False})

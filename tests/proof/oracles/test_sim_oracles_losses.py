@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline_broker.hosts.upkeep.damage_watch import DamageWatch
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.oracles.partition.committed import Committed
 from strandline_proof.sim.oracles.replica.log_starts import LogStartOracle
 from strandline_proof.sim.oracles.replica.log_view import Entry
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.oracles.watch import CheckedHistory
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import RunResult, run_plan
-from strandline_proof.sim.run.watch import CheckedHistory
+from strandline_proof.sim.topology.topology import Topology
 
 if TYPE_CHECKING:
     from strandline_broker.hosts.replica.partition import Partition

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.replication.producer_state import ProducerStates
 from strandline_broker.hosts.replica.partition import Partition
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan
 from strandline_proof.sim.run.run import run_plan
+from strandline_proof.sim.topology.topology import Topology
 
 if TYPE_CHECKING:
     import pytest

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from strandline_broker.core.controller.log.state import ControllerState
 from strandline_broker.hosts.replica.leading import Leading
 from strandline_broker.hosts.replica.losses import Losses
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Fault, Plan, moment
 from strandline_proof.sim.run.run import RunResult, run_plan
+from strandline_proof.sim.topology.topology import Topology
 
 if TYPE_CHECKING:
     import pytest

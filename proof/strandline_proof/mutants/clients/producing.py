@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
-from strandline_proof.sim.workload.work import Work
+from strandline_proof.sim.topology.work import Work
 from strandline_proto.batch import SEQUENCE_MAX
 
 _BATCH: Final = "strandline._core.producer_batch"

@@ -6,7 +6,7 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
-from strandline_proof.sim.workload.work import Work
+from strandline_proof.sim.topology.work import Work
 
 _ALTER: Final = "strandline_broker.core.controller.partitions.alter_partition"
 _APPLIED: Final = "strandline_broker.core.controller.brokers.applied_offsets"

@@ -6,7 +6,7 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 from strandline_proof.sim.plan.plan import Fault
-from strandline_proof.sim.workload.work import Work
+from strandline_proof.sim.topology.work import Work
 
 _LOSSES: Final = "strandline_broker.hosts.replica.losses"
 

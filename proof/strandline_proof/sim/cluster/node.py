@@ -16,7 +16,7 @@ from strandline_proof.sim.disk.fs import Held, SimFs
 from strandline_proof.sim.disk.parts import HANG_S
 from strandline_proof.sim.loop.executor import SimExecutor
 from strandline_proof.sim.loop.owner import EPOCH_S, Stopped
-from strandline_proof.sim.run.timeline import SimLog
+from strandline_proof.sim.loop.timeline import SimLog
 from strandline_runtime.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from strandline_proof.sim.loop.loop import SimLoop
     from strandline_proof.sim.loop.owner import Owner
-    from strandline_proof.sim.run.timeline import Timeline
+    from strandline_proof.sim.loop.timeline import Timeline
     from strandline_runtime.runtime import Clock, Network
 
 EXECUTOR_S: Final = (0.00005, 0.002)

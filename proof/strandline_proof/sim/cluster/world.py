@@ -14,7 +14,15 @@ from strandline_broker.app import Broker
 from strandline_broker.controller_app import ControllerProcess
 from strandline_chaos.history import History
 from strandline_proof.sim.cluster.node import Node
-from strandline_proof.sim.cluster.topology import (
+from strandline_proof.sim.groups.member import run_member
+from strandline_proof.sim.groups.outsiders import run_committer, run_group_admin
+from strandline_proof.sim.groups.scene import Groups
+from strandline_proof.sim.kafka.member import run_classic_member
+from strandline_proof.sim.loop.loop import SimLoop
+from strandline_proof.sim.loop.timeline import Timeline
+from strandline_proof.sim.network.network import SimNetwork
+from strandline_proof.sim.topology.groups import CLASSIC
+from strandline_proof.sim.topology.topology import (
     ADDED_MAX,
     COMMITTER,
     CONTROLLER,
@@ -29,14 +37,6 @@ from strandline_proof.sim.cluster.topology import (
     broker_id,
     controller_config,
 )
-from strandline_proof.sim.groups.member import run_member
-from strandline_proof.sim.groups.outsiders import run_committer, run_group_admin
-from strandline_proof.sim.groups.scene import Groups
-from strandline_proof.sim.groups.spec import CLASSIC
-from strandline_proof.sim.kafka.member import run_classic_member
-from strandline_proof.sim.loop.loop import SimLoop
-from strandline_proof.sim.network.network import SimNetwork
-from strandline_proof.sim.run.timeline import Timeline
 from strandline_proof.sim.workload.clients import run_reader, run_writer
 from strandline_proof.sim.workload.low_acks import run_loose
 from strandline_proof.sim.workload.seeker import run_seeker

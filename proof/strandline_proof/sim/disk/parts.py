@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from strandline_proof.sim.cluster.topology import COMPACTED
+from strandline_proof.sim.topology.topology import COMPACTED
 
 if TYPE_CHECKING:
     from strandline_proof.sim.disk.inode import Inode

@@ -20,9 +20,9 @@ from strandline.errors import (
     describe,
 )
 from strandline.group_types import OffsetAndMetadata
-from strandline_proof.sim.cluster.topology import TOPIC
 from strandline_proof.sim.groups.scene import life_of
-from strandline_proof.sim.groups.spec import BUSY, MANUAL, PATTERN, STATIC, group_name
+from strandline_proof.sim.topology.groups import BUSY, MANUAL, PATTERN, STATIC, group_name
+from strandline_proof.sim.topology.topology import TOPIC
 from strandline_proof.sim.workload import group_history as told
 
 if TYPE_CHECKING:

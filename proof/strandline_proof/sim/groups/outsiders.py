@@ -11,10 +11,10 @@ from strandline import Admin, Consumer
 from strandline.errors import LogTruncated, OperationTimedOut, StrandlineError, describe
 from strandline.group_types import OffsetAndMetadata
 from strandline.types import TopicPartition
-from strandline_proof.sim.cluster.topology import TOPIC
 from strandline_proof.sim.groups.member import FETCH_BYTES, FETCH_WAIT_MS
 from strandline_proof.sim.groups.scene import life_of
-from strandline_proof.sim.groups.spec import group_name
+from strandline_proof.sim.topology.groups import group_name
+from strandline_proof.sim.topology.topology import TOPIC
 from strandline_proof.sim.workload import group_history as told
 
 if TYPE_CHECKING:

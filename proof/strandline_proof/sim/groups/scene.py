@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from strandline.types import TopicPartition
-from strandline_proof.sim.cluster.topology import TOPIC
-from strandline_proof.sim.groups.spec import member_name
+from strandline_proof.sim.topology.groups import member_name
+from strandline_proof.sim.topology.topology import TOPIC
 from strandline_proof.sim.workload import group_history as told
 from strandline_proof.sim.workload.group_history import GroupHistory
 

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.errors import describe
 from strandline.types import TopicPartition
-from strandline_proof.sim.cluster.topology import TOPIC
 from strandline_proof.sim.groups.scene import life_of
-from strandline_proof.sim.groups.spec import MANUAL, STATIC, group_name
 from strandline_proof.sim.kafka.connection import (
     KafkaCluster,
     KafkaFailed,
@@ -25,6 +23,8 @@ from strandline_proof.sim.kafka.connection import (
     request_of,
 )
 from strandline_proof.sim.kafka.reader import Diverged, KafkaReader, OutOfRange
+from strandline_proof.sim.topology.groups import MANUAL, STATIC, group_name
+from strandline_proof.sim.topology.topology import TOPIC
 from strandline_proof.sim.workload import group_history as told
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_proof.sim.cluster.topology import ADDED_MAX
 from strandline_proof.sim.kinds.draw import seconds
+from strandline_proof.sim.topology.topology import ADDED_MAX
 
 if TYPE_CHECKING:
     import random
 
-    from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.kinds.draw import Draw
+    from strandline_proof.sim.topology.topology import Topology
 
 
 def _recreate(rng: random.Random, topology: Topology) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from strandline_proof.sim.kinds.draw import seconds, server
 if TYPE_CHECKING:
     import random
 
-    from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.kinds.draw import Draw
+    from strandline_proof.sim.topology.topology import Topology
 
 FAR_S: Final = 3500.0
 

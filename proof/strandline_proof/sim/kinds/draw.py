@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from strandline_proof.sim.cluster.topology import CONTROLLER
+from strandline_proof.sim.topology.topology import CONTROLLER
 
 if TYPE_CHECKING:
     import random
 
-    from strandline_proof.sim.cluster.topology import Topology
+    from strandline_proof.sim.topology.topology import Topology
 
 Draw = Callable[["random.Random", "Topology"], dict[str, Any]]
 """A function that returns the arguments of one fault of a kind; their names never depend

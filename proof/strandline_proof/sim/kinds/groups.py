@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_proof.sim.cluster.topology import COORDINATOR
-from strandline_proof.sim.groups.spec import member_name
 from strandline_proof.sim.kinds import disks, network, processes
 from strandline_proof.sim.kinds.draw import seconds
+from strandline_proof.sim.topology.groups import member_name
+from strandline_proof.sim.topology.topology import COORDINATOR
 
 if TYPE_CHECKING:
     import random
 
-    from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.kinds.draw import Draw
+    from strandline_proof.sim.topology.topology import Topology
 
 PAUSES_S: Final = (0.3, 1.0, 2.0, 3.0)
 """Pauses shorter than a session, about as long, and longer."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import random
 
-    from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.kinds.draw import Draw
+    from strandline_proof.sim.topology.topology import Topology
 
 THEN_S: Final = (0.0, 0.005, 0.02, 0.1, 0.4)
 """Delay before the reassignment is cancelled or replaced. An undisturbed one takes a few tenths of

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_proof.sim.cluster.topology import CONTROLLER, READER, WRITER
 from strandline_proof.sim.kinds.draw import broker, seconds, server
+from strandline_proof.sim.topology.topology import CONTROLLER, READER, WRITER
 
 if TYPE_CHECKING:
     import random
 
-    from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.kinds.draw import Draw
+    from strandline_proof.sim.topology.topology import Topology
 
 SHAPES: Final = ("halves", "ring", "bridge", "control", "replicas", "clients")
 """The shapes of a partition of the network.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_proof.sim.cluster.topology import READER, WRITER
 from strandline_proof.sim.kinds.draw import broker, seconds, server
 from strandline_proof.sim.kinds.places import OFTEN
+from strandline_proof.sim.topology.topology import READER, WRITER
 
 if TYPE_CHECKING:
     import random
 
-    from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.kinds.draw import Draw
+    from strandline_proof.sim.topology.topology import Topology
 
 SURVIVAL: Final = (0.0, 0.5, 0.9)
 

@@ -9,8 +9,8 @@ from strandline_proof.sim.kinds.draw import broker, seconds
 if TYPE_CHECKING:
     import random
 
-    from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.kinds.draw import Draw
+    from strandline_proof.sim.topology.topology import Topology
 
 
 def _held_replica(rng: random.Random, topology: Topology) -> dict[str, Any]:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_proof.sim.cluster.topology import CONTROLLER, COORDINATOR
 from strandline_proof.sim.kinds.draw import broker, seconds
 from strandline_proof.sim.kinds.places import PLACES, STORE
+from strandline_proof.sim.topology.topology import CONTROLLER, COORDINATOR
 
 if TYPE_CHECKING:
     import random
 
-    from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.kinds.draw import Draw
+    from strandline_proof.sim.topology.topology import Topology
 
+WINDOW: Final = "window"
+"""The event of an open window: an operation stands still at its place, or an answer is lost."""
 DELAY_S: Final = (0.05, 2.0)
 COUNTS: Final = (1, 1, 2, 7)
 TO_LEADERS: Final = ("Produce", "Fetch", "DeleteRecords", "OffsetsForLeaderEpoch", "InitProducerId")

@@ -10,26 +10,24 @@ import math
 import random
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_proof.sim.cluster.topology import CONTROLLER, COORDINATOR
 from strandline_proof.sim.kinds import ALL_KINDS, GROUP_KINDS
 from strandline_proof.sim.kinds.clients import LIES
 from strandline_proof.sim.kinds.disks import FILES
 from strandline_proof.sim.kinds.network import SHAPES
 from strandline_proof.sim.kinds.places import PLACES
 from strandline_proof.sim.kinds.processes import DISKS
-from strandline_proof.sim.kinds.windows import METHODS
+from strandline_proof.sim.kinds.windows import METHODS, WINDOW
 from strandline_proof.sim.plan.moments import ROLES
+from strandline_proof.sim.topology.topology import CONTROLLER, COORDINATOR
 
 if TYPE_CHECKING:
-    from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.plan.plan import Fault, Plan
+    from strandline_proof.sim.topology.topology import Topology
 
 EVENTS: Final = ("leader", "isr", "join")
 """Events that a fault may wait for: the controller changes a leader or an ISR, or a leader requests
 to add a member.
 """
-WINDOW: Final = "window"
-"""The event of an open window: an operation stands still at its place, or an answer is lost."""
 REBALANCE: Final = "rebalance"
 """The event of a plan with groups: a member learns that partitions come or go."""
 NAMED: Final[dict[str, tuple[str, ...]]] = {

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
-from strandline_proof.sim.cluster.topology import COORDINATOR
 from strandline_proof.sim.disk.disk import CAPACITY
 from strandline_proof.sim.disk.parts import DiskFaults
-from strandline_proof.sim.groups.spec import group_name
-from strandline_proof.sim.plan.check import WINDOW
+from strandline_proof.sim.kinds.windows import WINDOW
 from strandline_proof.sim.plan.moments import ROLES
 from strandline_proof.sim.strikes import all_strikes
 from strandline_proof.sim.strikes.scene import NO_LEADER, Scene
+from strandline_proof.sim.topology.groups import group_name
+from strandline_proof.sim.topology.topology import COORDINATOR
 from strandline_proto.java_hash import partition_for
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from strandline_proof.sim.cluster.world import World
     from strandline_proof.sim.disk.disk import SimDisk
     from strandline_proof.sim.oracles.controller.control import Key
+    from strandline_proof.sim.oracles.watch import Oracles
     from strandline_proof.sim.plan.plan import Fault, Plan
-    from strandline_proof.sim.run.watch import Oracles
 
 LIMIT: Final = "checkpoint-limit-"
 LINK_KINDS = ("partition", "slow-link")

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_proof.sim.cluster.topology import CONTROLLER, COORDINATOR
-from strandline_proof.sim.groups.spec import member_name
 from strandline_proof.sim.plan.check import REBALANCE
+from strandline_proof.sim.topology.groups import member_name
+from strandline_proof.sim.topology.topology import CONTROLLER, COORDINATOR
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.plan.moments import Step
+    from strandline_proof.sim.topology.topology import Topology
 
 
 def _at(

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_proof.sim.cluster.topology import CONTROLLER, READER
+from strandline_proof.sim.topology.topology import CONTROLLER, READER
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from strandline_proof.sim.cluster.topology import Topology
+    from strandline_proof.sim.topology.topology import Topology
 
 Step = tuple[float, str, dict[str, Any], str | None, float]
 ROLES: Final = ("leader", "heir", "other", "joiner")

@@ -12,9 +12,6 @@ import random
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_proof.sim.cluster.topology import CONTROLLER, ImpossibleTopology, Topology
-from strandline_proof.sim.groups.spec import CLASSIC, draw_group
-from strandline_proof.sim.groups.spec import DRAWN as GROUPS_DRAWN
 from strandline_proof.sim.kinds import KINDS, SINGLE_KINDS
 from strandline_proof.sim.kinds.admin import COMPACTION, RETENTION
 from strandline_proof.sim.kinds.disks import CHANGE_BYTES
@@ -35,7 +32,10 @@ from strandline_proof.sim.plan.check import (
 from strandline_proof.sim.plan.group_moments import draw_group_moment
 from strandline_proof.sim.plan.moments import MOMENTS, Step, steps_of
 from strandline_proof.sim.plan.windows import draw_move, draw_window
-from strandline_proof.sim.workload.work import draw_work
+from strandline_proof.sim.topology.groups import CLASSIC, draw_group
+from strandline_proof.sim.topology.groups import DRAWN as GROUPS_DRAWN
+from strandline_proof.sim.topology.topology import CONTROLLER, ImpossibleTopology, Topology
+from strandline_proof.sim.topology.work import draw_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_proof.sim.cluster.topology import CONTROLLER
 from strandline_proof.sim.kinds import KINDS
 from strandline_proof.sim.kinds.draw import seconds
 from strandline_proof.sim.kinds.places import (
@@ -20,15 +19,15 @@ from strandline_proof.sim.kinds.places import (
     STARTS,
     STORE,
 )
-from strandline_proof.sim.kinds.windows import crash_at
-from strandline_proof.sim.plan.check import WINDOW
+from strandline_proof.sim.kinds.windows import WINDOW, crash_at
+from strandline_proof.sim.topology.topology import CONTROLLER
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.plan.moments import Step
+    from strandline_proof.sim.topology.topology import Topology
 
 _DELETING: Final = {
     **DELETIONS,

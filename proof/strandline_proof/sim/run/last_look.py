@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from strandline_proof.sim.cluster.world import World
     from strandline_proof.sim.oracles.replica.log_view import Entry
-    from strandline_proof.sim.run.watch import Oracles
+    from strandline_proof.sim.oracles.watch import Oracles
 
 LOOK_S: Final = 0.1
 HEARD_S: Final = 3.0

@@ -13,9 +13,21 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.checkers import CheckResult, check
 from strandline_chaos.workload import FinalReadIncomplete
-from strandline_proof.sim.cluster.all_but_one import Core
-from strandline_proof.sim.cluster.operator import Operator, waits_for_a_lost_disk
-from strandline_proof.sim.cluster.topology import (
+from strandline_proof.sim.cluster.world import World
+from strandline_proof.sim.kinds.admin import ADDING, COMMANDS
+from strandline_proof.sim.loop.guard import guarded
+from strandline_proof.sim.loop.loop import Deadlock, Livelock
+from strandline_proof.sim.oracles.process.leaks import left_behind
+from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.oracles.watch import Oracles
+from strandline_proof.sim.plan.check import REBALANCE
+from strandline_proof.sim.plan.faults import Nemesis
+from strandline_proof.sim.run.all_but_one import Core
+from strandline_proof.sim.run.last_look import LastLook
+from strandline_proof.sim.run.operator import Operator, waits_for_a_lost_disk
+from strandline_proof.sim.run.result import RunResult
+from strandline_proof.sim.run.share import counted
+from strandline_proof.sim.topology.topology import (
     COMMITTER,
     GROUP_ADMIN,
     LOOSE,
@@ -24,18 +36,6 @@ from strandline_proof.sim.cluster.topology import (
     SEEKER,
     WRITER,
 )
-from strandline_proof.sim.cluster.world import World
-from strandline_proof.sim.kinds.admin import ADDING, COMMANDS
-from strandline_proof.sim.loop.guard import guarded
-from strandline_proof.sim.loop.loop import Deadlock, Livelock
-from strandline_proof.sim.oracles.process.leaks import left_behind
-from strandline_proof.sim.oracles.violation import Violation
-from strandline_proof.sim.plan.check import REBALANCE
-from strandline_proof.sim.plan.faults import Nemesis
-from strandline_proof.sim.run.last_look import LastLook
-from strandline_proof.sim.run.result import RunResult
-from strandline_proof.sim.run.share import counted
-from strandline_proof.sim.run.watch import Oracles
 from strandline_proof.sim.workload.clients import WRITERS, workload
 from strandline_proof.sim.workload.excused import without
 from strandline_proof.sim.workload.seeker_check import check_sought

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from strandline import Admin
 from strandline.errors import StrandlineError, UnknownTopicOrPartition
 from strandline.types import ConfigChange
-from strandline_proof.sim.cluster.topology import COMPACTED, TOPIC
+from strandline_proof.sim.topology.topology import COMPACTED, TOPIC
 from strandline_proof.sim.workload.churn import CHURN, Churn
 from strandline_proof.sim.workload.compacted_topic import Compaction, Order
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from strandline_proof.sim.cluster.topology import BROKER_PORT
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import BROKER_PORT
 from strandline_proto.v1 import produce_pb2, services_pb2_grpc
 
 if TYPE_CHECKING:

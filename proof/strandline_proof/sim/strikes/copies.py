@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.offline.roots import expected_of
-from strandline_proof.sim.cluster.topology import broker_id
 from strandline_proof.sim.oracles.process.disks import Reader
+from strandline_proof.sim.topology.topology import broker_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection

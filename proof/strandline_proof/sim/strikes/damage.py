@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.files.checkpoints import METADATA_SNAPSHOT as NAME
 from strandline_broker.storage.files.sealed_file import SUFFIX as SEAL
-from strandline_proof.sim.cluster.topology import CONTROLLER, broker_id
 from strandline_proof.sim.disk.inode import Inode
 from strandline_proof.sim.disk.parts import Directory
 from strandline_proof.sim.kinds.disks import FILES, LIVE, PASSING
@@ -22,6 +21,7 @@ from strandline_proof.sim.oracles.controller.decisions import METADATA
 from strandline_proof.sim.oracles.process.disks import Reader, has_torn_tail
 from strandline_proof.sim.oracles.replica.log_view import LogView
 from strandline_proof.sim.strikes.copies import another_is_sound, flushed, flushed_elsewhere
+from strandline_proof.sim.topology.topology import CONTROLLER, broker_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -11,10 +11,10 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Final
 
-from strandline_proof.sim.cluster.topology import CONTROLLER
 from strandline_proof.sim.disk.disk import UNREAD
 from strandline_proof.sim.disk.parts import Directory
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import CONTROLLER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

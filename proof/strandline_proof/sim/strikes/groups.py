@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
-from strandline_proof.sim.groups.spec import group_name, member_name
 from strandline_proof.sim.strikes.orders import give_order
+from strandline_proof.sim.topology.groups import group_name, member_name
 from strandline_proto.java_hash import partition_for
 
 if TYPE_CHECKING:

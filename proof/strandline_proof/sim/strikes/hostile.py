@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 from crc32c import crc32c
 
-from strandline_proof.sim.cluster.topology import BROKER_PORT
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import BROKER_PORT
 from strandline_proto.batch import HEADER_SIZE, Compression, build_batch
 from strandline_proto.errors import InvalidRecord, InvalidTimestamp
 from strandline_proto.v1 import produce_pb2, services_pb2_grpc

@@ -9,8 +9,8 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from strandline.errors import InvalidPartitions
-from strandline_proof.sim.cluster.topology import ADDED_MAX, TOPIC
 from strandline_proof.sim.strikes.orders import give_order
+from strandline_proof.sim.topology.topology import ADDED_MAX, TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from strandline.errors import (
     StrandlineError,
     UnknownTopicOrPartition,
 )
-from strandline_proof.sim.cluster.topology import TOPIC
 from strandline_proof.sim.strikes.copies import is_damaged_alone
+from strandline_proof.sim.topology.topology import TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from strandline_proof.sim.cluster.topology import CONTROLLER, READER, WRITER
 from strandline_proof.sim.network.duplicates import Echoes
+from strandline_proof.sim.topology.topology import CONTROLLER, READER, WRITER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

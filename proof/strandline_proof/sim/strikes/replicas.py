@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from strandline_proof.sim.cluster.topology import TOPIC, broker_id
+from strandline_proof.sim.topology.topology import TOPIC, broker_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable

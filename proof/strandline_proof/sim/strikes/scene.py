@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from strandline_proof.sim.cluster.topology import COMPACTED, CROWD
+from strandline_proof.sim.topology.topology import COMPACTED, CROWD
 from strandline_proof.sim.workload.churn import CHURN
 from strandline_proof.sim.workload.many_partitions import Crowd
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.cluster.world import World
-    from strandline_proof.sim.run.watch import Oracles
+    from strandline_proof.sim.oracles.watch import Oracles
     from strandline_proof.sim.workload.churn import Churn
     from strandline_proof.sim.workload.compacted_topic import Compaction
 

@@ -16,12 +16,12 @@ from prometheus_client import CollectorRegistry
 
 from strandline_broker.hosts.controller.restore import Restoration, RestoreRequest
 from strandline_broker.storage.directory.meta_properties import FILE_NAME as META_PROPERTIES
-from strandline_proof.sim.cluster.topology import CONTROLLER, broker_id
 from strandline_proof.sim.disk.disk import SimDisk
 from strandline_proof.sim.disk.fs import SimFs
 from strandline_proof.sim.loop.owner import EPOCH_S
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.strikes.doubles import settle
+from strandline_proof.sim.topology.topology import CONTROLLER, broker_id
 from strandline_runtime.runtime import Runtime
 
 if TYPE_CHECKING:

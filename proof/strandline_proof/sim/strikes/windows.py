@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_proof.sim.kinds.places import PLACES
-from strandline_proof.sim.plan.check import WINDOW
+from strandline_proof.sim.kinds.windows import WINDOW
 from strandline_proof.sim.strikes.places import Watch, as_told
 
 if TYPE_CHECKING:

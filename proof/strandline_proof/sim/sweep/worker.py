@@ -18,10 +18,10 @@ import os
 import sys
 from typing import BinaryIO, Final
 
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.plan.plan import Plan, read_plan
 from strandline_proof.sim.run.run import run_plan
 from strandline_proof.sim.sweep.sweep import run_here
+from strandline_proof.sim.topology.topology import Topology
 
 READY: Final = b"ready\n"
 RUNS_PER_COPY: Final = 20

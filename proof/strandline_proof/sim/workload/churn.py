@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.cluster.world import World
-    from strandline_proof.sim.run.watch import Oracles
+    from strandline_proof.sim.oracles.watch import Oracles
     from strandline_runtime.runtime import Runtime
 
 CHURN: Final = "churn"

@@ -14,10 +14,10 @@ from strandline.errors import StrandlineError, TopicAlreadyExists
 from strandline.types import TopicPartition
 from strandline_chaos.live.clients import TopicReader
 from strandline_chaos.workload import Plan, Workload
-from strandline_proof.sim.cluster.topology import TOPIC
 from strandline_proof.sim.kafka.producer import kafka_sender
 from strandline_proof.sim.kafka.reader import kafka_reader
-from strandline_proof.sim.workload.work import Work
+from strandline_proof.sim.topology.topology import TOPIC
+from strandline_proof.sim.topology.work import Work
 from strandline_proof.sim.workload.work_clients import CheckedReader, LastingReader, StampedSender
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from strandline import Admin, Consumer, NewTopic, Producer
 from strandline.errors import StrandlineError, TopicAlreadyExists
 from strandline.types import ConfigChange, TopicPartition
-from strandline_proof.sim.cluster.topology import COMPACTED
 from strandline_proof.sim.oracles.partition.compacted_view import Record
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import COMPACTED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.cluster.world import World
     from strandline_proof.sim.oracles.partition.compacted import CompactedCommitted
-    from strandline_proof.sim.run.watch import Oracles
+    from strandline_proof.sim.oracles.watch import Oracles
     from strandline_runtime.runtime import Runtime
 
 REQUEST_MS: Final = 1000

@@ -16,8 +16,8 @@ from strandline import Admin, Consumer, NewTopic, Producer
 from strandline.errors import StrandlineError, TopicAlreadyExists, describe
 from strandline.types import TopicPartition
 from strandline_chaos.payload import CorruptPayload, decode, encode
-from strandline_proof.sim.cluster.topology import LOOSE
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import LOOSE
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -17,8 +17,8 @@ from strandline import Consumer
 from strandline.errors import LogTruncated, OffsetOutOfRange, StrandlineError
 from strandline.types import TopicPartition
 from strandline_chaos.payload import CorruptPayload, decode
-from strandline_proof.sim.cluster.topology import TOPIC
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import TOPIC
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -14,8 +14,8 @@ from strandline.errors import StrandlineError
 from strandline_broker.core.replication.producer_state import ProducerStates
 from strandline_chaos.live.clients import TopicReader
 from strandline_chaos.payload import CorruptPayload, decode
-from strandline_proof.sim.cluster.topology import METADATA_MAX_AGE_MS, TOPIC
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import METADATA_MAX_AGE_MS, TOPIC
 from strandline_proto.partitioner import partition_for
 
 if TYPE_CHECKING:

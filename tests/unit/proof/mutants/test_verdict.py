@@ -6,11 +6,11 @@ import pytest
 
 from strandline_proof.mutants import verdict
 from strandline_proof.mutants.verdict import Verdict, of_error, of_run
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.loop.loop import Deadlock, Livelock
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.plan.plan import Plan
 from strandline_proof.sim.run.result import RunResult
+from strandline_proof.sim.topology.topology import Topology
 
 
 def run(failure: BaseException | None, *logged: BaseException) -> RunResult:

@@ -2,12 +2,12 @@
 
 import random
 
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.cluster.world import World
 from strandline_proof.sim.kinds import ALL_KINDS
+from strandline_proof.sim.oracles.watch import Oracles
 from strandline_proof.sim.plan.faults import Nemesis
-from strandline_proof.sim.run.watch import Oracles
 from strandline_proof.sim.strikes import FAMILIES
+from strandline_proof.sim.topology.topology import Topology
 
 
 def strikes() -> dict[str, set[str]]:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from strandline_broker.core.controller.log.records import RECOVERED
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
-from strandline_proof.sim.cluster.topology import TOPIC
 from strandline_proof.sim.oracles.controller.decided import DecidedLog, Key
 from strandline_proof.sim.oracles.controller.moves import MoveOracle
 from strandline_proof.sim.oracles.partition.remembered import RememberedOracle
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import TOPIC
 from strandline_proto.ids import BrokerId, TopicId
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_proof.sim.cluster.topology import CONTROLLER, DATA
 from strandline_proof.sim.disk.inode import Inode
 from strandline_proof.sim.disk.parts import Directory
 from strandline_proof.sim.oracles.replica.log_view import LogView
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import CONTROLLER, DATA
 from strandline_proto.batch import iter_headers, raw_records, read_header
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from strandline_proof.sim.cluster.topology import CONTROLLER, DATA
 from strandline_proof.sim.oracles.replica.log_view import LogView
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import CONTROLLER, DATA
 
 if TYPE_CHECKING:
     from strandline_broker.core.controller.log.state import (

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from strandline_proof.sim.cluster.topology import broker_id
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import broker_id
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
-from strandline_proof.sim.cluster.topology import broker_config
 from strandline_proof.sim.oracles.groups.calls import METHODS, Overheard
 from strandline_proof.sim.oracles.groups.classic import check_classic
 from strandline_proof.sim.oracles.groups.conversation import Epochs
@@ -33,6 +32,7 @@ from strandline_proof.sim.oracles.groups.shards import (
 )
 from strandline_proof.sim.oracles.groups.standing import Standing
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import broker_config
 from strandline_proof.sim.workload.group_history import Committed
 from strandline_proto.ids import topic_id_bytes, topic_id_text
 

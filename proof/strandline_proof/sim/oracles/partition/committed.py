@@ -13,9 +13,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from strandline_proof.sim.cluster.topology import broker_id
 from strandline_proof.sim.oracles.replica.log_view import BASE, END, LogView
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import broker_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection

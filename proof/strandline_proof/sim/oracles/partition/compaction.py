@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from strandline_proof.sim.cluster.topology import COMPACTED
 from strandline_proof.sim.oracles.partition.compacted import CompactedCommitted
 from strandline_proof.sim.oracles.partition.compacted_view import CompactedView, Record
 from strandline_proof.sim.oracles.replica.epochs import check_answers
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import COMPACTED
 
 if TYPE_CHECKING:
     from collections import Counter

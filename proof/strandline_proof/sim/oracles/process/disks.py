@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from strandline_broker.offline.findings import PartitionReport, Severity
 from strandline_broker.offline.roots import expected_of, verify
-from strandline_proof.sim.cluster.topology import DATA
 from strandline_proof.sim.disk.disk import UNREAD
 from strandline_proof.sim.disk.fs import SimFs
 from strandline_proof.sim.disk.parts import MISREAD
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import DATA
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.directory.clean_shutdown import FILE_NAME
-from strandline_proof.sim.cluster.topology import DATA, broker_id
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import DATA, broker_id
 
 if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataView

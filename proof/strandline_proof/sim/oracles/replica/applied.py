@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_proof.sim.cluster.topology import broker_id
 from strandline_proof.sim.disk.disk import REFUSALS
 from strandline_proof.sim.oracles.process.disks import is_about
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import broker_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

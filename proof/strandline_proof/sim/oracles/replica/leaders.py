@@ -16,11 +16,11 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.hosts.replica.leading import Leading
-from strandline_proof.sim.cluster.topology import LAG_MS_MAX, broker_id
 from strandline_proof.sim.oracles.replica.fetches import clock_s
 from strandline_proof.sim.oracles.replica.log_view import BASE
 from strandline_proof.sim.oracles.replica.rules import check_advanced, check_asked
 from strandline_proof.sim.oracles.violation import Violation, told_isr, told_member
+from strandline_proof.sim.topology.topology import LAG_MS_MAX, broker_id
 
 if TYPE_CHECKING:
     from strandline_broker.core.replication.leader import Leader
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from strandline_broker.core.replication.remote_replica import RemoteReplica
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_proof.sim.cluster.node import Node
-    from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.oracles.controller.control import ControlOracle, Key
     from strandline_proof.sim.oracles.replica.applied import AppliedOracle
     from strandline_proof.sim.oracles.replica.fetches import Ends, FetchOracle
     from strandline_proof.sim.oracles.replica.log_view import Entry, LogView
     from strandline_proof.sim.oracles.replica.replicas import ReplicaOracle
+    from strandline_proof.sim.topology.topology import Topology
 
 
 class _Seen:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from strandline_proof.sim.cluster.topology import broker_id
 from strandline_proof.sim.oracles.partition.committed import Committed
 from strandline_proof.sim.oracles.partition.compacted import CompactedCommitted
 from strandline_proof.sim.oracles.partition.excuses import ExcuseOracle
@@ -25,6 +24,7 @@ from strandline_proof.sim.oracles.replica.producers import check_producers
 from strandline_proof.sim.oracles.replica.replica import Replica
 from strandline_proof.sim.oracles.replica.rules import RuleOracle
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import broker_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from strandline_broker.core.controller.log.state import PartitionRegistration
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_proof.sim.cluster.node import Node
-    from strandline_proof.sim.cluster.topology import Topology
     from strandline_proof.sim.oracles.controller.control import ControlOracle, Key
     from strandline_proof.sim.oracles.replica.log_view import Entry, LogView
     from strandline_proof.sim.oracles.replica.looks import Look
+    from strandline_proof.sim.topology.topology import Topology
 
 
 class ReplicaOracle:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from strandline_proof.sim.cluster.topology import DATA, LOOSE
-from strandline_proof.sim.cluster.topology import broker_id as id_of
 from strandline_proof.sim.disk.inode import Inode
 from strandline_proof.sim.oracles.violation import Violation, told_isr
+from strandline_proof.sim.topology.topology import DATA, LOOSE
+from strandline_proof.sim.topology.topology import broker_id as id_of
 from strandline_proto.ids import TopicId, topic_id_text
 
 if TYPE_CHECKING:

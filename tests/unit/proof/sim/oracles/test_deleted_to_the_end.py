@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.cluster.topology import DATA, Topology
 from strandline_proof.sim.disk.disk import SimDisk
 from strandline_proof.sim.disk.fs import SimFs
 from strandline_proof.sim.oracles.partition.committed import Committed
@@ -22,6 +21,7 @@ from strandline_proof.sim.oracles.replica.log_view import OVERHEAD, Entry, LogVi
 from strandline_proof.sim.oracles.replica.replica import Replica
 from strandline_proof.sim.oracles.replica.replicas import ReplicaOracle
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import DATA, Topology
 from strandline_proto.batch import prefix, read_header
 from support.storage import LARGE, Store, batch_of
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.cluster.topology import DATA, Topology
 from strandline_proof.sim.disk.disk import SimDisk
 from strandline_proof.sim.disk.fs import SimFs
 from strandline_proof.sim.disk.inode import Inode
@@ -19,6 +18,7 @@ from strandline_proof.sim.oracles.replica.log_view import Entry, LogView
 from strandline_proof.sim.oracles.replica.replica import Replica
 from strandline_proof.sim.oracles.replica.replicas import ReplicaOracle
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import DATA, Topology
 from support.storage import LARGE, Store
 
 KEY = b"t" * 16, 0

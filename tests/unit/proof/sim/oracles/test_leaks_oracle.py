@@ -12,9 +12,9 @@ import pytest
 
 from strandline_proof.sim.cluster.node import Node
 from strandline_proof.sim.loop.loop import SimLoop
+from strandline_proof.sim.loop.timeline import Timeline
 from strandline_proof.sim.network.network import SimNetwork
 from strandline_proof.sim.oracles.process.leaks import left_at_servers, left_by
-from strandline_proof.sim.run.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.cluster.topology import ImpossibleTopology, Topology
-from strandline_proof.sim.groups.spec import GroupSpec
 from strandline_proof.sim.kinds import ALL_KINDS, GROUP_KINDS, KINDS
 from strandline_proof.sim.kinds.meaning import MEANING
 from strandline_proof.sim.plan.moments import MOMENTS
@@ -21,7 +19,9 @@ from strandline_proof.sim.plan.plan import (
     moment,
     read_plan,
 )
-from strandline_proof.sim.workload.work import Work
+from strandline_proof.sim.topology.groups import GroupSpec
+from strandline_proof.sim.topology.topology import ImpossibleTopology, Topology
+from strandline_proof.sim.topology.work import Work
 
 
 def document(seed: int = 1, **changes: Any) -> str:

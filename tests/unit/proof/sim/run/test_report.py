@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from strandline_broker.core.replication.partition_state import IsrMember
-from strandline_proof.sim.cluster.topology import Topology
 from strandline_proof.sim.oracles.violation import Violation, told_isr, told_member
 from strandline_proof.sim.plan.plan import Plan
 from strandline_proof.sim.run.run import RunResult
+from strandline_proof.sim.topology.topology import Topology
 from strandline_proto.ids import BrokerEpoch, BrokerId
 
 PLAN = Plan(1, Topology(), ())

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.cluster.topology import DATA
 from strandline_proof.sim.disk.disk import SimDisk
 from strandline_proof.sim.disk.fs import SimFs
 from strandline_proof.sim.oracles.replica.log_view import LogView
@@ -19,6 +18,7 @@ from strandline_proof.sim.strikes.copies import (
     flushed_elsewhere,
     is_damaged_alone,
 )
+from strandline_proof.sim.topology.topology import DATA
 from support.storage import LARGE, Store
 
 KEY = b"t" * 16, 0

@@ -6,7 +6,7 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-from strandline_proof.sim.cluster.topology import CROWD
+from strandline_proof.sim.topology.topology import CROWD
 from strandline_proof.sim.workload.excused import Excuse
 from strandline_proof.sim.workload.many_partitions import Crowd
 

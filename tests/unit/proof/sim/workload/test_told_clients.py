@@ -6,10 +6,10 @@ from typing import Any
 from strandline.types import ConsumerRecord, TopicPartition
 from strandline_chaos.history import History
 from strandline_chaos.payload import encode
-from strandline_proof.sim.cluster.topology import TOPIC, Topology
 from strandline_proof.sim.groups.scene import Groups
-from strandline_proof.sim.groups.spec import GroupSpec
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.groups import GroupSpec
+from strandline_proof.sim.topology.topology import TOPIC, Topology
 from strandline_proof.sim.workload.told_clients import Clients
 from strandline_proof.sim.workload.work_clients import Stamps
 from strandline_proto.partitioner import partition_for

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from strandline_proof.sim.cluster.topology import LOOSE, TOPIC
 from strandline_proof.sim.oracles.replica import rules
 from strandline_proof.sim.oracles.replica.rules import RuleOracle
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import LOOSE, TOPIC
 
 KEY = (b"i" * 16, 0)
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from strandline_broker.config.loading import load_broker_config, load_controller_config
-from strandline_proof.sim.groups.spec import (
+from strandline_proof.sim.topology.groups import (
     CLASSIC,
     GroupSpec,
     ImpossibleGroup,
     group_spec,
     member_name,
 )
-from strandline_proof.sim.workload.work import ImpossibleWork, Work, work_of
+from strandline_proof.sim.topology.work import ImpossibleWork, Work, work_of
 
 CONTROLLER: Final = "controller"
 WRITER: Final = "writer"

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline_proof.sim.cluster.topology import broker_id
+from strandline_proof.sim.topology.topology import broker_id
 
 if TYPE_CHECKING:
     from strandline_broker.core.controller.log.state import PartitionRegistration
     from strandline_proof.sim.cluster.world import World
     from strandline_proof.sim.oracles.controller.control import Key
-    from strandline_proof.sim.run.watch import Oracles
+    from strandline_proof.sim.oracles.watch import Oracles
 
 NEW_RECORDS: Final = 3
 

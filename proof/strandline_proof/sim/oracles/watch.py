@@ -10,7 +10,6 @@ from strandline import StrandlineError
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_chaos.checkers import REMOVED
 from strandline_chaos.history import History
-from strandline_proof.sim.cluster.topology import CONTROLLER, TOPIC
 from strandline_proof.sim.oracles.controller.control import ControlOracle
 from strandline_proof.sim.oracles.controller.decisions import DecisionOracle
 from strandline_proof.sim.oracles.controller.fencings import FencingOracle
@@ -36,6 +35,7 @@ from strandline_proof.sim.oracles.replica.leaders import LeaderOracle
 from strandline_proof.sim.oracles.replica.looks import Look
 from strandline_proof.sim.oracles.replica.replicas import ReplicaOracle
 from strandline_proof.sim.oracles.violation import Violation
+from strandline_proof.sim.topology.topology import CONTROLLER, TOPIC
 from strandline_proof.sim.workload.excused import Excuse
 
 if TYPE_CHECKING:

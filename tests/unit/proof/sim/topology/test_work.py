@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from strandline_proof.sim.network.network import GIVEN_UP_LATE_S_MAX
 from strandline_proof.sim.oracles.partition.expiry import CLOCK
+from strandline_proof.sim.topology.work import Work, draw_work
 from strandline_proof.sim.workload.clients import other_work
-from strandline_proof.sim.workload.work import Work, draw_work
 
 
 def test_a_producer_is_remembered_for_longer_than_its_batches_are_sent_again() -> None:
