@@ -7,7 +7,7 @@ that no controller has decided.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import grpc
 
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.serving.applied_views import AppliedViews
     from strandline_broker.hosts.serving.metadata import TopicRef
     from strandline_proto.errors import WireError
-
-APPLIED_S_MAX: Final = 10.0
-"""The longest wait for this broker to apply a decision."""
 
 
 class ToController(Protocol):
@@ -189,7 +186,7 @@ class Forward:
     ) -> Any:
         """Returns the controller's answer once its result is applied here."""
         answer = await self._call(call, request, limit_s)
-        await self._views.until_offset(answer.metadata_offset, min(limit_s, APPLIED_S_MAX))
+        await self._views.until_offset(answer.metadata_offset, limit_s)
         return answer
 
     async def _call(self, call: Callable[..., Awaitable[Any]], request: Any, limit_s: float) -> Any:
