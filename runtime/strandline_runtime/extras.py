@@ -17,6 +17,7 @@ MODULES: Final = {
         "grpc_health",
         "grpc_reflection",
         "re2",
+        "kafka",
     ),
     "spark": ("pyspark", "pyarrow", "deltalake", "numpy", "msgspec", "fastavro"),
 }

@@ -19,6 +19,7 @@ from support import (
     decoders_of_batches,
     decoders_of_documents,
     decoders_of_files,
+    decoders_of_frames,
     decoders_of_groups,
     decoders_of_logs,
     decoders_of_pipelines,
@@ -29,6 +30,7 @@ TABLES = (
     decoders_of_batches,
     decoders_of_documents,
     decoders_of_files,
+    decoders_of_frames,
     decoders_of_groups,
     decoders_of_logs,
     decoders_of_pipelines,
@@ -128,6 +130,8 @@ ELSEWHERE = {
     "strandline_spark.gold.identity": "the plan that Spark has analysed",
     "strandline_spark.silver.tables": "the schema that delta-rs has read",
     "strandline_spark.source.table_options": "metadata that this module wrote into the catalog",
+    "strandline_broker.kafka.connection": "the length of a frame; test_fuzz.py sends any",
+    "strandline_cli.cluster.reach": "two numbers of an answer whose length is checked",
     "strandline_broker.rpc.records.fetch_codec": "protobuf, whose failure refuses the request",
 }
 """Modules that decode and are in no table, and why."""
