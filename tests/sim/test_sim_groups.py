@@ -14,7 +14,7 @@ from strandline_proof.sim.kinds import GROUP_KINDS
 from strandline_proof.sim.plan.group_moments import GROUP_MOMENTS
 from strandline_proof.sim.plan.plan import BadPlan, Fault, Plan, draw_plan, read_plan
 from strandline_proof.sim.run.run import Run, RunResult
-from strandline_proof.sim.topology.groups import BUSY, MANUAL, PATTERN, STATIC, GroupSpec
+from strandline_proof.sim.topology.groups import BUSY, CLASSIC, MANUAL, PATTERN, STATIC, GroupSpec
 from strandline_proof.sim.topology.topology import ImpossibleTopology, Topology
 from strandline_proof.sim.workload import group_history as told
 
@@ -129,7 +129,9 @@ def test_a_group_that_passes_over_records_is_found(monkeypatch: pytest.MonkeyPat
 def test_a_share_of_the_seeds_has_groups_and_their_faults() -> None:
     plans = [draw_plan(seed) for seed in range(400)]
     grouped = [plan for plan in plans if plan.topology.groups]
-    assert 0.2 < len(grouped) / len(plans) < 0.4
+    classic = [p for p in grouped if p.topology.groups[0].protocol == CLASSIC]
+    assert 0.1 < (len(grouped) - len(classic)) / len(plans) < 0.3  # of the library's members alone
+    assert 0.25 < len(classic) / len(plans) < 0.4  # where clients speak Kafka's protocol
     kinds = {fault.kind for plan in grouped for fault in plan.faults}
     assert kinds >= set(GROUP_KINDS)
     aimed = [f for p in grouped for f in p.faults if "coordinator-" in str(f.arguments.get("node"))]

@@ -14,7 +14,7 @@ import pytest
 
 from strandline_cli.cluster.local_cluster import LocalCluster
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 _POLL_S = 0.02
 
 T = TypeVar("T")
