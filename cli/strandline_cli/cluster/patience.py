@@ -61,10 +61,17 @@ class Patience:
 def work_of(pid: int) -> Work:
     """The work of a process so far; zero where the system does not report it."""
     seconds = 0.0
-    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        ran_ns, waited_ns = _numbers(thread)[:2] or (0, 0)
+    for thread in _threads_of(pid):
+        ran_ns, waited_ns = _numbers(thread / "schedstat")[:2] or (0, 0)
         seconds += (ran_ns + waited_ns) / 1e9
     return seconds, _read_from_disk(pid)
+
+
+def _threads_of(pid: int) -> list[Path]:
+    try:
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:  # the process has ended
+        return []
 
 
 def _read_from_disk(pid: int) -> int:

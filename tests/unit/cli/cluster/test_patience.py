@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -99,4 +100,13 @@ def test_a_process_that_computes_works_and_one_that_is_stopped_does_not() -> Non
 def test_of_a_process_that_is_gone_nothing_is_known() -> None:
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
+    assert work_of(gone.pid) == (0.0, 0)
+
+
+def test_a_process_may_end_between_two_looks_at_its_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    monkeypatch.setattr(Path, "is_dir", lambda _: True)
     assert work_of(gone.pid) == (0.0, 0)
