@@ -192,17 +192,17 @@ class Cluster:
         topics that are missing.
         """
         patience = self._patience if patience is None else patience
-        why = "no answer"
+        why: dict[str, str] = {}
         for _ in pauses(patience):
             partial: tuple[Leaders, set[str]] | None = None
             for address in (*self.bootstrap, *(a for a in self._known if a not in self.bootstrap)):
                 answer = self._metadata(address, wanted)
                 if isinstance(answer, str):
-                    why = answer
+                    why[address] = answer
                     continue
                 found = self._leaders_in(answer)
                 if found is None:
-                    why = f"{address} knows an older leader than was seen before"
+                    why[address] = f"{address} knows an older leader than was seen before"
                     continue
                 absent = needed - {tp.topic for tp in found}
                 if not absent:
@@ -212,7 +212,8 @@ class Cluster:
             if partial is not None:
                 return partial
         raise ClusterUnreachable(
-            f"no broker of {', '.join(self.bootstrap)} answered within {patience:.0f} s ({why});"
+            f"no broker of {', '.join(self.bootstrap)} answered within {patience:.0f} s"
+            f" ({'; '.join(why.values())});"
             " is the cluster up, and are its advertised addresses reachable from here?"
         )
 
