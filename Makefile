@@ -11,7 +11,8 @@ ARCHIVE := $(VENV)/.spark-archive
 # Tests that compute need a core each. Tests of servers and of Spark wait for these half of the time.
 WORKERS ?= 2
 PROCESS_WORKERS ?= $(shell expr 2 \* $(WORKERS))
-PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder --numprocesses
+# A process of tests that dies ends the run with the name of its test: xdist 3 waits for ever otherwise.
+PYTEST := $(BIN)/pytest --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --numprocesses
 
 # The tests start processes by the thousand: each would compile every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE

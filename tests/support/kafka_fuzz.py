@@ -18,6 +18,8 @@ NUMBERS: Final = (-(1 << 31), -3, -2, -1, 0, 1, 2, 3, 50, 1 << 15, (1 << 31) - 1
 EXTREMES: Final = (b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff", b"\xff" * 9)
 LONG: Final = (b"", b"\x00" * 12, build_batch([(b"k", b"v")], timestamp_ms=0))
 WIDTHS: Final = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "int64": 63}
+FRAME_BYTES_MAX: Final = 1 << 14
+"""No longer frame is repeated. Five repetitions of 200 times each would fill the memory."""
 BY_HAND: Final = frozenset(("ConsumerGroupHeartbeat", "ConsumerGroupDescribe"))
 """Requests that kafka-python does not know; their bodies are bytes by chance."""
 
@@ -113,6 +115,8 @@ def _extreme(rng: random.Random, frame: bytes) -> bytes:
 
 
 def _doubled(rng: random.Random, frame: bytes) -> bytes:
+    if len(frame) > FRAME_BYTES_MAX:
+        return frame
     first, last = sorted((rng.randrange(len(frame) + 1), rng.randrange(len(frame) + 1)))
     return frame[:last] + frame[first:last] * rng.choice((1, 2, 200)) + frame[last:]
 
