@@ -221,6 +221,28 @@ def port_is_free(host: str, port: int) -> bool:
     return True
 
 
+def reserve_port(host: str, port: int) -> bool:
+    """Take a port for a server that starts within a minute; False if the port is in use.
+
+    A connection that was closed here keeps the port in TIME_WAIT. Another process that reserves
+    ports finds it in use. A server takes it, because servers set SO_REUSEADDR.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as listener, socket.socket(family) as client:
+        try:
+            listener.bind((host, port))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for the next
+            listener.listen()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise
+        client.connect(listener.getsockname())
+        accepted, _ = listener.accept()
+        accepted.close()  # before the client: the end that closes first is in TIME_WAIT
+    return True
+
+
 def real_runtime(name: str) -> Runtime:
     """The operating system's clock, disk, randomness, network and threads, for process `name`."""
     import structlog

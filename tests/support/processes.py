@@ -6,22 +6,22 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
+from strandline_cli.cluster.cluster_files import free_ports
 from support.cluster import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+__all__ = [
+    "REFUSED_CONNECTION",
+    "broker_settings",
+    "command",
+    "controller_settings",
+    "free_ports",
+    "until_listening",
+]
+
 REFUSED_CONNECTION = "127.0.0.1:1"
-
-
-def free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def command(server: str, **settings: str) -> list[str]:

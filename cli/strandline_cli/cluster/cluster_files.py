@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from strandline_cli.cluster.listeners import GRPC, KAFKA, ListenerAddress
 from strandline_cli.errors import CliError, UsageMistake
-from strandline_runtime.real import port_is_free
+from strandline_runtime.real import port_is_free, reserve_port
 
 CONTROLLER: Final = "controller"
 CONTROLLER_NODE_ID: Final = 0
@@ -216,10 +216,10 @@ def _replicas(brokers: int) -> dict[str, str]:
 
 
 def free_ports(count: int, host: str = HOST, *, without: Collection[int] = ()) -> list[int]:
-    """Ports on which no process listens now, below the range of outgoing connections."""
+    """Ports that are reserved for servers to start now, below the range of outgoing connections."""
     found: list[int] = []
     for port in random.SystemRandom().sample(_FREE_PORTS, len(_FREE_PORTS)):
-        if port not in without and port_is_free(host, port):
+        if port not in without and reserve_port(host, port):
             found.append(port)
         if len(found) == count:
             return found

@@ -79,11 +79,22 @@ def test_free_ports_stay_below_those_of_outgoing_connections() -> None:
     assert all(20_000 <= port < 32_000 for port in free_ports(5))
 
 
+def test_a_free_port_is_reserved_until_a_server_listens_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (port,) = free_ports(1)
+    monkeypatch.setattr(cluster_files, "_FREE_PORTS", [port])
+    with pytest.raises(CliError, match="fewer than 1 free ports"):
+        free_ports(1)
+    with socket.create_server(("127.0.0.1", port)):  # with SO_REUSEADDR, as servers listen
+        pass
+
+
 def test_ports_that_a_cluster_has_are_not_taken_as_free_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They are free while the cluster is down."""
-    ports = free_ports(4)
+    ports = [port for port in range(20_000, 32_000) if port_is_free("127.0.0.1", port)][-4:]
     monkeypatch.setattr(cluster_files, "_FREE_PORTS", ports)
     assert sorted(free_ports(2, without=ports[:2])) == sorted(ports[2:])
 
