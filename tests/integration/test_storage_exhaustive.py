@@ -97,7 +97,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
         sequence += count
         store.log.append_as_leader(batch, read_header(batch), leader_epoch=epoch)
         values.update(enumerate(records, start=len(values)))
-        state[:] = [(5, 0, sequence - 1, len(values) - 1, count - 1, 1_700_000_000_000 + i, -1, -1)]
+        end = len(values) - 1
+        state[:] = [(5, 0, sequence - 1, end, count - 1, 1_700_000_000_000 + i, -1, -1, -1)]
     store.stop()
     found = MemoryDisk.copy_of(root, ROOT)
     assert sum(path.endswith(".log") for path in found.files) == 2

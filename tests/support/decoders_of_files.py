@@ -152,6 +152,8 @@ MARKER: Final = b'{"version":0,"brokerEpoch":7}'
 
 
 PRODUCER: Final = producer_snapshot.ProducerEntry(1, 2, 3, 4, 5, 6, 7, -1)
+FORGOTTEN: Final = producer_snapshot.ProducerEntry(2, 0, 9, 4, 5, 6, -1, -1, begins_at=4)
+"""A producer that began behind its first sequence."""
 
 
 DECODERS: Final = (
@@ -172,7 +174,10 @@ DECODERS: Final = (
     ),
     Decoder(
         "storage.producer_snapshot",
-        (producer_snapshot.serialize([PRODUCER]),),
+        (
+            producer_snapshot.serialize([PRODUCER]),
+            producer_snapshot.serialize([PRODUCER, FORGOTTEN]),
+        ),
         _producers,
         (ValueError,),
         _sealed_snapshot,
@@ -255,7 +260,10 @@ DECODERS: Final = (
     ),
     Decoder(
         "offline.producer_entries",
-        (producer_snapshot.serialize([PRODUCER]),),
+        (
+            producer_snapshot.serialize([PRODUCER]),
+            producer_snapshot.serialize([PRODUCER, FORGOTTEN]),
+        ),
         lambda data: indexes.producer_entries(disk_with("s", data), "/d/s"),
         (ValueError,),
         _sealed_snapshot,

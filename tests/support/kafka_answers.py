@@ -21,7 +21,7 @@ def request_of(api_name: str, version: int, **fields: Any) -> Request:
 
 def raw_request(api_name: str, version: int, body: bytes) -> Request:
     header = Header(BY_NAME[api_name], version, 1, "client")
-    return Request(header, memoryview(body), "10.0.0.7")
+    return Request(header, memoryview(body), "10.0.0.7", None)
 
 
 def kind(api_name: str, *names: str) -> Any:

@@ -37,7 +37,7 @@ class KafkaCalls:
     ) -> bytes:
         """The answer's body to the request's."""
         api, method = BY_NAME[name], self._methods[name]
-        request = Request(Header(api, version, 1, client_id), memoryview(body), host)
+        request = Request(Header(api, version, 1, client_id), memoryview(body), host, None)
         if getattr(method, "is_by_hand", False):
             buffers = cast("Buffers", await method(request))
             return b"".join(bytes(each) for each in buffers)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 LISTENER = "PLAINTEXT"
 NO_CONTROLLER = "127.0.0.1:1"
 MISSING = object()
+CONNECTION = object()
 
 
 @dataclass
@@ -125,7 +126,7 @@ def request(api: str, version: int, **fields: Any) -> Request:
 
 def raw_request(api: str, version: int, body: bytes) -> Request:
     header = Header(BY_NAME[api], version, correlation_id=7, client_id="test")
-    return Request(header, memoryview(body), "10.0.0.7")
+    return Request(header, memoryview(body), "10.0.0.7", CONNECTION)
 
 
 def decoded(asked: Request, body: Any) -> Any:

@@ -128,8 +128,8 @@ MISSING: Final[tuple[tuple[str, str, str], ...]] = (
         "idempotent producers that the leader has forgotten",
         "Produce after `producer.id.expiration.ms` (a day) without records for the partition, or"
         " after its topic was deleted and created with the same name",
-        "error 45 (OUT_OF_ORDER_SEQUENCE_NUMBER), where Kafka accepts any sequence: Java goes on;"
-        " kafka-python fails one batch; librdkafka and aiokafka need a new producer",
+        "error 19 (NOT_ENOUGH_REPLICAS) once, and the repeated batch is appended; every client"
+        " repeats it by itself, unless its retries are turned off. Kafka appends it at once",
     ),
     ("follower reads", "Fetch with a rack", "every Fetch is answered by the leader"),
     ("TLS", "a TLS hello", "the connection ends, with a line in the broker's log"),

@@ -237,7 +237,8 @@ class BrokerConfig(KafkaListenerConfig):
     producer_id_expiration_ms: int = _key(
         ms(),
         str(DAY_MS),
-        "Time that an idempotent producer's state is kept after its last batch.",
+        "Time that an idempotent producer's state is kept after its last batch. It must be above"
+        " the delivery timeout of producers.",
         dynamic=True,
     )
     producer_id_expiration_check_interval_ms: int = _key(

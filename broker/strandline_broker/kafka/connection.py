@@ -59,6 +59,8 @@ class Connection:
     def __init__(self, listener: KafkaListener, stream: ByteStream) -> None:
         self._listener = listener
         self._stream = stream
+        self._identity = object()
+        """Stands for this connection where it is remembered longer than it lives."""
         self._answers: deque[_Answer] = deque()
         self._progress: asyncio.Future[None] | None = None
         """The future on which the reader waits for an answer to leave."""
@@ -99,7 +101,7 @@ class Connection:
         if self._answers:
             self._answers[0].request.hurry()
         header, body = read_header(frame)
-        return Request(header, body, host_of(self._stream)), held
+        return Request(header, body, host_of(self._stream), self._identity), held
 
     async def _frame(self, size: int, held: Held) -> bytes | bytearray:
         """Reads a request; its memory grows with the bytes that come."""

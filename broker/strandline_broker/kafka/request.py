@@ -34,13 +34,17 @@ class Request:
     with the available records. `on_end` is called if the connection ends before the answer.
     """
 
-    __slots__ = ("body", "client_host", "header", "is_hurried", "on_end", "on_hurry")
+    __slots__ = ("body", "client_host", "connection", "header", "is_hurried", "on_end", "on_hurry")
 
-    def __init__(self, header: Header, body: memoryview, client_host: str) -> None:
+    def __init__(
+        self, header: Header, body: memoryview, client_host: str, connection: object
+    ) -> None:
         self.header = header
         self.body = body
         self.client_host = client_host
         """The client's host, without the port."""
+        self.connection = connection
+        """Stands for the connection: the same object for all its requests, and for no other."""
         self.is_hurried = False
         self.on_hurry: Callable[[], None] | None = None
         self.on_end: Callable[[], None] | None = None

@@ -24,6 +24,7 @@ TIME_ENTRY: Final = struct.Struct(">qi")
 TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
 SNAPSHOT_HEAD: Final = struct.Struct(">hIi")
 SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
+SNAPSHOT_BEGIN: Final = struct.Struct(">qi")
 SNAPSHOT_CHECKED_FROM: Final = 6
 
 
@@ -59,6 +60,8 @@ class ProducerEntry:
     timestamp: int
     coordinator_epoch: int
     first_offset_of_transaction: int
+    begins_at: int
+    """Sequence where the producer's batches begin here; -1 if they begin at the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +108,14 @@ def producer_entries(disk: Disk, path: str) -> list[ProducerEntry]:
         raise ValueError(f"version {version} is not known")
     if crc32c(data[SNAPSHOT_CHECKED_FROM:]) != crc:
         raise ValueError("it does not match its CRC-32C")
-    if len(data) != SNAPSHOT_HEAD.size + count * SNAPSHOT_ENTRY.size:
+    end = SNAPSHOT_HEAD.size + count * SNAPSHOT_ENTRY.size
+    if count < 0 or len(data) < end or (len(data) - end) % SNAPSHOT_BEGIN.size:
         raise ValueError(f"{count} producers do not fill {len(data)} bytes")
-    return [ProducerEntry(*each) for each in SNAPSHOT_ENTRY.iter_unpack(data[SNAPSHOT_HEAD.size :])]
+    begins = dict(SNAPSHOT_BEGIN.iter_unpack(data[end:]))
+    return [
+        ProducerEntry(*(*each, begins.get(each[0], -1)))
+        for each in SNAPSHOT_ENTRY.iter_unpack(data[SNAPSHOT_HEAD.size : end])
+    ]
 
 
 def aborted_transactions(disk: Disk, path: str) -> list[AbortedTransaction]:

@@ -6,8 +6,8 @@ appends. Every replica records the batches appended and never refuses one, or it
 its leader (I-57, P-40). Check, append and record happen without a pause.
 
 Sequence numbers count records, per producer and epoch. They begin at 0, and begin again after 2^31
-- 1. A producer without state begins at 0 (I-56): another number means that batches are missing in
-between.
+- 1. A producer without state begins at 0 (I-56), unless `FirstBatches` has shown that it was
+forgotten: another number means that batches are missing in between.
 
 `entries` and `rebuild` carry the state over a restart. A `.snapshot` file holds the last batch of
 each producer, and later batches are read from the log. Transactions are not served, but a log that
@@ -28,15 +28,17 @@ from strandline_proto.batch import SEQUENCE_MAX, BatchHeader, add_sequence
 from strandline_proto.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
 from strandline_proto.ids import Offset, ProducerEpoch, ProducerId
 
-PersistedProducer = tuple[int, int, int, int, int, int, int, int]
+PersistedProducer = tuple[int, int, int, int, int, int, int, int, int]
 """Producer id, producer epoch, last sequence, last offset, offset delta, timestamp, coordinator
-epoch, first offset of the open transaction; -1 where there is none, delta 0 without a batch.
+epoch, first offset of the open transaction, sequence where its batches begin; -1 where there is
+none, delta 0 without a batch.
 """
 ReplayedBatch = tuple[BatchHeader, int | None]
 """(header, coordinator epoch of a transaction's end marker; None for any other batch)."""
 
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
 BATCHES_REMEMBERED: Final = 5
 """Number of batches that a producer may have in flight: a retry of any of them gets its own answer
 again (I-55).
@@ -82,6 +84,7 @@ class ProducerSnapshot:
     """Timestamp of the last batch, which may be an end marker."""
     coordinator_epoch: int = NO_EPOCH
     txn_first_offset: int = NO_OFFSET
+    begins_at: int = NO_SEQUENCE
 
 
 @dataclass(slots=True)
@@ -93,6 +96,20 @@ class _Producer:
     coordinator_epoch: int = NO_EPOCH
     txn_first_offset: int = NO_OFFSET
     """Offset at which the open transaction begins."""
+    begins_at: int = NO_SEQUENCE
+    """Sequence where the latest unbroken run of its batches begins: no batch before it is known to
+    be in the log. -1 if the run has every sequence of the epoch, or half of all sequences.
+    """
+
+    def add(self, batch: AppendedBatch, first_sequence: int) -> None:
+        expected = (
+            add_sequence(self.batches[-1].last_sequence, 1) if self.batches else first_sequence
+        )
+        if batch.base_sequence != expected:
+            self.begins_at = batch.base_sequence
+        elif _distance(self.begins_at, batch.last_sequence) > SEQUENCE_MAX // 2:
+            self.begins_at = NO_SEQUENCE
+        self.batches.append(batch)
 
 
 _ACCEPT: Final = Accept()
@@ -111,9 +128,15 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._producers)
 
-    def check(self, header: BatchHeader, now_ms: int) -> Accept | Duplicate:
+    def knows(self, producer_id: int) -> bool:
+        return producer_id in self._producers
+
+    def check(
+        self, header: BatchHeader, now_ms: int, *, was_forgotten: bool = False
+    ) -> Accept | Duplicate:
         """Decide if the leader may append this batch. Raises InvalidProducerEpoch or
-        OutOfOrderSequenceNumber.
+        OutOfOrderSequenceNumber. `was_forgotten`: a producer without state may continue with any
+        sequence.
         """
         if header.producer_id < 0:
             return _ACCEPT
@@ -130,7 +153,8 @@ class ProducerStates:
             )
         # An end marker alone may have set the epoch: it has no sequence.
         if producer is None or header.producer_epoch > producer.epoch or not producer.batches:
-            if header.base_sequence != self.first_sequence:
+            is_at_any = producer is None and was_forgotten
+            if header.base_sequence != self.first_sequence and not is_at_any:
                 raise OutOfOrderSequenceNumber(
                     f"producer {header.producer_id} begins epoch {header.producer_epoch} here with"
                     f" sequence {header.base_sequence} instead of {self.first_sequence}"
@@ -155,6 +179,7 @@ class ProducerStates:
         if header.producer_epoch != producer.epoch:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
+            producer.begins_at = NO_SEQUENCE
         producer.last_used_ms = max(producer.last_used_ms, now_ms)
         producer.last_timestamp = header.max_timestamp
         if coordinator_epoch is not None:
@@ -163,15 +188,14 @@ class ProducerStates:
             return
         if header.is_transactional and producer.txn_first_offset == NO_OFFSET:
             producer.txn_first_offset = header.base_offset
-        producer.batches.append(
-            AppendedBatch(
-                header.base_sequence,
-                header.last_sequence,
-                header.base_offset,
-                header.last_offset,
-                header.max_timestamp,
-            )
+        appended = AppendedBatch(
+            header.base_sequence,
+            header.last_sequence,
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
         )
+        producer.add(appended, self.first_sequence)
 
     def entries(self) -> list[PersistedProducer]:
         """The state as a `.snapshot` file keeps it, by producer id. Any thread may call this while
@@ -189,6 +213,7 @@ class ProducerStates:
                 producer.last_timestamp,
                 producer.coordinator_epoch,
                 producer.txn_first_offset,
+                producer.begins_at,
             )
             for producer_id, producer in sorted(self._producers.items())
         ]
@@ -248,19 +273,23 @@ class ProducerStates:
                 producer.last_timestamp,
                 producer.coordinator_epoch,
                 producer.txn_first_offset,
+                producer.begins_at,
             )
             for producer_id, producer in sorted(self._producers.items())
         )
 
 
 def _restored(entry: PersistedProducer, used_ms: int) -> _Producer:
-    _, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first_offset = entry
+    _, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first_offset, begins = (
+        entry
+    )
     producer = _Producer(
         epoch,
         used_ms,
         last_timestamp=timestamp,
         coordinator_epoch=coordinator_epoch,
         txn_first_offset=txn_first_offset,
+        begins_at=begins,
     )
     if offset != NO_OFFSET:
         first = add_sequence(sequence, -delta)
@@ -286,13 +315,23 @@ def _check_sequence(header: BatchHeader, producer: _Producer) -> Accept | Duplic
     last = producer.batches[-1]
     if header.base_sequence == add_sequence(last.last_sequence, 1):
         return _ACCEPT
-    # Every sequence up to the last one is in the log, so a batch that ends there or before is too,
-    # even if it is no longer remembered. Treating it as out of order would make the client renumber
-    # it, and store it twice (P-80).
-    behind = (last.last_sequence - header.last_sequence) & SEQUENCE_MAX
-    if behind <= SEQUENCE_MAX // 2:
-        return Duplicate(-1, -1, -1, Offset(last.last_offset + 1))
+    # Every sequence of the run up to the last one is in the log, so a batch that ends there or
+    # before is too, even if it is no longer remembered. Treating it as out of order would make the
+    # client renumber it, and store it twice (P-80). A batch before the run may be in no log: it is
+    # no duplicate.
+    expected = f"expected {add_sequence(last.last_sequence, 1)}"
+    if _distance(header.last_sequence, last.last_sequence) <= SEQUENCE_MAX // 2:
+        begins_at = producer.begins_at
+        if begins_at == NO_SEQUENCE or _distance(
+            header.base_sequence, last.last_sequence
+        ) <= _distance(begins_at, last.last_sequence):
+            return Duplicate(-1, -1, -1, Offset(last.last_offset + 1))
+        expected += f"; its batches here begin with {begins_at}"
     raise OutOfOrderSequenceNumber(
-        f"producer {header.producer_id} sent sequence {header.base_sequence},"
-        f" expected {add_sequence(last.last_sequence, 1)}"
+        f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected}"
     )
+
+
+def _distance(a: int, b: int) -> int:
+    """Number of sequences from `a` up to `b`, over the wrap."""
+    return (b - a) & SEQUENCE_MAX

@@ -3,7 +3,8 @@ reached.
 
 - With too few replicas in sync, a batch is refused before it is written (I-20). "Not written" is
   never said of a written batch (I-21).
-- The producer's sequence is checked in the step that appends (I-57).
+- The producer's sequence is checked in the step that appends (I-57). Over Kafka's protocol, a
+  producer that was forgotten continues once it has repeated its first batch (I-56).
 - A success is reported only in the leader epoch of the append. A leader that loses its role reports
   an unknown outcome for the waiting appends (I-19, P-25).
 """
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.internal_topics import INTERNAL_TOPICS
 from strandline_broker.core.replication.append_origin import AppendOrigin
+from strandline_broker.core.replication.first_batches import FirstBatches
 from strandline_broker.core.replication.producer_state import Duplicate
 from strandline_broker.hosts.replica.purgatory import AckPurgatory, ProduceOutcome
 from strandline_broker.hosts.replica.record_check import LOG_APPEND_TIME, check_records
@@ -24,6 +26,7 @@ from strandline_proto.errors import (
     InvalidTopic,
     NotEnoughReplicasAfterAppend,
     RecordTooLarge,
+    UnknownProducerId,
     UnsupportedVersion,
     WireError,
 )
@@ -50,7 +53,15 @@ class Appends:
     `Partition.check_leader`.
     """
 
-    __slots__ = ("_clock", "_committing", "_flushes", "_flushing", "_leading", "_partition")
+    __slots__ = (
+        "_clock",
+        "_committing",
+        "_first_batches",
+        "_flushes",
+        "_flushing",
+        "_leading",
+        "_partition",
+    )
 
     def __init__(
         self, partition: Partition, leading: Leading, clock: Clock, flushes: FlushSchedule
@@ -61,6 +72,7 @@ class Appends:
         self._flushes = flushes
         self._committing = AckPurgatory()
         self._flushing = AckPurgatory()
+        self._first_batches = FirstBatches()
 
     def waiting(self) -> list[AckWaiter]:
         """The producers whose appends still await an answer; some may be answered already."""
@@ -89,8 +101,12 @@ class Appends:
         on_done: Callable[[ProduceOutcome], None],
         looked: Looked | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        connection: object = None,
     ) -> AckWaiter | None:
         """Append one batch as the leader; call `on_done` once, now or when its acks are reached.
+
+        `connection`: stands for the connection of a client that cannot begin again under another
+        producer id. Its forgotten producers may continue; None: they may not.
 
         Validation, sequence check, append and bookkeeping are one synchronous step (I-57). Raises
         WireError if the batch is refused: then nothing was written (I-20). A repeated batch is not
@@ -112,15 +128,36 @@ class Appends:
         header = check_batch(batch) if looked is None else looked.header
         if origin.is_looked_into:
             _check_attributes(header)
+        is_idempotent = origin.is_looked_into and header.producer_id >= 0
+        # The arrival of a batch counts, even if it is refused for another reason.
+        was_forgotten = is_idempotent and self._was_forgotten(header, connection)
         if acks == ACKS_ALL:
             leader.check_can_append_all()
-        if origin.is_looked_into and header.producer_id >= 0:
-            verdict = partition.producers.check(header, monotonic_ms(self._clock))
+        if is_idempotent:
+            verdict = partition.producers.check(
+                header, monotonic_ms(self._clock), was_forgotten=was_forgotten
+            )
             if isinstance(verdict, Duplicate):
                 return self._answer_again(verdict, acks, on_done)
         if origin.is_looked_into:
             self._check_records(batch, header, looked)
         return self._append_new(batch, header, acks, on_done)
+
+    def _was_forgotten(self, header: BatchHeader, connection: object) -> bool:
+        """True if the batch is the first of a producer without state, which may have any sequence.
+        Raises UnknownProducerId if the client has to repeat it first.
+        """
+        producers = self._partition.producers
+        if connection is None or header.base_sequence < 0 or producers.knows(header.producer_id):
+            return False
+        is_repeated = self._first_batches.arrives(header, connection)
+        if header.base_sequence == producers.first_sequence or is_repeated:
+            return is_repeated
+        raise UnknownProducerId(
+            f"{self._partition.name}: producer {header.producer_id} is not known here and sent"
+            f" sequence {header.base_sequence}; the batch is accepted if the producer repeats it,"
+            " and no earlier one before it"
+        )
 
     def _check_records(self, batch: Buffer, header: BatchHeader, looked: Looked | None) -> None:
         partition = self._partition
@@ -147,6 +184,7 @@ class Appends:
         except OSError as error:
             raise partition.refuse_write(error) from error
         if header.producer_id >= 0:
+            self._first_batches.forget(header.producer_id)
             partition.producers.on_append(
                 header._replace(base_offset=done.base_offset),
                 monotonic_ms(self._clock),

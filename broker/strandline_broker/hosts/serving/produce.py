@@ -63,6 +63,7 @@ class ProduceService:
         is_transactional: bool,
         on_done: Callable[[ProduceOutcome], None],
         looked: Looked | None,
+        connection: object = None,
     ) -> AwaitedAppend | None:
         """Appends the batch; None if `on_done` has been called already.
 
@@ -76,5 +77,7 @@ class ProduceService:
         if partition is None:
             raise why_unknown(self._replicas, self._metadata, *key)
         appends = check_leader(partition, current_leader_epoch).appends
-        waiter = appends.append(batch, acks=acks, on_done=on_done, looked=looked)
+        waiter = appends.append(
+            batch, acks=acks, on_done=on_done, looked=looked, connection=connection
+        )
         return None if waiter is None else AwaitedAppend(partition.name, appends, waiter)

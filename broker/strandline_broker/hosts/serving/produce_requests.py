@@ -100,9 +100,10 @@ class RequestedAppends:
         acks: int,
         timeout_ms: int,
         is_transactional: bool,
+        connection: object = None,
     ) -> None:
         """`on_done` is called once with the outcomes in the order of the batches, unless acks is
-        0.
+        0. `connection`: as `Appends.append` has it.
         """
         self._service = service
         self._metadata = metadata
@@ -110,6 +111,7 @@ class RequestedAppends:
         self._acks = acks
         self._timeout_ms = timeout_ms
         self._is_transactional = is_transactional
+        self._connection = connection
         self._deadlines = deadlines
         self._on_done = on_done
         self._response = ProduceResponse(correlation_id)
@@ -154,6 +156,7 @@ class RequestedAppends:
                 is_transactional=self._is_transactional,
                 on_done=on_done,
                 looked=looked,
+                connection=self._connection,
             )
         except WireError as error:
             self._refuse(result, error)

@@ -86,6 +86,7 @@ class ProduceCalls:
             acks=parsed.acks,
             timeout_ms=parsed.timeout_ms,
             is_transactional=parsed.transactional_id is not None,
+            connection=request.connection,
         )
 
         def on_end() -> None:

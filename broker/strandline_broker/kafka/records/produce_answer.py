@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.kafka.records.leader_hints import HINTED, endpoints_tag, leader_tag
 from strandline_broker.kafka.versions import BY_NAME
 from strandline_broker.kafka.wire import Writer
-from strandline_proto.errors import UnknownTopicId, UnknownTopicOrPartition
+from strandline_proto.errors import (
+    NotEnoughReplicas,
+    UnknownProducerId,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +28,10 @@ MESSAGES: Final = 8
 HINTS: Final = 10
 """First version whose answers name the current leader."""
 TOPIC_IDS: Final = 13
+REPEAT: Final = NotEnoughReplicas
+"""The error for a producer that must repeat its batch. Each client repeats a batch for this error,
+and not each does for UnknownProducerId.
+"""
 _API: Final = BY_NAME["Produce"]
 _RESULT: Final = Struct(">ihqq")
 """Partition, error code, base offset and time of the append."""
@@ -62,6 +71,8 @@ def _write_result(out: Writer, version: int, result: ProduceResult, hinted: set[
         base_offset = append_time = log_start = -1
     if code == UnknownTopicId.code and version < TOPIC_IDS:
         code = UnknownTopicOrPartition.code
+    elif code == UnknownProducerId.code:
+        code = REPEAT.code
     out.raw(_RESULT.pack(result.partition, code, base_offset, append_time))
     if version >= LOG_START:
         out.int64(log_start)

@@ -7,6 +7,12 @@ i32, and for each producer
     producerId i64 | producerEpoch i16 | lastSequence i32 | lastOffset i64 | offsetDelta i32
     timestamp i64 | coordinatorEpoch i32 | currentTxnFirstOffset i64
 
+A producer whose batches begin here at another sequence than its first has an entry behind them
+
+    producerId i64 | beginsAt i32
+
+which Kafka's reader ignores. It is missing for all other producers, so the file is Kafka's.
+
 Only the last batch of a producer is kept (I-55). A file is written when a segment begins, at its
 base offset, and when the log is closed, at its end. It is durable before the recovery point passes
 it.
@@ -38,6 +44,7 @@ SNAPSHOT_NAME: Final = re.compile(r"(\d{20})\.snapshot")
 _VERSION_AND_CRC: Final = struct.Struct(">hI")
 _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
+_BEGIN: Final = struct.Struct(">qi")
 
 
 class ProducerEntry(NamedTuple):
@@ -52,15 +59,21 @@ class ProducerEntry(NamedTuple):
     timestamp: int
     coordinator_epoch: int
     txn_first_offset: int
+    begins_at: int = -1
+    """Sequence where the producer's batches begin here; -1 if they begin at the first one."""
 
 
-Entry = tuple[int, int, int, int, int, int, int, int]
+Entry = tuple[int, int, int, int, int, int, int, int, int]
 """The fields of a ProducerEntry, in its order."""
 
 
 def serialize(entries: Iterable[Entry]) -> bytes:
-    packed = [_ENTRY.pack(*entry) for entry in entries]
-    body = b"".join((_COUNT.pack(len(packed)), *packed))
+    packed, begins = [], []
+    for *entry, begins_at in entries:
+        packed.append(_ENTRY.pack(*entry))
+        if begins_at >= 0:
+            begins.append(_BEGIN.pack(entry[0], begins_at))
+    body = b"".join((_COUNT.pack(len(packed)), *packed, *begins))
     return _VERSION_AND_CRC.pack(VERSION, crc32c(body)) + body
 
 
@@ -75,9 +88,14 @@ def parse(data: bytes) -> tuple[ProducerEntry, ...]:
     if crc32c(body) != crc:
         raise ValueError("it does not match its CRC-32C")
     (count,) = _COUNT.unpack_from(body)
-    if len(body) != _COUNT.size + count * _ENTRY.size:
+    end = _COUNT.size + count * _ENTRY.size
+    if count < 0 or len(body) < end or (len(body) - end) % _BEGIN.size:
         raise ValueError(f"it says {count} producers and has {len(body)} bytes of them")
-    return tuple(ProducerEntry(*entry) for entry in _ENTRY.iter_unpack(body[_COUNT.size :]))
+    begins = dict(_BEGIN.iter_unpack(body[end:]))
+    return tuple(
+        ProducerEntry._make((*entry, begins.get(entry[0], -1)))
+        for entry in _ENTRY.iter_unpack(body[_COUNT.size : end])
+    )
 
 
 class ProducerSnapshots:

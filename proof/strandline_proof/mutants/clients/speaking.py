@@ -6,11 +6,14 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
+_APPENDS: Final = "strandline_broker.hosts.replica.appends"
 _CONNECTION: Final = "strandline_broker.kafka.connection"
 _CONSUMER_GROUPS: Final = "strandline_broker.kafka.groups.consumer"
 _FETCH_ANSWER: Final = "strandline_broker.kafka.records.fetch_answer"
+_FIRST_BATCHES: Final = "strandline_broker.core.replication.first_batches"
 _OFFSET_FETCH: Final = "strandline_broker.kafka.groups.offset_fetch"
 _PRODUCE: Final = "strandline_broker.kafka.records.produce"
+_PRODUCERS: Final = "strandline_broker.core.replication.producer_state"
 _CONNECTION_TESTS: Final = "tests/unit/broker/kafka/test_connection.py"
 _GROUPS_TESTS: Final = "tests/unit/broker/kafka/groups"
 _RECORDS_TESTS: Final = "tests/unit/broker/kafka/records"
@@ -116,5 +119,74 @@ SPEAKING: Final = (
         ),
         history=f"{_GROUPS_TESTS}/test_consumer.py"
         "::test_an_empty_list_of_owned_partitions_is_not_a_missing_one",
+    ),
+    Mutant(
+        "kafka-any-batch-is-the-first",
+        "I-56, I-59",
+        "a producer without state begins at any sequence at once, so a new producer's second batch"
+        " is appended before its first one, which was refused",
+        (
+            Edit(
+                _APPENDS,
+                "        if header.base_sequence == producers.first_sequence or is_repeated:\n"
+                "            return is_repeated\n",
+                "        if producers is not None:\n            return True\n",
+            ),
+        ),
+        history=f"{_RECORDS_TESTS}/test_produce.py"
+        "::test_a_new_producers_batches_wait_for_the_first",
+    ),
+    Mutant(
+        "kafka-repeats-of-any-connection",
+        "I-56, I-59",
+        "batches of two connections count as one batch and its repetition, though an earlier batch"
+        " of the second connection was refused before this leadership",
+        (
+            Edit(
+                _FIRST_BATCHES,
+                "            or found.connection is not connection\n",
+                "",
+            ),
+        ),
+        history="tests/unit/broker/core/replication/test_first_batches.py"
+        "::test_arrivals_of_another_connection_or_epoch_do_not_count",
+    ),
+    Mutant(
+        "kafka-refusals-do-not-count-as-arrivals",
+        "I-56, I-59",
+        "the first batch of a new producer is refused for another reason twice, and the second"
+        " batch behind it counts as repeated",
+        (
+            Edit(
+                _APPENDS,
+                "        was_forgotten = is_idempotent and self._was_forgotten(header, connection)",
+                "        was_forgotten = False",
+            ),
+            Edit(
+                _APPENDS,
+                "            leader.check_can_append_all()\n",
+                "            leader.check_can_append_all()\n"
+                "        if is_idempotent:\n"
+                "            was_forgotten = self._was_forgotten(header, connection)\n",
+            ),
+        ),
+        history=f"{_RECORDS_TESTS}/test_produce.py"
+        "::test_a_new_producers_batches_wait_for_the_first",
+    ),
+    Mutant(
+        "before-the-first-taken-for-written",
+        "I-18, P-80",
+        "a batch before the first one of a forgotten producer is acknowledged, and is in no log",
+        (
+            Edit(
+                _PRODUCERS,
+                "            return Duplicate(-1, -1, -1, Offset(last.last_offset + 1))\n"
+                '        expected += f"; its batches here begin with {begins_at}"\n',
+                "            pass\n"
+                "        return Duplicate(-1, -1, -1, Offset(last.last_offset + 1))\n",
+            ),
+        ),
+        history="tests/unit/broker/core/replication/test_producer_state.py"
+        "::test_what_comes_before_the_first_batch_is_no_duplicate",
     ),
 )

@@ -179,11 +179,11 @@ class LastLook:
     def _check_equal_producers(self, key: tuple[bytes, int], names: list[str], begins: int) -> None:
         """I-58: a replica's state of producers is a function of its log, whether it appended as
         leader or follower, loaded a snapshot, or truncated. If all records of a producer are
-        deleted, a replica that never had them does not know it.
+        deleted, a replica that never had them does not know it, nor where its batches begin.
         """
         known = {
             name: [
-                producer[: LAST_OFFSET + 1] if key == self._oracles.compaction.key else producer
+                producer[: LAST_OFFSET + 1 if key == self._oracles.compaction.key else -1]
                 for producer in replicas.partitions[key].producers.entries()
                 if begins == 0 or producer[LAST_OFFSET] >= begins
             ]

@@ -38,8 +38,8 @@ a stream that was given up come later still.
 SEEKS: Final = 0.3
 LOOSE: Final = 0.2
 EXPIRES: Final = 0.15
-KAFKA: Final = 0.4
-"""Probability of Kafka's protocol where producers do not expire: a third of all seeds."""
+KAFKA: Final = 1 / 3
+"""Probability of Kafka's protocol."""
 
 
 class ImpossibleWork(ValueError):
@@ -122,8 +122,6 @@ def draw_work(seed: int) -> Work:
         seeker=seeks,
         loose=rng.random() < LOOSE,
     )
-    # Kafka's clients are replaced after an error, and have no new epoch for a producer that brokers
-    # have forgotten.
-    if rng.random() < KAFKA and not expires:
+    if rng.random() < KAFKA:  # its clients are replaced after an error
         return dataclasses.replace(work, kafka=True, lasting=False)
     return work

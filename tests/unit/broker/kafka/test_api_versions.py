@@ -16,7 +16,7 @@ CALLS = ApiVersionsCalls(cast("Any", SimpleNamespace(cluster_id="ours")), node_i
 
 async def answered(frame: bytes) -> tuple[int, bytes]:
     header, body = read_header(memoryview(frame))
-    found = await CALLS.ApiVersions(Request(header, body, "h"))
+    found = await CALLS.ApiVersions(Request(header, body, "h", None))
     return len(answer_header(header)), b"".join(found)
 
 

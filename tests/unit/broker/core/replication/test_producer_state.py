@@ -3,7 +3,7 @@
 import pytest
 
 from strandline_broker.core.replication.producer_state import Accept, Duplicate, ProducerStates
-from strandline_proto.batch import SEQUENCE_MAX, BatchHeader
+from strandline_proto.batch import SEQUENCE_MAX, BatchHeader, add_sequence
 from strandline_proto.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
 from strandline_proto.ids import Offset
 from support.batch_headers import batch_header
@@ -84,8 +84,14 @@ def test_sequences_go_on_at_zero_after_the_largest() -> None:
     assert s.check(batch_header(P, 0, 2), 0) == Accept()
     again = s.check(batch_header(P, 0, SEQUENCE_MAX - 1, 4), 0)
     assert again == Duplicate(50, 53, 0, Offset(54))
-    forgotten = s.check(batch_header(P, 0, SEQUENCE_MAX - 11, 10), 0)
-    assert forgotten == Duplicate(-1, -1, -1, Offset(54))
+    older = run_of(6)
+    begun = ProducerStates(DAY)
+    begun.first_sequence = SEQUENCE_MAX - 30
+    for header in older:
+        sequence = add_sequence(begun.first_sequence, header.base_sequence)
+        begun.on_append(header._replace(base_sequence=sequence), 0)
+    forgotten = begun.check(batch_header(P, 0, SEQUENCE_MAX - 30, 10), 0)
+    assert forgotten == Duplicate(-1, -1, -1, Offset(160))
     exact = states(batch_header(P, 0, SEQUENCE_MAX, 1))
     assert exact.check(batch_header(P, 0, 0), 0) == Accept()
 
@@ -183,11 +189,11 @@ def end_marker(offset: int, *, epoch: int = 0, timestamp: int = 0) -> BatchHeade
 
 def test_a_transaction_is_open_from_its_first_batch_to_its_end_marker() -> None:
     s = states(*map(transactional, run_of(2)))
-    assert s.entries() == [(P, 0, 19, 119, 9, 1001, -1, 100)]
+    assert s.entries() == [(P, 0, 19, 119, 9, 1001, -1, 100, -1)]
     s.on_append(end_marker(120, timestamp=5000), 0, 3)
-    assert s.entries() == [(P, 0, 19, 119, 9, 5000, 3, -1)], "as Kafka: the marker's timestamp"
+    assert s.entries() == [(P, 0, 19, 119, 9, 5000, 3, -1, -1)], "as Kafka: the marker's timestamp"
     s.on_append(transactional(batch_header(P, 0, 20, 1, offset=121, timestamp=5001)), 0)
-    assert s.entries() == [(P, 0, 20, 121, 0, 5001, 3, 121)]
+    assert s.entries() == [(P, 0, 20, 121, 0, 5001, 3, 121, -1)]
 
 
 def test_a_control_batch_that_ends_no_transaction_changes_nothing() -> None:
@@ -200,7 +206,7 @@ def test_a_control_batch_that_ends_no_transaction_changes_nothing() -> None:
 def test_after_a_marker_alone_a_producer_begins_at_zero() -> None:
     s = ProducerStates(DAY)
     s.on_append(end_marker(5, epoch=2, timestamp=8), 0, 1)
-    assert s.entries() == [(P, 2, -1, -1, 0, 8, 1, -1)]
+    assert s.entries() == [(P, 2, -1, -1, 0, 8, 1, -1, -1)]
     assert s.check(batch_header(P, 2, 0), 0) == Accept()
     with pytest.raises(OutOfOrderSequenceNumber):
         s.check(batch_header(P, 2, 3), 0)
@@ -279,3 +285,68 @@ def test_who_is_kept_counts_as_used_when_it_was() -> None:
     s.keep(known)
     assert s.expire(DAY + 499) == []
     assert s.expire(DAY + 500) == [P]
+
+
+def test_a_forgotten_producer_continues_with_any_sequence() -> None:
+    assert states().check(batch_header(P, 4, 30, 10), 0, was_forgotten=True) == Accept()
+    for known in (states(*run_of(2)), states(batch_header(P, 3, 0))):
+        with pytest.raises(OutOfOrderSequenceNumber):
+            known.check(batch_header(P, 4, 30, 10), 0, was_forgotten=True)
+
+
+def begun_late() -> ProducerStates:
+    """A producer that was forgotten, and continued with sequence 30: three batches up to 59."""
+    return states(*(batch_header(P, 0, 30 + 10 * i, 10, offset=100 + 10 * i) for i in range(3)))
+
+
+def test_what_comes_before_the_first_batch_is_no_duplicate() -> None:
+    """P-80: a batch that may be in no log is not acknowledged."""
+    s = begun_late()
+    assert s.check(batch_header(P, 0, 60), 0) == Accept()
+    assert s.check(batch_header(P, 0, 30, 10), 0) == Duplicate(100, 109, 0, Offset(110))
+    assert s.check(batch_header(P, 0, 30, 20), 0) == Duplicate(-1, -1, -1, Offset(130))
+    for sequence, count in ((20, 10), (0, 10), (25, 10), (0, 60), (29, 1)):
+        with pytest.raises(OutOfOrderSequenceNumber, match="its batches here begin with 30"):
+            s.check(batch_header(P, 0, sequence, count), 0)
+
+
+def test_where_the_batches_begin_comes_back_from_a_file() -> None:
+    s = ProducerStates(DAY)
+    s.rebuild([], 0, begun_late().entries())
+    assert s.entries() == begun_late().entries()
+    assert s.check(batch_header(P, 0, 30, 10), 0) == Duplicate(-1, -1, -1, Offset(130))
+    with pytest.raises(OutOfOrderSequenceNumber):
+        s.check(batch_header(P, 0, 20, 10), 0)
+
+
+def test_followers_know_where_the_batches_begin() -> None:
+    """I-58: also one that has not forgotten the batches before a gap."""
+    remembers = states(*run_of(2))
+    for header in (batch_header(P, 0, 30, 10, offset=120), batch_header(P, 0, 40, 10, offset=130)):
+        remembers.on_append(header, 0)
+    assert remembers.check(batch_header(P, 0, 10, 10), 0) == Duplicate(110, 119, 1001, Offset(120))
+    with pytest.raises(OutOfOrderSequenceNumber):
+        remembers.check(batch_header(P, 0, 20, 10), 0)
+
+
+def test_a_new_epoch_ends_what_was_known_of_the_first_batch() -> None:
+    s = begun_late()
+    s.on_append(batch_header(P, 1, 0, 10, offset=130), 0)
+    assert s.check(batch_header(P, 1, 0, 5), 0) == Duplicate(-1, -1, -1, Offset(140))
+    assert s.entries()[0][-1] == -1
+
+
+def test_after_half_of_all_sequences_all_before_is_a_duplicate() -> None:
+    half = 2**30
+    s = states(batch_header(P, 0, 30, half - 1), batch_header(P, 0, half + 29, 1))
+    assert s.entries()[0][-1] == 30
+    s.on_append(batch_header(P, 0, half + 30, 1), 0)
+    assert s.entries()[0][-1] == -1
+
+
+def test_the_first_batch_may_lie_before_the_wrap() -> None:
+    first = SEQUENCE_MAX - 9
+    s = states(batch_header(P, 0, first, 10), batch_header(P, 0, 0, 10, offset=10))
+    assert s.check(batch_header(P, 0, first, 5), 0) == Duplicate(-1, -1, -1, Offset(20))
+    with pytest.raises(OutOfOrderSequenceNumber):
+        s.check(batch_header(P, 0, first - 10, 10), 0)

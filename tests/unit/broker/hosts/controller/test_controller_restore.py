@@ -107,7 +107,7 @@ def test_producer_ids_go_on_from_those_that_a_controller_gave_out(
         log.append_as_leader(batch, read_header(batch), leader_epoch=1)
         log.close()
     snapshot = serialize(
-        [(chosen, 0, 0, 0, 0, -1, -1, -1) for chosen in (8000, CHOSEN_PRODUCER_IDS.stop - 1)]
+        [(chosen, 0, 0, 0, 0, -1, -1, -1, -1) for chosen in (8000, CHOSEN_PRODUCER_IDS.stop - 1)]
     )
     Path(request_.broker_dirs[0], "w-0", "00000000000000000000.snapshot").write_bytes(snapshot)
     directory.close()

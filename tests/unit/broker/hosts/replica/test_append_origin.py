@@ -59,7 +59,7 @@ async def test_only_a_coordinator_may_write_what_only_a_broker_may_say(tmp_path:
         (outcome,) = append(node.partition, end_marker(), AppendOrigin.COORDINATOR)
         assert outcome.base_offset == 0
         (entry,) = node.partition.producers.entries()
-        producer_id, coordinator_epoch = entry[0], entry[-2]
+        producer_id, coordinator_epoch = entry[0], entry[6]
         assert (producer_id, coordinator_epoch) == (9, 5), "the marker counts (I-58)"
 
 

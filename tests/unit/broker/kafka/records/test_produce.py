@@ -18,6 +18,7 @@ from strandline_proto.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidRequiredAcks,
+    NotEnoughReplicas,
     NotLeaderOrFollower,
     OutOfOrderSequenceNumber,
     RequestTimedOut,
@@ -98,6 +99,57 @@ async def test_a_repeated_batch_is_appended_once(broker: KafkaRecords, version: 
     (result,) = await results(broker, version, gap)
     assert (result.error_code, result.base_offset) == (OutOfOrderSequenceNumber.code, -1)
     assert broker.node.partition.log.log_end_offset == 2
+
+
+def numbered(sequence: int, *values: bytes, producer_id: int = 7) -> bytes:
+    return batch(*values, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_forgotten_producer_continues_with_the_batch_that_it_repeats(
+    broker: KafkaRecords, version: int
+) -> None:
+    """I-56: in Kafka it continues at once, and a new producer's second batch may be the first."""
+    found = []
+    for sequence in (50, 51, 50, 51, 52):
+        found += await results(broker, version, numbered(sequence, b"v"))
+    codes = [each.error_code for each in found]
+    assert codes == [NotEnoughReplicas.code] * 2 + [NONE] * 3
+    assert [each.base_offset for each in found] == [-1, -1, 0, 1, 2]
+    if version >= 8:
+        assert "producer 7 is not known here and sent sequence 50" in found[0].error_message
+    (before,) = await results(broker, version, numbered(49, b"v"))
+    assert before.error_code == OutOfOrderSequenceNumber.code, "P-80: it is in no log"
+    assert broker.node.partition.log.log_end_offset == 3
+
+
+async def test_only_the_same_connection_repeats_a_batch(broker: KafkaRecords) -> None:
+    for _ in range(3):
+        asked = produce(9, numbered(50, b"v"))
+        asked.connection = object()
+        (answer,) = await broker.append(asked)
+        assert answer.responses[0].partition_responses[0].error_code == NotEnoughReplicas.code
+    assert broker.node.partition.log.log_end_offset == 0
+
+
+async def test_a_new_producers_batches_wait_for_the_first(broker: KafkaRecords) -> None:
+    """I-59: the first batch was refused; the second one may not be appended before it."""
+    first, second = numbered(0, b"a"), numbered(1, b"b")
+    few = state(1, epoch=1, isr=(1,), replicas=(1, 2), min_insync=2)
+    await decide(few, broker.node)
+    for sent, acks in ((first, -1), (second, 1)) * 2:  # the first one lacks replicas
+        (result,) = await results(broker, 9, sent, acks=acks)
+        assert result.error_code == NotEnoughReplicas.code
+    assert broker.node.partition.log.log_end_offset == 0
+    found = [(await results(broker, 9, sent, acks=1))[0] for sent in (first, second)]
+    assert [each.base_offset for each in found] == [0, 1]
+
+
+async def test_another_leadership_has_seen_no_batch(broker: KafkaRecords) -> None:
+    for epoch in (1, 2):
+        await decide(state(1, epoch=epoch, isr=(1,), replicas=(1,), min_insync=1), broker.node)
+        (result,) = await results(broker, 9, numbered(1, b"b"))
+        assert result.error_code == NotEnoughReplicas.code
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -485,8 +485,11 @@ def test_power_lost_at_any_call_leaves_the_state_that_the_log_tells(
             disk.crash(lambda _, written: written)
         p.store.start()
         p.load()
-        assert p.entries == replayed(p.log).entries(), (calls, p.store.reports)
-        assert all(found <= p.log.log_end_offset for found in snapshots_in(p))
+        # A log whose first segments are gone does not show where its producers began.
+        known = -1 if act is drop_old_segments else None
+        found, expected = p.entries, replayed(p.log).entries()
+        assert [e[:known] for e in found] == [e[:known] for e in expected], (calls, p.store.reports)
+        assert all(at <= p.log.log_end_offset for at in snapshots_in(p))
         assert act is not drop_old_segments or [e[2] for e in p.entries] == [6]
         shutil.rmtree(root)
         if done:

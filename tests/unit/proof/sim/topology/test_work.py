@@ -22,5 +22,11 @@ def _beside(main: Work) -> Work:
     return Work(delivery_ms=work.delivery_ms, expiry_ms=main.expiry_ms)
 
 
+def test_a_third_of_the_seeds_speaks_kafka_also_where_producers_are_forgotten() -> None:
+    drawn = [draw_work(seed) for seed in range(1000)]
+    assert 280 < sum(work.kafka for work in drawn) < 390
+    assert sum(work.kafka and work.expiry_ms > 0 for work in drawn) > 20
+
+
 def test_clients_of_other_topics_are_plain() -> None:
     assert other_work(Work(burst=20, delivery_ms=12_000)) == Work()
