@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.groups.classic import members as classic_members
-from strandline_broker.core.groups.consumer.heartbeat_rules import check_group_id
 from strandline_broker.core.groups.consumer.static_members import check_instance
+from strandline_broker.core.groups.group_ids import check_new_group_id
 from strandline_proto.errors import (
     GroupIdNotFound,
     IllegalGeneration,
@@ -48,7 +48,7 @@ def admit_commit(table: GroupTable, command: CommitOffsets) -> Callable[[TopicId
             raise GroupIdNotFound(f"there is no group {group_id!r}")
         raise IllegalGeneration(f"there is no group {group_id!r}, so it is in no generation")
     elif group_id not in table.offsets:
-        check_group_id(group_id)
+        check_new_group_id(group_id)
     return lambda _topic_id, _partition: None
 
 

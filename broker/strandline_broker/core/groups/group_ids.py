@@ -19,3 +19,10 @@ def check_group_id(group_id: str) -> None:
             f"the group id {group_id[:40]!r}... has {len(group_id.encode())} bytes;"
             f" {TEXT_BYTES_MAX} are the most"
         )
+
+
+def check_new_group_id(group_id: str) -> None:
+    """Raise InvalidGroupId for an id that no group may be created with."""
+    check_group_id(group_id)
+    if not group_id.isprintable():
+        raise InvalidGroupId(f"the group id {group_id!r} has a character that cannot be printed")

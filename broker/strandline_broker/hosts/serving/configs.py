@@ -13,8 +13,8 @@ from strandline_broker.config.keys import BROKER_KEYS, CONTROLLER_KEYS
 from strandline_broker.config.text import described
 from strandline_broker.config.unsupported import ONLY_VALUE
 from strandline_broker.core.controller.topics.configs import DELETE, SET, Alteration
-from strandline_broker.core.groups.consumer.heartbeat_rules import check_group_id
 from strandline_broker.core.groups.group_config import GROUP_KEYS
+from strandline_broker.core.groups.group_ids import check_new_group_id
 from strandline_broker.core.topic_config import FIXED_TOPIC_VALUES, TOPIC_KEYS, TopicConfig
 from strandline_broker.hosts.serving.config_kinds import ConfigKind, kind_of, kind_of_text
 from strandline_proto.errors import InvalidRequest, UnknownTopicOrPartition, UnsupportedVersion
@@ -161,7 +161,7 @@ class ConfigsService:
 
     def _group(self, group_id: str) -> Iterator[DescribedConfig]:
         """The configuration of any group id: the group need not exist."""
-        check_group_id(group_id)
+        check_new_group_id(group_id)
         own = self._metadata.view.dynamic_configs.groups.get(group_id, {})
         for key in GROUP_KEYS.values():
             values = self._values(f"group.{key.name}")

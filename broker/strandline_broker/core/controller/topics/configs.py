@@ -26,8 +26,8 @@ from strandline_broker.core.controller.log.state import (
     Topic,
 )
 from strandline_broker.core.controller.partitions.isr import minimum_change
-from strandline_broker.core.groups.consumer.heartbeat_rules import check_group_id
 from strandline_broker.core.groups.group_config import check_group_configs, check_group_key
+from strandline_broker.core.groups.group_ids import check_new_group_id
 from strandline_broker.core.internal_topics import INTERNAL_TOPICS
 from strandline_broker.core.topic_config import (
     TOPIC_KEYS,
@@ -206,7 +206,7 @@ def _alter_group(
     state: ControllerState, name: str, alterations: Sequence[Alteration]
 ) -> list[AnyRecord]:
     """Alter a group. Brokers check that values are within their bounds before they ask."""
-    check_group_id(name)
+    check_new_group_id(name)
     own = state.group_configs.get(name, {})
     if not own and len(state.group_configs) >= CONFIGURED_GROUPS_MAX:
         raise PolicyViolation(

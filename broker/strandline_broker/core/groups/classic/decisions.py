@@ -32,12 +32,12 @@ from strandline_broker.core.groups.commands import (
     RemoveMembers,
     SessionEnded,
 )
-from strandline_broker.core.groups.consumer.heartbeat_rules import check_group_id
 from strandline_broker.core.groups.effects import (
     SessionTimer,
     StartTimer,
     StopTimer,
 )
+from strandline_broker.core.groups.group_ids import check_new_group_id
 from strandline_broker.core.groups.records.classic_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -79,7 +79,7 @@ def _decide_join(
     protocol that has no members.
     """
     group_id = command.group_id
-    check_group_id(group_id)
+    check_new_group_id(group_id)
     check_join(command, context.settings)
     other = table.consumer.get(group_id)
     if other is not None and other.members:
@@ -111,7 +111,7 @@ def decide_member(
     group = table.classic_group(group_id)
     if group is None:
         if isinstance(command, SyncGroup | ClassicHeartbeat):
-            check_group_id(group_id)
+            check_new_group_id(group_id)
             raise UnknownMemberId(f"there is no group {group_id!r}: join without a member id")
         return Decision((), None, about=group_id)
     change = Change(group, context)
@@ -135,7 +135,7 @@ def decide_member(
 def _decide_leave(
     table: GroupTable, command: LeaveGroup, context: Context
 ) -> Decision[Reply, Effect]:
-    check_group_id(command.group_id)
+    check_new_group_id(command.group_id)
     group = table.classic_group(command.group_id)
     if group is None:
         unknown = UnknownMemberId(f"there is no group {command.group_id!r}")

@@ -10,31 +10,15 @@ from strandline_broker.core.groups.commands import (
     UNCHANGED,
     ConsumerBeat,
 )
-from strandline_proto.errors import InvalidGroupId, InvalidRequest, UnsupportedAssignor
+from strandline_broker.core.groups.group_ids import TEXT_BYTES_MAX, check_new_group_id
+from strandline_proto.errors import InvalidRequest, UnsupportedAssignor
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from strandline_broker.core.groups.consumer.subscription import Matcher
 
-ID_BYTES_MAX: Final = 32_767
-"""Length limit for the ids of groups, members and instances: record keys have a length of two
-bytes.
-"""
 REGEX_BYTES_MAX: Final = 4096
-
-
-def check_group_id(group_id: str) -> None:
-    """Check the id of a group that a heartbeat may create."""
-    if not group_id:
-        raise InvalidGroupId("the group id is empty")
-    if len(group_id.encode()) > ID_BYTES_MAX:
-        raise InvalidGroupId(
-            f"the group id has {len(group_id.encode())} bytes, and at most {ID_BYTES_MAX} are "
-            f"allowed: {group_id[:40]!r}..."
-        )
-    if not group_id.isprintable():
-        raise InvalidGroupId(f"the group id {group_id!r} has a character that cannot be printed")
 
 
 def check_heartbeat(beat: ConsumerBeat, assignors: Collection[str], matcher: Matcher) -> None:
@@ -84,12 +68,12 @@ def _check_ids(beat: ConsumerBeat) -> None:
             continue
         if not value:
             raise InvalidRequest(f"{name} is empty; leave it out instead")
-        if len(value.encode()) > ID_BYTES_MAX:
-            raise InvalidRequest(f"{name} is longer than {ID_BYTES_MAX} bytes: {value[:40]!r}...")
+        if len(value.encode()) > TEXT_BYTES_MAX:
+            raise InvalidRequest(f"{name} is longer than {TEXT_BYTES_MAX} bytes: {value[:40]!r}...")
 
 
 def _check_joining(beat: ConsumerBeat) -> None:
-    check_group_id(beat.group_id)
+    check_new_group_id(beat.group_id)
     if beat.rebalance_timeout_ms == UNCHANGED:
         raise InvalidRequest("who joins says its rebalance_timeout_ms")
     if beat.subscribed_topic_names is None and beat.subscribed_topic_regex is None:
