@@ -12,7 +12,6 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.kafka.connection import Connection
 from strandline_broker.kafka.passthrough import PREFACE, pass_through
 from strandline_broker.kafka.request import CloseConnection, host_of
 from strandline_broker.kafka.wire import MalformedRequest
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.config.addresses import HostPort
     from strandline_broker.kafka.calls import Calls
+    from strandline_broker.kafka.connection import Connection
     from strandline_broker.kafka.limits import Limits
     from strandline_broker.kafka.services import Services
     from strandline_runtime.runtime import ByteStream, Listener
@@ -157,6 +157,9 @@ class KafkaListener:
             raise CloseConnection(
                 "the client speaks HTTP; this listener serves Kafka's protocol and gRPC"
             )
+        # Loaded with the first connection, as the calls are: until then it would take memory.
+        from strandline_broker.kafka.connection import Connection
+
         connection = Connection(self, stream)
         self._connections[connection] = stream
         try:
