@@ -1,4 +1,4 @@
-"""A newer gRPC that ignores how our programs turn its event engine off is noticed."""
+"""What gRPC does in programs of ours, which turn its event engine off."""
 
 import subprocess
 import sys
@@ -75,3 +75,61 @@ def test_grpc_knows_both_experiments() -> None:
         check=True,
     )
     assert "experiment" not in ended.stderr.lower(), ended.stderr
+
+
+CONNECTS_BETWEEN_CALLS = """
+import socket, sys, threading, time
+from strandline_runtime.grpc_experiments import without_event_engine
+without_event_engine()
+import grpc
+from strandline_runtime.real import CHANNEL_OPTIONS
+
+server = sys.argv[1].rpartition(":")
+with socket.socket() as nobody:
+    nobody.bind(("127.0.0.1", 0))
+    port = nobody.getsockname()[1]
+channel = grpc.insecure_channel(f"127.0.0.1:{port}", options=CHANNEL_OPTIONS)
+metadata = channel.unary_unary("/strandline_proto.v1.BrokerService/Metadata")
+
+def answered():
+    try:
+        return metadata(b"", timeout=5) is not None
+    except grpc.RpcError:
+        return False
+
+def slowly(source, sink):
+    while data := source.recv(65536):
+        time.sleep(0.2)
+        sink.sendall(data)
+
+def serve():
+    while True:
+        client, _ = listener.accept()
+        onward = socket.create_connection((server[0], int(server[2])))
+        for ends in ((client, onward), (onward, client)):
+            threading.Thread(target=slowly, args=ends, daemon=True).start()
+
+assert not answered()
+listener = socket.create_server(("127.0.0.1", port))
+threading.Thread(target=serve, daemon=True).start()
+rounds = 0
+while not answered():
+    rounds += 1
+    time.sleep(0.3)
+print(rounds)
+"""
+
+
+def test_a_channel_connects_again_between_calls_that_fail_at_once(
+    make_cluster: MakeCluster,
+) -> None:
+    """By gRPC's default it polls a socket every 5 seconds between calls: 17 rounds."""
+    address = make_cluster(brokers=1).grpc_address(1)
+    ended = subprocess.run(
+        [sys.executable, "-c", CONNECTS_BETWEEN_CALLS, address],
+        capture_output=True,
+        text=True,
+        timeout=CALL_S,
+        check=True,
+    )
+    assert int(ended.stdout) < 15, ended
