@@ -26,8 +26,8 @@ from strandline_runtime.real import RealFileSystem
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 TESTS = Path(__file__).resolve().parent
-PROOF = TESTS / "proof"
-"""The tests of what proves the product; each has the marker `proof`."""
+PROOF = (TESTS / "proof", TESTS / "unit" / "proof")
+"""The folders of the tests of what proves the product; each test has the marker `proof`."""
 LONGEST = (
     "integration/test_containers.py",
     "spark/spark/test_spark_random_kills.py",
@@ -140,7 +140,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     `make test` leaves out what `proof` marks, and `make proof` runs it.
     """
     for item in items:
-        if PROOF in item.path.parents:
+        if any(folder in item.path.parents for folder in PROOF):
             item.add_marker(pytest.mark.proof)
     places = {TESTS / name: place for place, name in enumerate(LONGEST)}
     assert all(path.is_file() for path in places), "LONGEST names a file that is gone"

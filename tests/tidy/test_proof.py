@@ -1,7 +1,8 @@
 """One rule says which tests `make test` runs and which `make proof`.
 
-The tests below tests/proof have the marker `proof`, by their folder. A test elsewhere carries it
-for a reason that stands here: it plants a bug, or it repeats what one kill shows.
+The tests below tests/proof and tests/unit/proof have the marker `proof`, by their folder. A test
+elsewhere carries it for a reason that stands here: it plants a bug, or it repeats what one kill
+shows.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 TESTS = ROOT / "tests"
 PROOF = TESTS / "proof"
+UNITS = TESTS / "unit" / "proof"
 MARKER = "pytest.mark.proof"
 MARKED = {
     "tests/chaos/test_compaction_survival.py": "kills a leader more than once",
@@ -29,6 +31,9 @@ MARKED = {
     "tests/sim/test_sim_corpus.py": "runs one plan in eight with the product, all with the proof",
     "tests/sim/test_sim_groups.py": "plants bugs, and looks at what seeds draw",
     "tests/spark/gold/test_spark_gold_histories.py": "plays a second random history",
+    "tests/unit/broker/storage/controller/test_metadata_snapshot.py": (
+        "ends the store at each disk operation in two more ways"
+    ),
 }
 HARNESS = re.compile(r"\bstrandline_proof\.(model|mutants\.harness|sim\.sweep)\b")
 """The small model, the search for planted bugs, and sweeps."""
@@ -73,11 +78,14 @@ class Item:
 
 def test_a_test_is_marked_by_its_folder(pytestconfig: pytest.Config) -> None:
     plugins: Iterable[Any] = pytestconfig.pluginmanager.get_plugins()
-    (conftest,) = (one for one in plugins if getattr(one, "PROOF", None) == PROOF)
+    (conftest,) = (one for one in plugins if getattr(one, "PROOF", None) == (PROOF, UNITS))
     below, deeper = Item(PROOF / "test_a.py"), Item(PROOF / "oracles" / "test_b.py")
-    beside = Item(TESTS / "sim" / "test_c.py")
-    conftest.pytest_collection_modifyitems([below, deeper, beside])
-    assert (below.markers, deeper.markers, beside.markers) == (["proof"], ["proof"], [])
+    unit = Item(UNITS / "mutants" / "test_c.py")
+    beside = Item(TESTS / "sim" / "test_d.py")
+    client = Item(TESTS / "unit" / "client" / "test_e.py")
+    conftest.pytest_collection_modifyitems([below, deeper, unit, beside, client])
+    assert [one.markers for one in (below, deeper, unit)] == [["proof"]] * 3
+    assert (beside.markers, client.markers) == ([], [])
 
 
 def test_what_plants_bugs_or_searches_for_them_is_part_of_the_proof() -> None:
