@@ -210,6 +210,26 @@ def test_kafka_reads_what_the_cleaner_left(kafka: KafkaTools, tmp_path: Path) ->
         assert kafka.dump(files, options).complaints == [], options
 
 
+def test_kafka_reads_a_snapshot_with_where_a_producer_begins(
+    kafka: KafkaTools, tmp_path: Path
+) -> None:
+    """The bytes behind the entries are under the checksum, and Kafka's reader ignores them."""
+    p = ProducerLog(Store(tmp_path, CONFIG))
+    p.append(idempotent_batch(7, 30, b"of a forgotten producer", timestamp_ms=START_MS))
+    p.append(idempotent_batch(8, 0, b"of a new one", timestamp_ms=START_MS + 1))
+    p.stop()
+    snapshot = sorted(p.store.log_dir.glob("*.snapshot"))[-1]
+    data = snapshot.read_bytes()
+    assert [entry.begins_at for entry in parse(data)] == [30, -1]
+    dump = kafka.dump([snapshot])
+    assert dump.complaints == []
+    names = ("producerId", "lastSequence", "lastOffset", "timestamp")
+    found = [tuple(int(f[n]) for n in names) for f in dump.producers[snapshot.name]]
+    assert found == [(7, 30, 0, START_MS), (8, 0, 1, START_MS + 1)]
+    snapshot.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert kafka.dump([snapshot]).complaints, "the bytes behind the entries are checked too"
+
+
 def test_the_dump_tool_complains_where_there_is_cause(kafka: KafkaTools, tmp_path: Path) -> None:
     """Or its silence elsewhere would say nothing."""
     folder = written(tmp_path / "leader").log.store.log_dir
