@@ -44,6 +44,14 @@ REBALANCING: Final = (
         history=f"{_HISTORIES}::test_17_static_failover",
     ),
     Mutant(
+        "new-static-id-unwritten-after-a-removal",
+        "P-111, I-124",
+        "a static member that comes back after its removal gets an id that no record has",
+        (Edit(_JOIN, "        _write_id(change, command.instance_id, member_id, recorded)\n", ""),),
+        history="tests/unit/broker/core/groups/classic/test_join.py"
+        "::test_a_static_member_that_comes_back_after_its_removal_is_not_fenced",
+    ),
+    Mutant(
         "former-static-id-counts",
         "P-111, I-124",
         "a former member id of an instance is taken for the present one",

@@ -112,6 +112,7 @@ def _join_new(
         former = group.instances.get(command.instance_id)
         if former is not None:
             return _replace(change, command, group.members[former], member_id, recorded)
+        _write_id(change, command.instance_id, member_id, recorded)
         return _add(change, command, member_id)
     if not command.requires_known_member_id:
         return _add(change, command, member_id, knows_its_id=False)
@@ -204,12 +205,22 @@ def _replace(
             return replace(answer, skip_assignment=group.leader == new_id)
         # A leader that does not know of skipping takes its part as any other member does.
         return replace(answer, leader=old_leader or "", members=())
-    changed = renamed(recorded, command.instance_id, new_id)
-    if changed is not None:
-        change.write(changed)
+    _write_id(change, command.instance_id, new_id, recorded)
     change.park_join(member, command.call)
     rebalance(change, _why(f"instance {command.instance_id!r} joins again", command))
     return PARKED
+
+
+def _write_id(
+    change: Change, instance_id: str, new_id: str, recorded: GroupMetadataValue | None
+) -> None:
+    """Write the instance's new id into the group's record, if the record has the instance. The
+    record may have a member that was removed since: a later coordinator would fence the new id
+    for the removed one (I-124).
+    """
+    changed = renamed(recorded, instance_id, new_id)
+    if changed is not None:
+        change.write(changed)
 
 
 def _why(what: str, command: JoinGroup) -> str:

@@ -356,6 +356,31 @@ def test_the_fence_of_a_static_member_is_durable_in_every_state(state: GroupStat
     assert rig.heartbeat(new, generation, "ab"[who]) == 0
 
 
+@pytest.mark.parametrize("goes", ["leaves", "session ends"])
+def test_a_static_member_that_comes_back_after_its_removal_is_not_fenced(goes: str) -> None:
+    """The removal is in no record before the next assignment, but the new id is (I-124)."""
+    rig = ClassicRig()
+    members = static_group(rig, "a", "b")
+    part = rig.record.members[0].assignment
+    if goes == "leaves":
+        assert rig.leave_group(members[0]) == [0]
+    else:
+        rig.wait(SESSION_MS // 2)
+        rig.heartbeat(members[1], 1, "b")
+        rig.wait(SESSION_MS // 2)
+    assert list(rig.group.members) == [members[1]]
+    call = rig.join_group(instance_id="a")
+    rig.join_group(members[1], instance_id="b")
+    new = joined_of(call).member_id
+    assert rig.state == "CompletingRebalance"
+    rig.fail_over()
+    assert [m.member_id for m in rig.record.members] == [new, members[1]]
+    assert (rig.record.leader, rig.record.members[0].assignment) == (new, part)
+    assert rig.heartbeat(new, 1, "a") == 0
+    assert rig.heartbeat(members[0], 1, "a") == FencedInstanceId.code
+    assert rig.join_group(new, instance_id="a").waits
+
+
 def test_a_static_member_that_is_new_since_the_record_changes_no_record() -> None:
     rig = ClassicRig()
     rig.join_group(instance_id="a")
