@@ -199,7 +199,8 @@ def test_a_baseline_has_the_environment_that_the_user_gave(
     calls: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(grpc_experiments, "_given", given)
+    added = ["GRPC_EXPERIMENTS"] if given is None else []
+    monkeypatch.setattr(grpc_experiments, "_added", added)
     monkeypatch.setenv("GRPC_EXPERIMENTS", given or "what this program has set")
     own(latency(1.0))
     run(["latency", "--baseline", make("other", latency(1.0)), "--rounds", "1"])
