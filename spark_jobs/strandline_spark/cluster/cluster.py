@@ -213,7 +213,7 @@ class Cluster:
                 return partial
         raise ClusterUnreachable(
             f"no broker of {', '.join(self.bootstrap)} answered within {patience:.0f} s"
-            f" ({'; '.join(why.values())});"
+            f" ({'; '.join(why.values()) or 'no answer'});"
             " is the cluster up, and are its advertised addresses reachable from here?"
         )
 
