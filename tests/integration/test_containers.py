@@ -17,6 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 INSIDE = "broker-1:9192,broker-2:9192,broker-3:9192"
 BUILD_S = 900.0
 COMMAND_S = 180.0
+SPARK_S = 900.0
+"""Spark starts in a container beside the other tests, and each of its stages waits for a core."""
+REACHED_S = "120"
 DOWN = ("--profile", "chaos", "--profile", "spark", "down", "--volumes", "--timeout", "5")
 """With every profile: without it compose leaves the volume of the tables behind."""
 LINES = [f"line {number}" for number in range(200)]
@@ -102,14 +105,14 @@ def test_each_side_is_told_addresses_that_it_can_reach(containers: Containers) -
 def test_each_side_reaches_the_addresses_of_both_protocols(containers: Containers) -> None:
     outside = strandline(
         *("doctor", "--listener", "PLAINTEXT_HOST", "--listener", "EXTERNAL"),
-        *("--bootstrap", containers.outside),
+        *("--bootstrap", containers.outside, "--timeout", REACHED_S),
     )
     assert outside.status == 0, outside
     inside = json.loads(
         containers.compose(
             *("exec", "-T", "broker-3", "strandline", "doctor", "--bootstrap", "broker-1:9092"),
             *("--listener", "PLAINTEXT", "--listener", "CONTAINERS", "--listener", "INTERNAL"),
-            *("--format", "json"),
+            *("--format", "json", "--timeout", REACHED_S),
         )
     )
     assert [each["reached"] for each in inside["listeners"]] == [True] * 9
@@ -140,9 +143,8 @@ def test_the_spark_container_writes_the_table_and_proves_it(containers: Containe
     containers.environ.update(TOPIC="lines")
     containers.compose("--profile", "spark", "build", "ingest", deadline_s=BUILD_S)
     spark = ("--profile", "spark", "run", "--rm", "-T", "ingest")
-    containers.compose(*spark, deadline_s=COMMAND_S)
-    verdict = containers.compose(
-        *spark, "verify", "/tables/bronze/lines", "lines", "--bootstrap", INSIDE
-    )
+    containers.compose(*spark, deadline_s=SPARK_S)
+    verify = ("verify", "/tables/bronze/lines", "lines", "--bootstrap", INSIDE)
+    verdict = containers.compose(*spark, *verify, deadline_s=SPARK_S)
     assert verdict.splitlines()[-1] == "sound: every offset once"
     assert sum(int(line.split()[1]) for line in verdict.splitlines()[1:4]) == len(LINES)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from strandline.errors import NoBrokerReachable
 from strandline_cli.cluster.local_cluster import LocalCluster
 
 DEADLINE_S = 180.0
@@ -59,10 +60,18 @@ def eventually(
     *,
     poll_s: float = _POLL_S,
 ) -> T:
-    """The first answer of `question` that is neither None nor False. Fails at the deadline."""
+    """The first answer of `question` that is neither None nor False. Fails at the deadline.
+
+    A question that no broker answers is asked again: the brokers may still be starting.
+    """
     deadline = time.monotonic() + deadline_s
     while True:
-        answer = question()
+        try:
+            answer = question()
+        except NoBrokerReachable:
+            if time.monotonic() >= deadline:
+                raise
+            answer = None
         if answer is not None and answer is not False:
             return answer
         assert time.monotonic() < deadline, f"not within {deadline_s} s: {what}"
