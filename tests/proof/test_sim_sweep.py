@@ -14,6 +14,7 @@ from strandline_cli.simulation.sweeping import Sweep
 from strandline_proof.sim.kinds import GROUP_KINDS, KINDS
 from strandline_proof.sim.plan.plan import Plan, draw_plan
 from strandline_proof.sim.run.report import Broken, RunSummary
+from strandline_proof.sim.sweep import pool as sweep_pool
 from strandline_proof.sim.sweep import sweep as sweeping
 from strandline_proof.sim.sweep.expected import (
     EVENTS,
@@ -151,6 +152,15 @@ def test_a_worker_that_cannot_start_ends_the_sweep_with_what_it_said() -> None:
     pool = Pool(2, command=[sys.executable, "-c", "raise SystemExit('no such module')"])
     with pytest.raises(NoWorker, match="no such module"):
         pool.sweep(numbered(1, 2), lambda result: None)
+
+
+def test_a_worker_that_is_not_ready_in_time_ends_the_sweep_and_names_its_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sweep_pool, "START_S", 1.0)
+    pool = Pool(1, command=[sys.executable, "-c", "import time; time.sleep(60)"])
+    with pytest.raises(NoWorker, match="its process was not ready within 1 s"):
+        pool.sweep(numbered(1), lambda result: None)
 
 
 def test_an_error_of_the_simulator_is_a_failure_of_its_seed(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from strandline_proof.sim.plan.plan import Plan
 
-START_S: Final = 60.0
+START_S: Final = 300.0
 RUN_S: Final = 180.0
 """Longest time of a run; one takes half a second, so a run of that time would never end."""
 END_S: Final = 5.0
@@ -94,6 +94,8 @@ class _Worker:
         if self.plan is None or time.monotonic() < self._until:
             return None
         self.end()
+        if not self._ready:
+            return self._died(f"its process was not ready within {START_S:.0f} s")
         return self._died(f"the run did not end within {self._run_s:.0f} s")
 
     def _died(self, why: str) -> RunSummary:
