@@ -281,7 +281,7 @@ def test_a_stream_that_is_closed_or_full_is_named(
     program = " ".join(map(shlex.quote, COMMAND))
     line = f"{program} {command.format(cluster.bootstrap)} {output}"
     ended = subprocess.run(
-        ["sh", "-c", line], stderr=subprocess.PIPE, env=clean_environ(), timeout=60, check=False
+        ["sh", "-c", line], stderr=subprocess.PIPE, env=clean_environ(), timeout=300, check=False
     )
     assert (ended.returncode, ended.stderr.decode()) == (1, f"error: {said}\n")
 
@@ -314,7 +314,7 @@ def test_who_ends_produce_by_a_signal_hears_what_is_unknown(cluster: LocalCluste
         for produce, number in zip(running, signals, strict=True):
             produce.send_signal(number)
         for produce in running:
-            _, error = produce.communicate(timeout=60)
+            _, error = produce.communicate(timeout=300)
             assert produce.returncode == 130
             assert error.decode() == (
                 "interrupted: 1 lines were acknowledged, 2 may have been written,"

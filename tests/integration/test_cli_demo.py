@@ -80,7 +80,7 @@ def test_ctrl_c_leaves_neither_processes_nor_files_behind(lines: Path, temporary
     )
     pids = _wait_for_servers(temporary, demo)
     demo.send_signal(signal.SIGINT)
-    _, error = demo.communicate(timeout=60)
+    _, error = demo.communicate(timeout=300)
     assert demo.returncode == 130
     assert error == b""
     assert os.listdir(temporary) == []

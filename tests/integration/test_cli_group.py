@@ -81,7 +81,7 @@ def test_a_signal_leaves_the_group_with_what_was_printed_committed(
     listed = _json(directory, "group", "list", "--state", "stable")
     assert group in [g["group_id"] for g in listed]
     member.send_signal(number)
-    _, err = member.communicate(timeout=60)
+    _, err = member.communicate(timeout=300)
     assert (member.returncode, err) == (130, b"")
     described = _json(directory, "group", "describe", group)
     assert (described["state"], described["members"], described["lag"]) == ("Empty", [], 0)
@@ -113,7 +113,7 @@ def test_two_members_share_and_a_reset_is_refused_while_they_read(directory: Pat
         for member in members:
             member.terminate()
         for member in members:
-            member.communicate(timeout=60)
+            member.communicate(timeout=300)
     assert _json(directory, "group", "describe", "shared")["members"] == []
 
 
@@ -137,7 +137,7 @@ def test_offsets_of_a_topic_that_a_member_reads_are_kept_before_its_first_commit
             assert (refused.status, "GroupSubscribedToTopic" in refused.error) == (1, True), refused
     finally:
         member.terminate()
-        member.communicate(timeout=60)
+        member.communicate(timeout=300)
 
 
 def test_a_member_that_hangs_is_removed(directory: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_member_that_hangs_is_removed(directory: Path) -> None:
     finally:
         member.send_signal(signal.SIGCONT)
         member.terminate()
-        member.communicate(timeout=60)
+        member.communicate(timeout=300)
     missing = _in(directory, "group", "remove-members", "nosuch", "--all")
     assert (missing.status, "GroupIdNotFound" in missing.error) == (1, True), missing
 

@@ -268,7 +268,7 @@ def test_everything_has_a_blocking_twin(threaded_cluster: ScriptedCluster) -> No
         assert admin.list_topics() == ["orders"]
     with sync.Producer(bootstrap) as producer:
         assert producer.send_and_wait("orders", b"a", partition=0).offset == 0
-        assert producer.send("orders", b"b", partition=0).result(10).offset == 1
+        assert producer.send("orders", b"b", partition=0).result(120).offset == 1
         assert producer.send_many("orders", [b"c"] * 10, partition=1).acknowledged == 10
         assert producer.partitions_for("orders") == {0, 1}
         producer.flush()

@@ -20,7 +20,7 @@ from strandline.errors import UnknownTopicId, UnknownTopicOrPartition
 if TYPE_CHECKING:
     from strandline_cli.cluster.local_cluster import LocalCluster
 
-SOON_S: Final = 15.0
+SOON_S: Final = 60.0
 """Below the request's time limit of 30 s, which everything of this took before."""
 
 

@@ -81,7 +81,7 @@ def test_a_listener_runs_on_the_thread_that_polls_and_may_commit(
             assert two.position(tp) == 2
             assert two.committed(tp) == 2
         [mine] = one.assignment()
-        one.commit_async({mine: 1}).result(10)
+        one.commit_async({mine: 1}).result(120)
         assert one.committed(mine, metadata=True) == (1, "", 0)
     assert heard.revoked == heard.assigned
     assert threaded_cluster.groups.group("g").members == {}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from support.scripted_broker import ScriptedCluster
 
-IN_TIME_S = 20.0
+IN_TIME_S = 120.0
 T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 

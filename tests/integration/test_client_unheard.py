@@ -218,7 +218,7 @@ def test_a_program_that_ends_without_stop_says_what_waited(
         [sys.executable, "-W", "always", "-c", EXITS, threaded_cluster.bootstrap, kind],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert "dropped without stop()" in done.stderr
     assert "ResourceWarning" in done.stderr

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from strandline_cli.cluster.local_cluster import LocalCluster
     from support.cluster import MakeCluster
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 async def leaders(admin: Admin, topic: str) -> list[int]:

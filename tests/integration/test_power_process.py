@@ -23,7 +23,7 @@ PARTITIONS = 3
 RECORDS = 60
 """Of each partition, between two flushes."""
 BROKERS = (1, 2, 3)
-GONE_S = 30.0
+GONE_S = 120.0
 
 Acknowledged = dict[tuple[int, int], bytes]
 """By partition and offset."""

@@ -17,7 +17,7 @@ from strandline_cli.cluster.patience import Patience
 from support.command_forks import Forks
 
 COMMAND = [sys.executable, "-c", "from strandline_cli.main import main; main()"]
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 _LOOK_S = 0.25
 _STARTING = Lock()
 

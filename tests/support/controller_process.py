@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataView
     from strandline_proto.v1.services_pb2_grpc import ControllerServiceAsyncStub
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 def free_port() -> int:

@@ -73,7 +73,7 @@ OFFSETS_ID = TopicId(b"o" * 16)
 ORDERS_ID = TopicId(b"t" * 16)
 ORDERS = "orders"
 PARTITIONS = 4
-WAIT_S = 20.0
+WAIT_S = 120.0
 BROKERS = (1, 2)
 REPLICAS = tuple(BrokerId(b) for b in BROKERS)
 

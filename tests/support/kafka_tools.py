@@ -12,7 +12,7 @@ JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 POM = Path(__file__).parents[1] / "integration" / "kafka" / "pom.xml"
 RESOLVE_TIMEOUT_S = 900
 """The first time, Maven fetches some fifty archives."""
-DUMP_TIMEOUT_S = 60
+DUMP_TIMEOUT_S = 300
 COMPLAINTS = re.compile(
     r"mismatch|isvalid: false|exception|error|corrupt|out of order|not found|could not|unexpected"
     r"|warn|fail|invalid",

@@ -18,8 +18,8 @@ from support.command import CompletedCommand, clean_environ
 if TYPE_CHECKING:
     from pathlib import Path
 
-DEADLINE_S = 20.0
-SERVER_DEADLINE_S = 30.0
+DEADLINE_S = 60.0
+SERVER_DEADLINE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 TOPIC_ID = TopicId(b"t" * 16)
 TOPIC = "orders"
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 @dataclass

@@ -19,7 +19,7 @@ from support.scripted_reassignments import ScriptedReassignments
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class ScriptedController(ScriptedReassignments, services_pb2_grpc.ControllerServiceServicer):

@@ -211,7 +211,7 @@ def test_the_generated_code_is_fresh(tool: str) -> None:
         [sys.executable, str(ROOT / "tools" / tool), "--check"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert checked.returncode == 0, checked.stderr.splitlines()[-1]

@@ -169,7 +169,7 @@ def test_a_server_raises_its_descriptors_to_what_the_system_allows() -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     assert ended.stdout.split() == ["200", "700"]
@@ -194,7 +194,7 @@ def test_exit_ends_the_process_at_once_with_its_reason_and_unwinds_nothing() -> 
         ],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         check=False,
     )
     assert ended.returncode == 70
@@ -212,7 +212,7 @@ def test_a_client_needs_none_of_the_servers_libraries() -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         check=True,
     )
     assert ended.stdout == "[]\n"

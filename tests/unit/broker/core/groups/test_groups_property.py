@@ -498,7 +498,7 @@ def test_the_same_history_writes_the_same_in_every_process() -> None:
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             check=True,
         ).stdout
         for seed in ("1", "2")
