@@ -12,7 +12,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+
+_WRITE_SECONDS_MAX: Final = 900.0
+"""Limit of the time in which a JVM writes 200 MB of classes, on a processor that it shares."""
 
 
 def archive_path() -> str:
@@ -80,7 +84,7 @@ def prepare() -> str:
         try:
             _exercise(session, scratch)
         finally:
-            end_session(session)  # the JVM writes as it ends
+            end_session(session, seconds_max=_WRITE_SECONDS_MAX)  # the JVM writes as it ends
         try:
             os.replace(made, path)
         except FileNotFoundError:

@@ -282,11 +282,14 @@ def drop_other_meanings(session: SparkSession) -> None:
             session.conf.unset(key)
 
 
-def end_session(session: SparkSession) -> None:
-    """Stops the session, if its JVM still lives, and the JVM."""
+def end_session(session: SparkSession, *, seconds_max: float = START_SECONDS_MAX) -> None:
+    """Stops the session, if its JVM still lives, and the JVM, which has `seconds_max` to end.
+
+    Raises EnvironmentProblem for a JVM that does not end.
+    """
     if all(jvm.poll() is None for jvm in _jvms):
         session.stop()
-    stop_jvm()
+    stop_jvm(seconds_max=seconds_max)
 
 
 def _end_accumulators_quietly(session: SparkSession) -> None:
@@ -302,8 +305,11 @@ def _not_of_a_dead_jvm(record: logging.LogRecord) -> bool:
     return record.msg != "Exception while sending command."
 
 
-def stop_jvm() -> None:
-    """Ends the JVM that `start_session` started, if any; otherwise it ends with this process."""
+def stop_jvm(*, seconds_max: float = START_SECONDS_MAX) -> None:
+    """Ends the JVM that `start_session` started, if any; otherwise it ends with this process.
+
+    A JVM that does not end within `seconds_max` is killed. Raises EnvironmentProblem then.
+    """
     from pyspark import SparkContext
 
     while _jvms:
@@ -311,7 +317,15 @@ def stop_jvm() -> None:
         SparkContext._gateway = None
         if jvm.stdin is not None:
             jvm.stdin.close()
-        jvm.wait(timeout=START_SECONDS_MAX)
+        try:
+            jvm.wait(timeout=seconds_max)
+        except subprocess.TimeoutExpired:
+            jvm.kill()
+            jvm.wait()
+            raise EnvironmentProblem(
+                f"Spark's JVM did not end within {seconds_max:.0f} s and was killed: the machine is"
+                " too busy, or its memory too small"
+            ) from None
 
 
 def _start_jvm(settings: dict[str, str], log_path: str) -> tuple[int, str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from strandline_spark.commands.main import main
-from strandline_spark.errors import OptionError
+from strandline_spark.errors import EnvironmentProblem, OptionError
+from strandline_spark.spark import session
 from strandline_spark.spark.flags import local_session
 from strandline_spark.spark.session import (
     _configuration,
@@ -113,3 +117,11 @@ def test_a_jvm_names_files_in_utf_8_whatever_the_locale(
 
 def test_an_option_with_a_path_is_one_option_of_javas() -> None:
     assert _quoted('-Da=b c"\\') == '"-Da=b c\\"\\\\"'
+
+
+def test_a_jvm_that_does_not_end_is_killed_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    jvm = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    monkeypatch.setattr(session, "_jvms", [jvm])
+    with pytest.raises(EnvironmentProblem, match="did not end within 0 s and was killed"):
+        session.stop_jvm(seconds_max=0.0)
+    assert jvm.returncode == -signal.SIGKILL
