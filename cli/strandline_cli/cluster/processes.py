@@ -48,9 +48,14 @@ def _has_living_thread(pid: int) -> bool:
     """True if a process lives on after its first thread: it holds its locks and ports until its
     last thread ends.
     """
-    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except (FileNotFoundError, ProcessLookupError):  # its parent has taken its status
+        return False
+    for thread in threads:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if thread.read_text().rpartition(")")[2].split()[0] not in "ZX":
+            stat = Path(f"/proc/{pid}/task/{thread}/stat").read_text()
+            if stat.rpartition(")")[2].split()[0] not in "ZX":
                 return True
     return False
 

@@ -62,6 +62,28 @@ def test_a_process_whose_first_thread_has_ended_tells_the_status_of_its_last(
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="NOT TESTED: threads by /proc")
+def test_a_process_whose_status_is_taken_by_its_parent_during_the_look_has_ended(
+    process: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a process that another command has started."""
+    pid = process.start([sys.executable, "-c", ""], os.environ)
+    stat = Path(f"/proc/{pid}/stat")
+    deadline = time.monotonic() + _GONE_S
+    while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline
+    plain = Path.read_text
+
+    def read(path: Path) -> str:
+        found = plain(path)
+        if path == stat:
+            os.waitpid(pid, 0)
+        return found
+
+    monkeypatch.setattr(Path, "read_text", read)
+    assert start_identity(pid) is None
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="NOT TESTED: threads by /proc")
 def test_a_process_whose_first_thread_has_ended_lives(process: ServerProcess) -> None:
     script = (
         "import ctypes, threading\n"
