@@ -339,7 +339,9 @@ def _after(run: Run) -> None:
         got = run.take(len(records))
     finally:
         run.close()
-    assert sorted(each["key"] for each in got) == sorted(each["key"] for each in records)
+    keys, wanted = (sorted(each["key"] for each in part) for part in (got, records))
+    places = [f"{each['partition']}/{each['offset']} {each['key']}" for each in got]
+    assert keys == wanted, f"it began elsewhere: {', '.join(places)}"
 
 
 def _until_in_sync(runs: list[Run]) -> None:
