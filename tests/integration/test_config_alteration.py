@@ -80,6 +80,7 @@ async def test_a_running_producer_meets_the_new_configuration_with_its_next_batc
             while not done.is_set():
                 await running.send_and_wait("live", b"x" * 100)
                 acknowledged += 1
+                await asyncio.sleep(0.01)
 
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             group.create_task(write())

@@ -39,7 +39,7 @@ async def test_leaders_move_and_come_back_and_partitions_are_added_without_losin
     make_cluster: MakeCluster,
 ) -> None:
     settings = {
-        "broker.session.timeout.ms": 2000,
+        "broker.session.timeout.ms": 5000,
         "leader.imbalance.check.interval.seconds": 1,
         "leader.imbalance.per.broker.percentage": 0,  # of all topics, of which there are others
     }
@@ -54,6 +54,7 @@ async def test_leaders_move_and_come_back_and_partitions_are_added_without_losin
             sent = await producer.send_and_wait("orders", value, value)
             acknowledged[sent.partition, sent.offset] = value
             number += 1
+            await asyncio.sleep(0.01)
 
     async with (
         Admin(cluster.bootstrap) as admin,

@@ -35,6 +35,8 @@ PARTITIONS: Final = 3
 BROKERS: Final = (1, 2, 3)
 STEP_RECORDS: Final = 50
 """Acknowledged and read between two restarts, at least."""
+PAUSE_S: Final = 0.04
+"""Between two records of a partition: the servers that are restarted need the processor."""
 PATIENCE_S: Final = 60.0
 
 Place = tuple[int, int]
@@ -83,6 +85,7 @@ class Load:
                 sent = await producer.send_and_wait(TOPIC, value, partition=partition)
                 assert (partition, sent.offset) not in self.acknowledged
                 self.acknowledged[partition, sent.offset] = value
+                await asyncio.sleep(PAUSE_S)
 
     async def _consume(self) -> None:
         async with Consumer(
