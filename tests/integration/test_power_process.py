@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,6 +49,31 @@ def powered(tmp_path: Path) -> Iterator[tuple[LocalCluster, dict[int, PowerDisk]
             disk.off()
 
 
+def test_a_disk_comes_back_though_a_mount_namespace_keeps_what_was_cut(tmp_path: Path) -> None:
+    if why := cannot_cut():
+        pytest.skip(why)
+    disk = PowerDisk(tmp_path / "1.img", tmp_path / "disk")
+    with subprocess.Popen(["unshare", "--mount", "cat"], stdin=subprocess.PIPE) as keeper:
+        try:
+            eventually(lambda: mounts(keeper.pid) != mounts(os.getpid()), "it has a namespace")
+            (disk.path / "kept").write_bytes(b"flushed")
+            disk.flush()
+            (disk.path / "gone").write_bytes(b"not flushed")
+            disk.cut()
+            disk.off()
+            disk.on()
+            assert [path.name for path in disk.path.iterdir()] == ["kept"]
+            assert (disk.path / "kept").read_bytes() == b"flushed"
+        finally:
+            keeper.communicate(timeout=GONE_S)
+            disk.off()
+
+
+def mounts(pid: int) -> str:
+    """The mount namespace of a process."""
+    return os.readlink(f"/proc/{pid}/ns/mnt")
+
+
 def produce(cluster: LocalCluster, acknowledged: Acknowledged, what: str) -> None:
     with sync.Producer(cluster.bootstrap) as producer:
         sent = [
@@ -77,6 +104,7 @@ def cut_power(cluster: LocalCluster, disks: dict[int, PowerDisk]) -> None:
 
 
 def in_sync(cluster: LocalCluster) -> bool:
+    assert cluster.died() == [], [cluster.exit_report(i) for i in cluster.died()]
     with sync.Admin(cluster.bootstrap) as admin:
         found = admin.describe_topics(["orders"])["orders"].partitions
     return all(len(partition.isr) == len(BROKERS) for partition in found)
