@@ -201,7 +201,7 @@ class Broker:
             ReplicasInfoRpc(clock, replicas, metadata),
             ConfigsRpc(ConfigsService(self._config, metadata)),
             ProducerIdsRpc(self.producer_ids),
-            GroupCalls(self.shards, self.metadata, listener.name),
+            GroupCalls(self._runtime, self.shards, self.metadata, listener.name),
         )
 
     def _kafka_services(self) -> Services:

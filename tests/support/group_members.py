@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 async def served(b: GroupBroker) -> AsyncIterator[BrokerServiceAsyncStub]:
     """The calls of groups at that broker, over gRPC."""
     runtime = real_runtime("broker-1")
-    calls = GroupCalls(b.shards, b.metadata, "PLAINTEXT")
+    calls = GroupCalls(runtime, b.shards, b.metadata, "PLAINTEXT")
     server = runtime.network.server()
     service = Service(runtime, ServerMetrics(runtime.metrics), calls, not_served(calls))
     add_broker_service(server, service)
