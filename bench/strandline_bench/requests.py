@@ -1,7 +1,9 @@
 """The delay that one large request causes for other callers: health calls while it is served.
 
 Every repeated field of every method is sent twice: at its limit, which is answered, and with
-millions of elements, which is refused. The figure is the slowest health call of the same process.
+millions of elements, which is refused. The figure is the slowest health call of the same process:
+of several rounds their median, each with processes of its own, because a busy machine delays a
+call now and then.
 """
 
 from __future__ import annotations
@@ -53,12 +55,27 @@ class Sent(NamedTuple):
 
 
 def run(options: Options, report: Report) -> None:
-    with own_cluster(options) as cluster:
-        cluster.up()
-        asyncio.run(_measure(cluster, options, report))
+    waits: dict[str, list[float]] = {}
+    for _ in range(options.rounds):
+        with own_cluster(options) as cluster:
+            cluster.up()
+            for name, worst in asyncio.run(_round(cluster, options, report)).items():
+                waits.setdefault(name, []).append(worst)
+    medians = {name: median(worst) for name, worst in waits.items()}
+    name = max(medians, key=medians.__getitem__)
+    report.measured(
+        "requests",
+        {
+            "requests": len(medians),
+            "health_max_ms": medians[name],
+            "worst": name,
+            "rounds": options.rounds,
+        },
+    )
 
 
-async def _measure(cluster: LocalCluster, options: Options, report: Report) -> None:
+async def _round(cluster: LocalCluster, options: Options, report: Report) -> dict[str, float]:
+    """The slowest health call during each request, in ms."""
     worst: dict[str, float] = {}
     broker, controller = (
         cluster.grpc_address(cluster.broker_ids[0]),
@@ -85,10 +102,7 @@ async def _measure(cluster: LocalCluster, options: Options, report: Report) -> N
                     "health_max_ms": max(waits),
                 },
             )
-    name = max(worst, key=worst.__getitem__)
-    report.measured(
-        "requests", {"requests": len(worst), "health_max_ms": worst[name], "worst": name}
-    )
+    return worst
 
 
 def _all(topic: str) -> Iterator[Sent]:
