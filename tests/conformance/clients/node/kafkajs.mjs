@@ -6,7 +6,9 @@ import { Arrivals, Unsupported, bytes, pause, serve, text } from './loop.mjs'
 
 const require = createRequire(join(process.env.NODE_HOME, 'index.js'))
 const { Kafka, CompressionTypes, logLevel } = require('kafkajs')
-const kafka = new Kafka({ brokers: process.argv[2].split(','), logLevel: logLevel.NOTHING, retry: { retries: 20 } })
+// By default the pause between two tries grows to 30 s: a member would lose its session while it waits.
+const retry = { retries: 40, maxRetryTime: 2000 }
+const kafka = new Kafka({ brokers: process.argv[2].split(','), logLevel: logLevel.NOTHING, retry })
 const members = new Map()
 
 const shown = (partition, message) => ({
