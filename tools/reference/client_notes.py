@@ -99,8 +99,10 @@ NOTES: Final[dict[str, tuple[str, ...]]] = {
         "It has no KIP-848 groups.",
         "It cannot assign partitions by hand: every reader is a member of a group.",
         "`deleteTopicRecords` needs the topic's metadata from an earlier call.",
-        "After a broker's death it waits longer from try to try, up to 30 s, which is its session too."
-        " Set `retry: { maxRetryTime: 2000, retries: 40 }`, as our test does.",
+        "After a broker's death it waits longer from try to try, up to 30 s: as long as a session."
+        " Set `retry: { maxRetryTime: 2000 }`, and no more than 5 `retries` for a consumer.",
+        "A commit tells no failure while the consumer starts again: compare with the committed"
+        " offsets if it matters.",
         "Transactions end with UNSUPPORTED_VERSION.",
     ),
     "platformatic": (

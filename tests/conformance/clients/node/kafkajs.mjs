@@ -6,9 +6,11 @@ import { Arrivals, Unsupported, bytes, pause, serve, text } from './loop.mjs'
 
 const require = createRequire(join(process.env.NODE_HOME, 'index.js'))
 const { Kafka, CompressionTypes, logLevel } = require('kafkajs')
-// By default the pause between two tries grows to 30 s: a member would lose its session while it waits.
-const retry = { retries: 40, maxRetryTime: 2000 }
-const kafka = new Kafka({ brokers: process.argv[2].split(','), logLevel: logLevel.NOTHING, retry })
+const client = { brokers: process.argv[2].split(','), logLevel: logLevel.NOTHING }
+// By default the pause between two tries grows to 30 s.
+const kafka = new Kafka({ ...client, retry: { retries: 20, maxRetryTime: 2000 } })
+// A member that tries its dead coordinator for long loses its session.
+const membership = new Kafka({ ...client, retry: { retries: 5, maxRetryTime: 2000 } })
 const members = new Map()
 
 const shown = (partition, message) => ({
@@ -32,14 +34,14 @@ async function administered (body) {
 
 async function consuming (groupId, topic, settings = {}) {
   const arrivals = new Arrivals()
-  const consumer = kafka.consumer({ groupId, ...settings })
+  const consumer = membership.consumer({ groupId, ...settings })
   await consumer.connect()
   await consumer.subscribe({ topic, fromBeginning: true })
   await consumer.run({
     autoCommit: false,
     eachMessage: async ({ partition, message }) => { arrivals.waiting.push(shown(partition, message)) }
   })
-  return { consumer, arrivals, topic }
+  return { consumer, arrivals, topic, groupId }
 }
 
 await serve({
@@ -111,11 +113,16 @@ await serve({
   },
 
   async commit ({ name }) {
-    const { consumer, arrivals, topic } = members.get(name)
+    const { consumer, arrivals, topic, groupId } = members.get(name)
     const offsets = [...arrivals.taken].map(([partition, offset]) => ({ topic, partition, offset: String(offset) }))
     for (let tries = 30; ; tries--) {
       try {
-        return await consumer.commitOffsets(offsets)
+        await consumer.commitOffsets(offsets)
+        // A consumer that is starting again after a failure sends no commit, and tells no failure.
+        const [{ partitions }] = await administered(admin => admin.fetchOffsets({ groupId, topics: [topic] }))
+        const found = new Map(partitions.map(each => [each.partition, each.offset]))
+        if (offsets.every(each => found.get(each.partition) === each.offset)) return {}
+        throw new Error(`committed are ${JSON.stringify(partitions)}`)
       } catch (error) {
         if (tries === 0) throw error
         await pause(1000)

@@ -39,7 +39,8 @@ export class Arrivals {
         await pause(20)
         continue
       }
-      this.taken.set(next.partition, next.offset + 1)
+      // A member that joins again reads again what was not committed.
+      this.taken.set(next.partition, Math.max(next.offset + 1, this.taken.get(next.partition) ?? 0))
       records.push(next)
     }
     return records
