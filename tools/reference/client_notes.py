@@ -99,8 +99,10 @@ NOTES: Final[dict[str, tuple[str, ...]]] = {
         "It has no KIP-848 groups.",
         "It cannot assign partitions by hand: every reader is a member of a group.",
         "`deleteTopicRecords` needs the topic's metadata from an earlier call.",
-        "After a broker's death it waits longer from try to try, up to 30 s: as long as a session."
-        " Set `retry: { maxRetryTime: 2000 }`, and no more than 5 `retries` for a consumer.",
+        "After the death of its coordinator a consumer looks for the new one when five tries have"
+        " failed, and joins again when its former session has ended: 45 s as it comes. With"
+        " `retry: { maxRetryTime: 2000 }`, `maxWaitTimeInMs: 500` and `sessionTimeout: 10000` it"
+        " goes on after 20 s.",
         "A commit tells no failure while the consumer starts again: compare with the committed"
         " offsets if it matters.",
         "Transactions end with UNSUPPORTED_VERSION.",

@@ -9,8 +9,10 @@ const { Kafka, CompressionTypes, logLevel } = require('kafkajs')
 const client = { brokers: process.argv[2].split(','), logLevel: logLevel.NOTHING }
 // By default the pause between two tries grows to 30 s.
 const kafka = new Kafka({ ...client, retry: { retries: 20, maxRetryTime: 2000 } })
-// A member that tries its dead coordinator for long loses its session.
+// A member looks for its new coordinator when its tries at the dead one have failed. A try takes as long as a fetch waits.
+// It then joins anew, when the session of its former id has ended.
 const membership = new Kafka({ ...client, retry: { retries: 5, maxRetryTime: 2000 } })
+const prompt = { maxWaitTimeInMs: 500, sessionTimeout: 10000 }
 const members = new Map()
 
 const shown = (partition, message) => ({
@@ -34,7 +36,7 @@ async function administered (body) {
 
 async function consuming (groupId, topic, settings = {}) {
   const arrivals = new Arrivals()
-  const consumer = membership.consumer({ groupId, ...settings })
+  const consumer = membership.consumer({ groupId, ...prompt, ...settings })
   await consumer.connect()
   await consumer.subscribe({ topic, fromBeginning: true })
   await consumer.run({
