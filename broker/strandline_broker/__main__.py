@@ -27,6 +27,7 @@ from strandline_runtime.real import (
     real_runtime,
     take_short_turns,
 )
+from strandline_runtime.survivors import freeze_survivors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -150,6 +151,7 @@ def _run(
 
     try:
         _check_ports(config)
+        freeze_survivors()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(until_signalled())
     except CannotStart as error:
