@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from strandline_broker.hosts.fetching.fetcher import Fetcher
 from strandline_broker.hosts.replica.following import Following
@@ -41,25 +41,24 @@ class Fetchers:
         self._copies = copies
         self._by_leader: dict[BrokerId, Fetcher] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._has_ended = False
+        self._lasts: asyncio.Task[Any] | None = None
+        """A task that ends with the group."""
 
     def run_in(self, group: asyncio.TaskGroup) -> None:
         """Create the fetchers' tasks in this group, which ends them. Later calls of `fetch` do
         nothing: a late role may be taken while the broker stops.
         """
         self._group = group
-        lasts = group.create_task(asyncio.Event().wait(), name="fetchers")
-        lasts.add_done_callback(lambda _: self._end())
-
-    def _end(self) -> None:
-        self._has_ended = True
+        self._lasts = group.create_task(asyncio.Event().wait(), name="fetchers")
 
     def fetch(self, partition: Partition) -> None:
         """Fetch the partition, which has begun to follow or whose log has changed under its
         fetcher.
         """
+        if self._lasts is not None and self._lasts.done():
+            return
         role = partition.role
-        if not self._has_ended and isinstance(role, Following) and role.machine.may_fetch:
+        if isinstance(role, Following) and role.machine.may_fetch:
             self._fetcher(role.machine.leader).add(partition, role)
 
     def forget(self, key: Key) -> None:
