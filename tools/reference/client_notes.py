@@ -112,6 +112,7 @@ NOTES: Final[dict[str, tuple[str, ...]]] = {
         "It needs Node 22.22 or newer, which has zstd.",
         "All five codecs work without other packages.",
         "Idempotent producers work.",
+        "After the death of its coordinator it may ask the dead one until that is back.",
         "It names the producer id 0 for each producer. Brokers give each a new id, as Kafka does.",
         "Classic groups and KIP-848 groups work.",
         "Its `retries` should cover the time of a failover, two seconds.",
