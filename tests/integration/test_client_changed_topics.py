@@ -5,12 +5,14 @@ last heard of them.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
 from strandline import Producer, Record
+from strandline._core.backoff import Backoff
 from strandline.errors import OutcomeUnknown, TopicRecreated, UnknownTopicOrPartition
 from strandline.producer import sender_of
 from support.replica_nodes import eventually
@@ -140,7 +142,11 @@ async def test_a_topic_that_stays_deleted_fails_what_waits_for_it(cluster: Scrip
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_partition_that_the_new_topic_does_not_have_fails(cluster: ScriptedCluster) -> None:
+async def test_a_partition_that_the_new_topic_does_not_have_fails(
+    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refused batch waits for the metadata: a second try under way would be unknown."""
+    monkeypatch.setattr("strandline._producer.sender.Backoff", partial(Backoff, 60_000, 60_000))
     cluster.create("orders", 3, topic_id=b"1" * 16)
     async with Producer(cluster.bootstrap) as producer:
         await producer.send_and_wait("orders", b"0", partition=2)
@@ -150,3 +156,24 @@ async def test_a_partition_that_the_new_topic_does_not_have_fails(cluster: Scrip
         async with asyncio.timeout(20):
             with pytest.raises(TopicRecreated):
                 await sent
+
+
+@pytest.mark.usefixtures("patient")
+async def test_what_is_under_way_to_a_partition_that_is_gone_is_unknown(
+    cluster: ScriptedCluster,
+) -> None:
+    old = cluster.create("orders", 3, topic_id=b"1" * 16)[2]
+    async with Producer(cluster.bootstrap) as producer:
+        await producer.send_and_wait("orders", b"0", partition=2)
+        sender = sender_of(producer)[0]
+        cluster.brokers[old.leader].pause()
+        sent = await producer.send("orders", b"1", partition=2)
+        [queue] = sender.queues.values()
+        await eventually(lambda: any(b.outstanding for b in queue.in_flight), "it is under way")
+        cluster.delete("orders")
+        cluster.create("orders", 1, topic_id=b"2" * 16)
+        sender.cluster.request_refresh()
+        async with asyncio.timeout(20):
+            with pytest.raises(OutcomeUnknown, match="created anew"):
+                await sent
+        cluster.brokers[old.leader].resume()

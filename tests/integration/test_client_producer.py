@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,7 @@ from strandline_proto.batch import raw_records, read_header
 from strandline_proto.decompression import Bound
 from strandline_proto.partitioner import partition_for
 from strandline_runtime.real import client_runtime
+from support.processes import REFUSED_CONNECTION
 from support.replica_nodes import eventually
 from support.scripted_admin import add_partitions
 from support.scripted_broker import ScriptedCluster, scripted_cluster
@@ -505,19 +505,9 @@ async def test_a_record_that_succeeds_draws_no_random_number(cluster: ScriptedCl
         assert CountedChance.drawn == before
 
 
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-async def test_no_broker_is_an_error_that_names_who_was_asked_and_leaves_no_task(
-    free_port: int,
-) -> None:
-    producer = Producer(f"127.0.0.1:{free_port}", connect_timeout_ms=300)
-    with pytest.raises(NoBrokerReachable, match=f"asked 127.0.0.1:{free_port}"):
+async def test_no_broker_is_an_error_that_names_who_was_asked_and_leaves_no_task() -> None:
+    producer = Producer(REFUSED_CONNECTION, connect_timeout_ms=300)
+    with pytest.raises(NoBrokerReachable, match=f"asked {REFUSED_CONNECTION}"):
         await producer.start()
     assert not any(task.get_name().startswith("strandline") for task in asyncio.all_tasks())
     with pytest.raises(ClientClosed):

@@ -34,18 +34,22 @@ if TYPE_CHECKING:
     from strandline_proto.v1.services_pb2_grpc import ControllerServiceAsyncStub
 
 LONG_SESSION_MS = 60_000
+MORE_THAN_LIVE = "9"
+"""With fewer brokers than this the controller makes no topic for groups, at any time."""
 
 
 @pytest.fixture
 def controller(tmp_path: Path) -> Iterator[ControllerProcess]:
-    """A controller that fences no broker because this process is slow."""
-    yield from running(ControllerProcess(tmp_path, session_ms=LONG_SESSION_MS))
+    """A controller that fences no broker because this process is slow, and makes no topic."""
+    settings = {"offsets.topic.replication.factor": MORE_THAN_LIVE}
+    yield from running(ControllerProcess(tmp_path, LONG_SESSION_MS, settings))
 
 
 @pytest.fixture
 def impatient(tmp_path: Path) -> Iterator[ControllerProcess]:
     """A controller whose sessions end within a test."""
-    yield from running(ControllerProcess(tmp_path, session_ms=3000))
+    settings = {"offsets.topic.replication.factor": MORE_THAN_LIVE}
+    yield from running(ControllerProcess(tmp_path, 3000, settings))
 
 
 def running(process: ControllerProcess) -> Iterator[ControllerProcess]:

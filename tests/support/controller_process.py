@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import subprocess
 import sys
+import uuid
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from strandline_proto.v1.services_pb2_grpc import (
     add_ReplicaServiceServicer_to_server,
 )
 from support.envelopes import applied
+from support.processes import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -39,10 +40,9 @@ WAIT_S = 120.0
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """No outgoing connection and no server on any port takes it while its process is down."""
+    (port,) = free_ports(1)
+    return port
 
 
 @dataclass
@@ -125,7 +125,7 @@ class PretendBroker:
 
     def __init__(self, controller: ControllerProcess, broker_id: int) -> None:
         self.broker_id = broker_id
-        self.incarnation_id = f"{broker_id}-{free_port()}"
+        self.incarnation_id = f"{broker_id}-{uuid.uuid4()}"
         self.directory_id = f"dir-{broker_id}"
         self.epoch = -1
         self.cluster_id = ""
