@@ -50,7 +50,7 @@ def reader(cluster: ScriptedCluster, *topics: str, **options: object) -> Consume
 
 
 async def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return [await consumer.getone() for _ in range(count)]
 
 
@@ -69,7 +69,7 @@ async def test_records_come_in_order_with_all_they_carry(cluster: ScriptedCluste
         assert consumer.position_epoch(T0) == 0
         assert consumer.highwater(T0) == 3
         write(p, b"d")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             async for record in consumer:
                 assert record.value == b"d"
                 break

@@ -68,7 +68,7 @@ def test_a_listener_runs_on_the_thread_that_polls_and_may_commit(
     with member(threaded_cluster) as one, member(threaded_cluster) as two:
         heard = Heard(one)
         one.subscribe(["orders"], listener=heard)
-        assert one.wait_assigned(10_000) == {T0, T1}
+        assert one.wait_assigned(60_000) == {T0, T1}
         assert one.group_metadata().group_id == "g"
         two.subscribe(["orders"])
         deadline = time.monotonic() + 20

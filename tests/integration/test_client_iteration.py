@@ -192,7 +192,7 @@ def test_what_is_revoked_during_an_iteration_is_not_handed_out(
     prepare(threaded_cluster, count, 2)
     threaded_cluster.groups.interval_ms = 20
     with member(threaded_cluster) as one:
-        assert one.wait_assigned(10_000) == {T0, T1}
+        assert one.wait_assigned(60_000) == {T0, T1}
         first = next(one).partition
         with member(threaded_cluster) as two:
             got: dict[int, list[int]] = {0: [], 1: []}

@@ -421,7 +421,7 @@ async def test_calls_that_wait_hear_that_their_client_was_stopped_and_open_nothi
         admin = Admin(cluster.bootstrap)
         await consumer.start()
         await admin.start()
-        await consumer.wait_assigned(10_000)
+        await consumer.wait_assigned(60_000)
         assert consumer._session is not None
         assert admin._session is not None
         connections = (consumer._session.connections, admin._session.connections)

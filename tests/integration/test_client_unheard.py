@@ -299,7 +299,7 @@ async def test_a_line_comes_without_a_flush(
     cluster.partition("orders", 0).acts.extend([REFUSED] * 1000)
     async with Producer(cluster.bootstrap) as producer:
         await producer.send("orders", b"v", partition=0)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not errors_logged(caplog):  # noqa: ASYNC110 - the log has no event
                 await asyncio.sleep(0.05)
         with pytest.raises(FlushFailed):

@@ -67,7 +67,7 @@ class Producer:
 
     async def exchange(self, request: produce_pb2.ProduceRequest) -> produce_pb2.ProduceResponse:
         await self._stream.write(request)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             response = await self._stream.read()
         assert isinstance(response, produce_pb2.ProduceResponse)
         return response

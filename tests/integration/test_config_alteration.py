@@ -185,7 +185,7 @@ def test_what_was_altered_survives_every_restart_and_reaches_a_broker_that_was_d
 
 async def _none_pending(admin: Admin, topic: str) -> bool:
     """Change nothing; true if all live brokers work by what was decided."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 return not await admin.incremental_alter_configs({("topic", topic): []})

@@ -95,7 +95,7 @@ class Client:
         await self.produce_stream.write(request)
 
     async def answer(self) -> produce_pb2.PartitionProduceResult:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             response = await self.produce_stream.read()
         assert isinstance(response, produce_pb2.ProduceResponse)
         return response.topics[0].partitions[0]
@@ -125,7 +125,7 @@ class Client:
         await self.fetch_stream.write(request)
 
     async def fetched(self) -> fetch_pb2.FetchPartitionResult | None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             response = await self.fetch_stream.read()
         assert isinstance(response, fetch_pb2.FetchResponse)
         assert response.error_code == 0, response.error_message

@@ -112,7 +112,7 @@ async def test_the_longest_block_of_the_event_loop_is_measured() -> None:
         started = RealClock.monotonic()
         while RealClock.monotonic() < started + 0.4:
             pass
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while longest() < 0.25:  # noqa: ASYNC110 - a gauge tells nobody that it changed
                 await asyncio.sleep(0)
 
@@ -124,7 +124,7 @@ async def test_more_scrapers_at_a_time_than_are_bounded_are_let_go() -> None:
         port = probe.getsockname()[1]
     async with (
         running(serve_metrics(runtime.metrics, [HostPort("127.0.0.1", port)], runtime.log)),
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         held: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
         while len(held) < SCRAPES_MAX:
@@ -147,7 +147,7 @@ async def test_metrics_are_served_to_a_scraper_and_garbage_does_no_harm() -> Non
         port = probe.getsockname()[1]
     async with running(serve_metrics(runtime.metrics, [HostPort("127.0.0.1", port)], runtime.log)):
         for sent in (b"\x00garbage", b"GET /metrics HTTP/1.1\r\n\r\n"):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while True:
                     try:
                         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -199,6 +199,6 @@ async def test_a_writer_that_waits_for_room_when_the_workload_ends_ends_with_it(
             await asyncio.sleep(0)
         asyncio.get_running_loop().call_soon(log.release)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await work.run(until_full())
     assert work.acknowledged == 4

@@ -207,11 +207,11 @@ async def test_the_next_is_read_to_its_end_if_the_one_that_was_to_be_read_ends()
     filling.add(2 * LIMIT)
     first, first_task = await waiting(memory)
     _, second_task = await waiting(memory)
-    await asyncio.wait_for(first_task, 20)  # no request is complete, so that it need not wait
+    await asyncio.wait_for(first_task, 60)  # no request is complete, so that it need not wait
     assert not second_task.done()
     first.add(CHUNK_BYTES)
     first.release()
-    await asyncio.wait_for(second_task, 20)
+    await asyncio.wait_for(second_task, 60)
     assert memory.used == 2 * LIMIT
 
 
@@ -227,7 +227,7 @@ async def test_a_request_that_has_ended_takes_no_room_from_those_behind_it() -> 
     ended.cancel()
     await asyncio.gather(ended, return_exceptions=True)
     complete.release()  # room for one chunk
-    await asyncio.wait_for(behind, 20)
+    await asyncio.wait_for(behind, 60)
 
 
 async def test_a_request_that_stops_arriving_ends_its_connection(crowd: Crowd) -> None:

@@ -77,7 +77,7 @@ async def make_offsets_topic() -> None:
     cluster = Cluster([B1, B2])
     pipeline = ScriptedPipeline(cluster, room=0)
     admin = administration_of(cluster, pipeline)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         making = asyncio.create_task(admin.make_offsets_topic())
         for _ in range(20):
             await asyncio.sleep(0)
@@ -106,7 +106,7 @@ async def make_offsets_topic_without_room() -> None:
     cluster = Cluster([B1, B2])
     cluster.up(B3, replicas_max=OFFSETS.partitions - 1)
     admin = administration_of(cluster, ScriptedPipeline(cluster, room=10))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         making = asyncio.create_task(admin.make_offsets_topic())
         for _ in range(20):
             await asyncio.sleep(0)

@@ -89,7 +89,7 @@ async def investigate(network: Network, *, reopened_in_probe: bool = False) -> J
             network.before_probe = lambda: void(detector.on_stream_opened(B1))
             network.probes_until = 1
         detector.on_stream_ended(broker, generation)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await network.over.wait()
         await asyncio.sleep(0)
         running.cancel()
@@ -174,7 +174,7 @@ async def start_alone(network: Network, *, calls: tuple[BrokerId, ...] = ()) -> 
         await asyncio.sleep(0)
         if B2 not in calls:
             call()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await network.over.wait()
         await asyncio.sleep(0)
         running.cancel()

@@ -70,7 +70,7 @@ async def test_what_a_request_leaves_out_until_it_is_durable_is_asked_for_right_
     assert not nudged.done()
     log.durable_offset = log.log_end_offset
     fetcher.on_flushed(KEY)
-    await asyncio.wait_for(nudged, 5)
+    await asyncio.wait_for(nudged, 60)
     assert fetcher.has_changes
     assert named(fetcher) == [7]
     assert not fetcher.has_changes
@@ -126,7 +126,7 @@ async def test_partitions_that_are_refused_together_are_told_and_asked_for_toget
     assert told == []
     forgotten, asked = fetcher.next_request(1)
     assert (sorted(forgotten), asked) == (keys, {})
-    await asyncio.wait_for(fetcher.nudged(), 10)
+    await asyncio.wait_for(fetcher.nudged(), 60)
     assert len(fetcher.next_request(2)[1]) == 1000
     for target in fetcher._targets.values():
         target.backoff_ms = BACKOFF_MS_MAX  # it has gone on for a second

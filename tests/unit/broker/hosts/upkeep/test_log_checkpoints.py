@@ -243,7 +243,7 @@ async def test_a_log_start_is_durable_whatever_another_directory_does(
         else:
             fs.errors = {f"{tmp_path}/b": errno.ENOSPC}
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await node.replicas.upkeep.log_starts.durable(log)
         finally:
             goes_on.set()

@@ -156,7 +156,7 @@ async def test_a_list_from_before_a_grant_frees_nothing(
 ) -> None:
     first = await joined(stub, "m1")
     await joined(stub, "m2")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await first.call.read()  # to give two up; it has not looked at it
     await first.beat(owned={}, seen=1)
     said = await first.hears()
