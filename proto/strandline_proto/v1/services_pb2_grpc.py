@@ -15,6 +15,7 @@ from strandline_proto.v1 import produce_pb2 as strandline__proto_dot_v1_dot_prod
 from strandline_proto.v1 import push_pb2 as strandline__proto_dot_v1_dot_push__pb2
 from strandline_proto.v1 import reassignment_pb2 as strandline__proto_dot_v1_dot_reassignment__pb2
 from strandline_proto.v1 import truncations_pb2 as strandline__proto_dot_v1_dot_truncations__pb2
+from strandline_proto.v1 import watch_pb2 as strandline__proto_dot_v1_dot_watch__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -2190,6 +2191,82 @@ class ControllerService:
             '/strandline_proto.v1.ControllerService/UnregisterBroker',
             strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerRequest.SerializeToString,
             strandline__proto_dot_v1_dot_reassignment__pb2.UnregisterBrokerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class WatchServiceStub:
+    """What one server knows, as a stream of frames. A server of an earlier build answers UNIMPLEMENTED.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Watch = channel.unary_stream(
+                '/strandline_proto.v1.WatchService/Watch',
+                request_serializer=strandline__proto_dot_v1_dot_watch__pb2.WatchRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_watch__pb2.WatchResponse.FromString,
+                _registered_method=True)
+
+
+class WatchServiceServicer:
+    """What one server knows, as a stream of frames. A server of an earlier build answers UNIMPLEMENTED.
+    """
+
+    def Watch(self, request, context):
+        """A keyframe, then changes, at most 20 frames in a second. The call changes nothing, and nothing waits for its reader.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_WatchServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Watch': grpc.unary_stream_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=strandline__proto_dot_v1_dot_watch__pb2.WatchRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_watch__pb2.WatchResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'strandline_proto.v1.WatchService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('strandline_proto.v1.WatchService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class WatchService:
+    """What one server knows, as a stream of frames. A server of an earlier build answers UNIMPLEMENTED.
+    """
+
+    @staticmethod
+    def Watch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/strandline_proto.v1.WatchService/Watch',
+            strandline__proto_dot_v1_dot_watch__pb2.WatchRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_watch__pb2.WatchResponse.FromString,
             options,
             channel_credentials,
             insecure,
