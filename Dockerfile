@@ -24,6 +24,7 @@ COPY client client
 COPY spark_jobs spark_jobs
 COPY cli cli
 COPY chaos chaos
+COPY console/strandline_console console/strandline_console
 COPY bench bench
 COPY tools/hatch_build.py tools/
 # For the id of the build, since git's files stay outside; without it a digest of the sources names it.

@@ -143,7 +143,7 @@ COMPILE := env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --allow-unsafe --gen
 lock: setup ## pin the requirements anew after a change of pyproject.toml (UPGRADE=1: newest versions)
 	@$(COMPILE) $(if $(UPGRADE),--upgrade) --all-extras --all-build-deps -o requirements/all.txt pyproject.toml
 	@for part in runtime spark build; do cp requirements/all.txt requirements/$$part.txt; done
-	@$(COMPILE) --extra broker -o requirements/runtime.txt pyproject.toml
+	@$(COMPILE) --extra broker --extra console -o requirements/runtime.txt pyproject.toml
 	@$(COMPILE) --extra broker --extra spark -o requirements/spark.txt pyproject.toml
 	@$(COMPILE) --only-build-deps --build-deps-for wheel -o requirements/build.txt pyproject.toml
 

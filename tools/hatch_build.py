@@ -26,7 +26,17 @@ FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra", "-shared", "-fPIC")
 TIMEOUT_S = 120
 BUILD_ID = "runtime/strandline_runtime/build_id.txt"
 COMMIT_LENGTH = 12
-PACKAGED = ("proto", "runtime", "broker", "client", "spark_jobs", "cli", "chaos", "bench")
+PACKAGED = (
+    "proto",
+    "runtime",
+    "broker",
+    "client",
+    "spark_jobs",
+    "cli",
+    "chaos",
+    "console",
+    "bench",
+)
 """The source roots of the wheel: what a build is made of."""
 MADE = frozenset({".pyc", ".so", ".nbc", ".nbi"})
 """Endings of files there that are made from the sources."""

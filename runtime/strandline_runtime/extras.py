@@ -19,6 +19,7 @@ MODULES: Final = {
         "re2",
         "kafka",
     ),
+    "console": ("starlette", "uvicorn"),
     "spark": ("pyspark", "pyarrow", "deltalake", "numpy", "msgspec", "fastavro"),
 }
 """Import packages of each extra that users install."""

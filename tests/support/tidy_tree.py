@@ -7,7 +7,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_ROOTS = (
-    *("proto", "runtime", "broker", "client", "spark_jobs", "cli", "chaos", "proof", "bench"),
+    *("proto", "runtime", "broker", "client", "spark_jobs", "cli", "chaos", "console", "proof"),
+    "bench",
 )
 CODE_FOLDERS = (*SOURCE_ROOTS, "tests", "tools")
 GENERATED = "_pb2"
@@ -15,7 +16,7 @@ TEXT_SUFFIXES = {
     *(".py", ".pyi", ".md", ".toml", ".yaml", ".yml", ".txt", ".sh", ".proto", ".cfg", ".json"),
     *(".ini", ".in", ""),
 }
-_SKIPPED = {"__pycache__", "golden"}
+_SKIPPED = {"__pycache__", "golden", "node_modules"}
 
 
 @cache
