@@ -32,6 +32,7 @@ from strandline_broker.hosts.serving.fetch_range import FetchRangeService
 from strandline_broker.hosts.serving.offsets import OffsetsService
 from strandline_broker.hosts.serving.produce import ProduceService
 from strandline_broker.listeners import Listeners
+from strandline_broker.metrics_server import Monitored, serve_http
 from strandline_broker.rpc.broker_service import Service
 from strandline_broker.rpc.cluster.admin import AdminRpc
 from strandline_broker.rpc.cluster.configs import ConfigsRpc
@@ -52,7 +53,7 @@ from strandline_broker.rpc.records.producer_ids import ProducerIdsRpc
 from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory.directory import DirectoryError
 from strandline_broker.storage.segment.open_segments import sealed_max
-from strandline_broker.telemetry import ServerMetrics, serve_metrics, watch_event_loop
+from strandline_broker.telemetry import ServerMetrics, watch_event_loop
 from strandline_proto.errors import WireError
 from strandline_proto.ids import NO_BROKER_EPOCH, BrokerId, ControllerEpoch, MetadataOffset
 
@@ -240,10 +241,7 @@ class Broker:
                 group.create_task(self.listeners.run(), name="kafka-listeners"),
             ]
             if self._config.metrics_listeners:
-                serving = serve_metrics(
-                    self._runtime.metrics, self._config.metrics_listeners, self._runtime.log
-                )
-                background.append(group.create_task(serving, name="metrics"))
+                background.append(group.create_task(self._serve_http(), name="metrics"))
             await stop.wait()
             self._runtime.log.info("shutting down")
             await self.lifecycle.shut_down()
@@ -253,6 +251,19 @@ class Broker:
             # and need not wait for a session to end (P-81).
             await self.listeners.stop()
             heartbeats.cancel()
+
+    async def _serve_http(self) -> None:
+        monitored = Monitored(
+            self._runtime.metrics,
+            self._why_not_ready,
+            self._runtime.serial_executor("metrics"),
+        )
+        await serve_http(monitored, self._config.metrics_listeners, self._runtime.log)
+
+    def _why_not_ready(self) -> str | None:
+        if not self.is_loaded:
+            return "the logs are loading"
+        return self.lifecycle.why_not_serving()
 
     async def _watch_event_loop(self) -> None:
         interval_s = self._config.metrics_event_loop_interval_ms / 1000

@@ -27,6 +27,7 @@ from strandline_broker.hosts.controller.controller import Controller
 from strandline_broker.hosts.controller.pipeline import replay_log
 from strandline_broker.hosts.controller.settings import ControllerSettings, Identity, SnapshotLimits
 from strandline_broker.hosts.member.lifecycle import CannotStart
+from strandline_broker.metrics_server import Monitored, serve_http
 from strandline_broker.rpc.cluster.push_codec import PushTranslator
 from strandline_broker.rpc.controller.broker_link import BrokerLinks
 from strandline_broker.rpc.controller.brokers import BrokersRpc
@@ -114,6 +115,7 @@ class ControllerProcess:
         self.metrics = ServerMetrics(runtime.metrics, build)
         self.server = runtime.network.server(runtime.descriptors // 2)
         self.ports: dict[str, int] = {}
+        self._why_not_ready: str | None = "the controller is starting"
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set. Raises CannotStart."""
@@ -173,7 +175,10 @@ class ControllerProcess:
                 tasks.create_task(self.controller.run()),
                 tasks.create_task(self._watch_event_loop()),
             ]
+            if self._config.metrics_listeners:
+                work.append(tasks.create_task(self._serve_http()))
             await self.server.start()
+            self._why_not_ready = None
             self._runtime.log.info(
                 "serving",
                 address=address,
@@ -184,9 +189,18 @@ class ControllerProcess:
                 pid=self._runtime.pid,
             )
             await stop.wait()
+            self._why_not_ready = "the controller is shutting down"
             for task in work:
                 task.cancel()
             await self.server.stop(STOP_GRACE_S)
+
+    async def _serve_http(self) -> None:
+        monitored = Monitored(
+            self._runtime.metrics,
+            lambda: self._why_not_ready,
+            self._runtime.serial_executor("metrics"),
+        )
+        await serve_http(monitored, self._config.metrics_listeners, self._runtime.log)
 
     async def _watch_event_loop(self) -> None:
         interval_s = self._config.metrics_event_loop_interval_ms / 1000

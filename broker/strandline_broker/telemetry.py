@@ -15,17 +15,14 @@ from strandline_runtime.build_id import commit_of, version_of
 from strandline_runtime.log_output import output_of_stderr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping, Sequence
+    from collections.abc import Callable, MutableMapping
 
     from prometheus_client import CollectorRegistry
     from structlog.typing import FilteringBoundLogger, Processor
 
-    from strandline_broker.config.addresses import HostPort
     from strandline_runtime.runtime import Clock
 
 LOOP_WINDOW_S: Final = 60.0
-SCRAPE_TIMEOUT_S: Final = 5.0
-SCRAPES_MAX: Final = 16
 DROPPED: Final = "log lines were dropped: their output, a full disk or an unread pipe, took no more"
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -185,49 +182,3 @@ async def watch_event_loop(clock: Clock, metrics: ServerMetrics, interval_s: flo
         while recent[0][0] < now - LOOP_WINDOW_S:
             recent.pop(0)
         metrics.loop_block_max.set(recent[0][1])
-
-
-async def serve_metrics(
-    registry: CollectorRegistry, addresses: Sequence[HostPort], log: FilteringBoundLogger
-) -> None:
-    """Serves metrics to Prometheus over HTTP at each address, until cancelled."""
-    from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-
-    scrapes = asyncio.BoundedSemaphore(SCRAPES_MAX)
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if scrapes.locked():
-            writer.close()  # more at a time would take descriptors from logs
-            return
-        async with scrapes:
-            await answer_one(reader, writer)
-
-    async def answer_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(SCRAPE_TIMEOUT_S):
-                # The path is ignored: metrics are the only content.
-                await reader.readuntil(b"\r\n\r\n")
-                body = generate_latest(registry)
-                head = (
-                    f"HTTP/1.1 200 OK\r\nContent-Type: {CONTENT_TYPE_LATEST}\r\n"
-                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-                )
-                writer.write(head.encode() + body)
-                await writer.drain()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # no scraper of ours, or one that has gone
-        finally:
-            writer.close()
-
-    servers = []
-    for address in addresses:
-        try:
-            servers.append(await asyncio.start_server(answer, address.host, address.port))
-        except OSError as error:
-            # A broker works without metrics, too.
-            log.error("metrics cannot be served", address=address.target, why=str(error))
-    try:
-        await asyncio.Event().wait()
-    finally:
-        for server in servers:
-            server.close()

@@ -33,7 +33,10 @@ class ServerConfig:
         one_of("debug", "info", "warning", "error"), "info", "The least severe log line written."
     )
     metrics_listeners: tuple[HostPort, ...] = _key(
-        host_ports, "", "HOST:PORT where Prometheus may scrape metrics over HTTP; empty: nowhere."
+        host_ports,
+        "",
+        "HOST:PORT of the HTTP listener: /metrics for Prometheus, /healthz and /readyz for probes;"
+        " empty: none.",
     )
     metrics_event_loop_interval_ms: int = _key(
         ms(), "100", "Time between two measurements of the event loop's delay."

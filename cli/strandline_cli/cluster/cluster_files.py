@@ -54,6 +54,8 @@ class ClusterFile:
     broker_config: Mapping[str, str] = field(default_factory=dict)
     decommissioned: Mapping[int, int] = field(default_factory=dict)
     """Brokers that have left the cluster, and their ports, which stay reserved."""
+    metrics_ports: Mapping[int, int] = field(default_factory=dict)
+    """The HTTP port of each process for metrics and health, by node id; empty: they have none."""
 
     def without(self, broker_id: int) -> "ClusterFile":
         """The contents after that broker has left."""
@@ -92,6 +94,11 @@ class ClusterFile:
     def grpc_address(self, broker_id: int) -> str:
         return f"{self.host}:{self.grpc_ports.get(broker_id, self.broker_ports[broker_id])}"
 
+    def metrics_address(self, node_id: int) -> str | None:
+        """The address for metrics and health of that process; None if it has none."""
+        port = self.metrics_ports.get(node_id)
+        return None if port is None else f"{self.host}:{port}"
+
     def listeners(self, broker_id: int) -> list[ListenerAddress]:
         """The broker's listeners. Brokers derive the protocols from the names; an earlier build
         speaks gRPC on both.
@@ -113,6 +120,7 @@ class ClusterFile:
             "brokers": [self._ports(i, port) for i, port in self.broker_ports.items()],
             "broker_config": dict(self.broker_config),
             "decommissioned": [self._ports(i, port) for i, port in self.decommissioned.items()],
+            "metrics_ports": {str(i): port for i, port in self.metrics_ports.items()},
         }
         return json.dumps(document, indent=2) + "\n"
 
@@ -138,6 +146,7 @@ class ClusterFile:
             },
             broker_config=dict(document["broker_config"]),
             decommissioned={int(b["id"]): int(b["port"]) for b in decommissioned},
+            metrics_ports={int(i): int(p) for i, p in document.get("metrics_ports", {}).items()},
         )
 
 
@@ -171,6 +180,44 @@ def new_cluster_file(
         grpc_ports={1 + n: p for n, p in enumerate(grpc_ports)},
         controller_config={**_replicas(brokers), **(controller_config or {})},
         broker_config=dict(broker_config or {}),
+    )
+
+
+def with_metrics(cluster: ClusterFile, port: int) -> ClusterFile:
+    """The cluster with an HTTP port for each process: `port` plus its node id, so the controller's
+    comes first; 0: the ports that it has, or free ones. Raises UsageMistake for ports that it uses.
+    """
+    ids = [CONTROLLER_NODE_ID, *sorted((*cluster.broker_ports, *cluster.decommissioned))]
+    taken = {
+        cluster.controller_port,
+        *cluster.broker_ports.values(),
+        *cluster.grpc_ports.values(),
+        *cluster.decommissioned.values(),
+    }
+    if port == 0:
+        kept = cluster.metrics_ports
+        has_all = all(i in kept for i in ids)
+        ports = (
+            kept if has_all else dict(zip(ids, free_ports(len(ids), without=taken), strict=True))
+        )
+    else:
+        ports = {i: port + i for i in ids}
+        if (last := max(ports.values())) > _PORT_MAX:
+            raise UsageMistake(
+                f"--metrics-port {port} needs the ports up to {last}, and 65535 is the last one:"
+                " use a lower port, or 0 for free ports"
+            )
+        if both := sorted(taken.intersection(ports.values())):
+            raise UsageMistake(
+                f"--metrics-port {port} needs the ports {port} to {last}, but port {both[0]} is one"
+                " of the cluster's own: use another port, or 0 for free ports"
+            )
+    without = {"metrics.listeners"}  # set by an earlier build's --config, for all processes alike
+    return replace(
+        cluster,
+        metrics_ports=ports,
+        controller_config={k: v for k, v in cluster.controller_config.items() if k not in without},
+        broker_config={k: v for k, v in cluster.broker_config.items() if k not in without},
     )
 
 
@@ -303,6 +350,7 @@ def controller_keys(directory: Path, cluster: ClusterFile) -> dict[str, str | in
         "node.id": CONTROLLER_NODE_ID,
         "listeners": f"CONTROLLER://{cluster.controller_address}",
         "log.dirs": str(directory / CONTROLLER),
+        **_metrics_keys(cluster, CONTROLLER_NODE_ID),
         **cluster.controller_config,
     }
 
@@ -314,8 +362,14 @@ def broker_keys(directory: Path, cluster: ClusterFile, broker_id: int) -> dict[s
         "listeners": ",".join(f"{e.listener}://{e.address}" for e in cluster.listeners(broker_id)),
         "controller.quorum.bootstrap.servers": cluster.controller_address,
         "log.dirs": str(directory / f"broker-{broker_id}"),
+        **_metrics_keys(cluster, broker_id),
         **cluster.broker_config,
     }
+
+
+def _metrics_keys(cluster: ClusterFile, node_id: int) -> dict[str, str]:
+    address = cluster.metrics_address(node_id)
+    return {} if address is None else {"metrics.listeners": address}
 
 
 def to_toml(keys: Mapping[str, str | int]) -> str:

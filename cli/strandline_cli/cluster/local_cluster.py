@@ -18,6 +18,7 @@ from typing import Final
 from strandline_cli.cluster import probe
 from strandline_cli.cluster.cluster_files import (
     CONTROLLER,
+    CONTROLLER_NODE_ID,
     DEFAULT_PORT,
     ClusterFile,
     check_not_decommissioned,
@@ -25,6 +26,7 @@ from strandline_cli.cluster.cluster_files import (
     new_cluster_file,
     read_cluster_file,
     with_kafka,
+    with_metrics,
     write_cluster_files,
 )
 from strandline_cli.cluster.listeners import GRPC, ListenerAddress
@@ -76,15 +78,17 @@ class LocalCluster:
         port: int | None = None,
         controller_config: Mapping[str, str] | None = None,
         broker_config: Mapping[str, str] | None = None,
+        metrics_port: int | None = None,
     ) -> "LocalCluster":
         """The cluster in `directory`: the existing one, or a new one of `brokers` (3) from `port`
-        (9092) upwards.
+        (9092) upwards. `metrics_port` is the first port for metrics; None: as before.
 
         An existing cluster keeps its ports and its number of brokers; overrides are added to its
         own. One of an earlier build gets ports for gRPC beside its own, unless a process lives.
         """
         path = Path(directory).absolute()
         kept = read_cluster_file(path)
+        runs = kept is not None and bool(cls(path, kept).alive())
         if kept is None:
             cluster = new_cluster_file(
                 brokers=3 if brokers is None else brokers,
@@ -96,10 +100,12 @@ class LocalCluster:
             check_resumes(path, kept, brokers=brokers, port=port)
             # The listeners of running processes stay as they are.
             cluster = replace(
-                kept if cls(path, kept).alive() else with_kafka(kept),
+                kept if runs else with_kafka(kept),
                 controller_config={**kept.controller_config, **(controller_config or {})},
                 broker_config={**kept.broker_config, **(broker_config or {})},
             )
+        if metrics_port is not None and not runs:
+            cluster = with_metrics(cluster, metrics_port)
         check_overrides(cluster)
         made = cls(path, cluster)
         if kept is None:
@@ -163,6 +169,11 @@ class LocalCluster:
         if broker_id is None:
             return [ListenerAddress("CONTROLLER", GRPC, self.file.controller_address)]
         return self.file.listeners(broker_id)
+
+    def metrics_address(self, process_id: ProcessId) -> str | None:
+        """The process's address for metrics and health over HTTP; None if it has none."""
+        broker_id = self._broker_id(process_id)
+        return self.file.metrics_address(CONTROLLER_NODE_ID if broker_id is None else broker_id)
 
     def _broker_id(self, process_id: ProcessId) -> int | None:
         """The broker's id; None of the controller."""
@@ -256,6 +267,12 @@ class LocalCluster:
                     f"port {port} for {self._title(process_id)} is in use: stop what listens"
                     " there, or use another --dir with --port P (or --port 0 for free ones)"
                 )
+        metrics = self.metrics_address(process_id)
+        if metrics is not None and not port_is_free(self.file.host, int(metrics.split(":")[-1])):
+            raise CliError(
+                f"{metrics} for the metrics of {self._title(process_id)} is in use: stop what"
+                " listens there, or use `strandline up --metrics-port P` (0 for free ports)"
+            )
 
     @contextmanager
     def _starting(self) -> Iterator[None]:

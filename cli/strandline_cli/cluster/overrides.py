@@ -17,6 +17,7 @@ _DECIDED_BY_UP: Final = {
     "node.id": "-n",
     "listeners": "--port",
     "log.dirs": "--dir",
+    "metrics.listeners": "--metrics-port, one port for each process",
     "controller.quorum.bootstrap.servers": "--port",
     "listener.security.protocol.map": "its listeners, PLAINTEXT for Kafka's protocol and GRPC for"
     " gRPC",

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import subprocess
 import sys
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from strandline_broker.config.addresses import HostPort
-from strandline_broker.telemetry import SCRAPES_MAX, ServerMetrics, serve_metrics, watch_event_loop
-from strandline_runtime.real import RealClock, real_runtime
+from strandline_broker.telemetry import ServerMetrics, watch_event_loop
+from strandline_runtime.real import RealClock
 from support.scripted_controller import running
 
 LOG_TWO_LINES = """
@@ -112,54 +110,9 @@ async def test_the_longest_block_of_the_event_loop_is_measured() -> None:
         started = RealClock.monotonic()
         while RealClock.monotonic() < started + 0.4:
             pass
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(10):
             while longest() < 0.25:  # noqa: ASYNC110 - a gauge tells nobody that it changed
                 await asyncio.sleep(0)
-
-
-async def test_more_scrapers_at_a_time_than_are_bounded_are_let_go() -> None:
-    runtime = real_runtime("test")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    async with (
-        running(serve_metrics(runtime.metrics, [HostPort("127.0.0.1", port)], runtime.log)),
-        asyncio.timeout(60),
-    ):
-        held: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
-        while len(held) < SCRAPES_MAX:
-            try:
-                held.append(await asyncio.open_connection("127.0.0.1", port))
-            except ConnectionRefusedError:
-                await asyncio.sleep(0)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        assert await reader.read() == b"", "it is closed at once"
-        writer.close()
-        for _, one in held:
-            one.close()
-
-
-async def test_metrics_are_served_to_a_scraper_and_garbage_does_no_harm() -> None:
-    runtime = real_runtime("test")
-    ServerMetrics(runtime.metrics).requests.labels(method="Produce").inc()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    async with running(serve_metrics(runtime.metrics, [HostPort("127.0.0.1", port)], runtime.log)):
-        for sent in (b"\x00garbage", b"GET /metrics HTTP/1.1\r\n\r\n"):
-            async with asyncio.timeout(60):
-                while True:
-                    try:
-                        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                        break
-                    except ConnectionRefusedError:
-                        await asyncio.sleep(0)
-                writer.write(sent)
-                writer.write_eof()
-                answer = await reader.read()
-                writer.close()
-        assert answer.startswith(b"HTTP/1.1 200 OK")
-        assert b'strandline_requests_total{method="Produce"} 1.0' in answer
 
 
 def test_the_metrics_name_the_build() -> None:

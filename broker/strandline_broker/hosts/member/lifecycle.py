@@ -145,6 +145,18 @@ class BrokerLifecycle:
         unfenced = self.state is BrokerState.UNFENCED
         return unfenced and self._runtime.clock.monotonic() < self._sure_until_s
 
+    def why_not_serving(self) -> str | None:
+        """The reason why clients are not served; None if they are."""
+        match self.state:
+            case BrokerState.STARTING:
+                return f"not registered with the controller at {self._controller.target}"
+            case BrokerState.FENCED:
+                return "the controller has fenced this broker"
+            case BrokerState.SHUTTING_DOWN:
+                return "the broker is shutting down"
+            case BrokerState.UNFENCED:
+                return None
+
     def report_offline(self) -> None:
         """Send a heartbeat soon, with news of offline replicas."""
         self._wake.set()

@@ -48,6 +48,16 @@ def up(
             help="Set a configuration key; kept in the directory. May be repeated.",
         ),
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            min=0,
+            max=65_535,
+            help="Serve metrics and health over HTTP: the controller on this port, broker N on"
+            " this port + N; kept in the directory. 0: free ports.",
+        ),
+    ] = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
     """Start a cluster in a directory, or resume the one that is there; stays until Ctrl-C.
@@ -66,6 +76,7 @@ def up(
         port=port,
         controller_config=controller_config,
         broker_config=broker_config,
+        metrics_port=metrics_port,
     )
     with signals_as_interrupt():
         started, is_up = time.monotonic(), False
@@ -94,6 +105,7 @@ def _announce(cluster: LocalCluster, output: Format, *, seconds: float) -> None:
             "pid": cluster.process(process_id).pid,
             "address": cluster.address(process_id),
             "listeners": as_documents(cluster.listeners(process_id)),
+            "metrics": _metrics_url(cluster, process_id),
             "log": str(cluster.process(process_id).log_file),
         }
         for process_id in cluster.process_ids
@@ -110,21 +122,28 @@ def _announce(cluster: LocalCluster, output: Format, *, seconds: float) -> None:
             }
         )
         return
+    has_metrics = any(p["metrics"] is not None for p in processes)
     rows = [
         (
             p["id"],
             *(addresses_of(protocol, p["listeners"]) for protocol in (KAFKA, GRPC)),
+            *((p["metrics"],) if has_metrics else ()),
             p["pid"],
             _shown(str(p["log"])),
         )
         for p in processes
     ]
-    emit_table(("process", KAFKA, GRPC, "pid", "log"), rows)
+    emit_table(("process", KAFKA, GRPC, *(("metrics",) if has_metrics else ()), "pid", "log"), rows)
     note(f"The cluster answers after {seconds:.1f} s at --bootstrap {cluster.bootstrap}")
     if cluster.file.kafka_bootstrap is None:
         note(f"Kafka's clients cannot connect: {_WITHOUT_KAFKA}")
     else:
         note(f"Kafka's clients connect to bootstrap.servers={cluster.file.kafka_bootstrap}")
+
+
+def _metrics_url(cluster: LocalCluster, process_id: ProcessId) -> str | None:
+    address = cluster.metrics_address(process_id)
+    return None if address is None else f"http://{address}/metrics"
 
 
 def _shown(path: str) -> str:

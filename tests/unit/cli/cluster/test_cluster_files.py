@@ -19,10 +19,12 @@ from strandline_cli.cluster.cluster_files import (
     read_cluster_file,
     to_toml,
     with_kafka,
+    with_metrics,
     write_cluster_files,
 )
 from strandline_cli.cluster.listeners import ListenerAddress
 from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_cli.cluster.overrides import split_overrides
 from strandline_cli.cluster.processes import start_identity
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_runtime.real import port_is_free
@@ -338,3 +340,61 @@ def test_both_ports_of_a_broker_must_be_free_in_a_new_directory(tmp_path: Path) 
         with pytest.raises(CliError, match=f"port {port} for broker 1 is in use"):
             LocalCluster.create(tmp_path / "new", brokers=1, port=first)
     assert not (tmp_path / "new").exists()
+
+
+def test_each_process_has_a_port_for_metrics_the_controller_the_first_one(tmp_path: Path) -> None:
+    plain = new_cluster_file(brokers=3, port=9092)
+    assert "metrics.listeners" not in {**controller_keys(tmp_path, plain)}
+    cluster = with_metrics(plain, 9400)
+    found = [controller_keys(tmp_path, cluster)] + [
+        broker_keys(tmp_path, cluster, broker_id) for broker_id in (1, 2, 3)
+    ]
+    assert [keys["metrics.listeners"] for keys in found] == [
+        "127.0.0.1:9400",
+        "127.0.0.1:9401",
+        "127.0.0.1:9402",
+        "127.0.0.1:9403",
+    ]
+    assert ClusterFile.from_json(cluster.to_json()) == cluster
+
+
+def test_free_ports_for_metrics_are_none_of_the_clusters_and_stay() -> None:
+    plain = new_cluster_file(brokers=2, port=0)
+    cluster = with_metrics(plain, 0)
+    ports = set(cluster.metrics_ports.values())
+    assert len(ports) == 3
+    others = {plain.controller_port, *plain.broker_ports.values(), *plain.grpc_ports.values()}
+    assert ports.isdisjoint(others)
+    assert with_metrics(cluster, 0) == cluster
+
+
+def test_a_broker_that_left_keeps_its_port_for_metrics() -> None:
+    left = with_metrics(new_cluster_file(brokers=3, port=9092).without(3), 9400)
+    assert left.with_again(3).metrics_address(3) == "127.0.0.1:9403"
+
+
+@pytest.mark.parametrize(
+    ("port", "why"), [(9090, "port 9091 is"), (19_095 - 3, "port 19092 is"), (65_533, "65536")]
+)
+def test_ports_for_metrics_that_cannot_be_are_a_mistake_of_usage(port: int, why: str) -> None:
+    with pytest.raises(UsageMistake, match=why):
+        with_metrics(new_cluster_file(brokers=3, port=9092), port)
+
+
+def test_one_address_for_metrics_of_all_processes_is_replaced(tmp_path: Path) -> None:
+    same = {"metrics.listeners": "127.0.0.1:9400", "log.level": "debug"}
+    kept = new_cluster_file(brokers=1, port=9092, controller_config=same, broker_config=same)
+    keys = broker_keys(tmp_path, with_metrics(kept, 9500), 1)
+    assert (keys["metrics.listeners"], keys["log.level"]) == ("127.0.0.1:9501", "debug")
+    with pytest.raises(UsageMistake, match="--metrics-port, one port for each process"):
+        split_overrides(["metrics.listeners=127.0.0.1:9400"])
+
+
+def test_a_taken_port_for_metrics_is_told_before_anything_starts(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        with pytest.raises(CliError, match=f"127.0.0.1:{taken} for the metrics of the controller"):
+            LocalCluster.create(tmp_path / "c", brokers=1, port=0, metrics_port=taken)
+    assert not (tmp_path / "c" / "cluster.json").exists()
