@@ -25,6 +25,8 @@ from strandline_broker.hosts.member.push_streams import PushStreams
 from strandline_broker.hosts.member.replica_manager import ReplicaManager
 from strandline_broker.hosts.replica.isr_changes import IsrChanges
 from strandline_broker.hosts.replica.record_check import RecordChecks, warn_of_slow_checks
+from strandline_broker.hosts.reporting.broker_metrics import BrokerMetrics
+from strandline_broker.hosts.reporting.replica_metrics import ReplicaMetrics
 from strandline_broker.hosts.serving.applied_views import AppliedViews
 from strandline_broker.hosts.serving.configs import ConfigsService
 from strandline_broker.hosts.serving.delete_records import DeleteRecordsService
@@ -107,6 +109,7 @@ class Broker:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then shut down in order. Raises CannotStart."""
         self._build()
+        self._report()
         try:
             await self.listeners.bind(
                 self._broker_service,
@@ -174,6 +177,11 @@ class Broker:
             broker_epoch=epoch,
             on_applied=self._on_applied,
         )
+
+    def _report(self) -> None:
+        registry = self._runtime.metrics
+        registry.register(BrokerMetrics(self.replicas, lambda: self.lifecycle.state))
+        registry.register(ReplicaMetrics(self.replicas))
 
     def _on_applied(self) -> None:
         self.views.published()

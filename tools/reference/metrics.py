@@ -1,7 +1,7 @@
 """docs/reference/metrics.md, from the metrics that the servers' sources declare.
 
 A declaration is a call of one of prometheus_client's classes whose first argument is a name that
-begins with `strandline_`.
+begins with `strandline_` or `kafka_`.
 """
 
 import ast
@@ -14,26 +14,33 @@ from md_table import table
 from reference.words import GENERATED
 
 SOURCES: Final = Path(__file__).resolve().parents[2] / "broker" / "strandline_broker"
-PREFIX: Final = "strandline_"
+PREFIXES: Final = ("strandline_", "kafka_")
 KINDS: Final = {
     "Counter": "counter",
     "CounterMetricFamily": "counter",
     "Gauge": "gauge",
     "GaugeMetricFamily": "gauge",
     "Histogram": "histogram",
+    "HistogramMetricFamily": "histogram",
     "Info": "info",
     "Summary": "summary",
+    "SummaryMetricFamily": "summary",
 }
 SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 """The suffixes that prometheus_client adds to the name of such a metric."""
-BOTH_SERVERS: Final = "telemetry.py"
+BOTH_SERVERS: Final = ("telemetry.py", "hosts/common/request_times.py")
+CONTROLLER: Final = ("hosts/controller/",)
 HEAD = f"""\
 # Metrics
 
 {GENERATED}
 A server serves its metrics over HTTP, in Prometheus' text format, on its `metrics.listeners`. A
 counter only grows until the process ends. A histogram has the suffixes `_bucket`, `_count` and
-`_sum`.
+`_sum`. A summary has samples with the label `quantile`, `_count` and `_sum`.
+
+Names that begin with `kafka_` are those that the JMX exporter and Strimzi give to Kafka's metrics,
+so dashboards for Kafka work. `metrics.replicas.enable=false` switches off the metrics with the
+label `partition`.
 """
 COLUMNS = ("metric", "kind", "labels", "meaning", "declared in")
 
@@ -55,15 +62,25 @@ class Metric:
 
 def metrics() -> str:
     declared = sorted(declarations(SOURCES), key=lambda metric: metric.name)
-    both = [metric.row() for metric in declared if metric.file == BOTH_SERVERS]
-    brokers = [metric.row() for metric in declared if metric.file != BOTH_SERVERS]
+    servers: dict[str, list[tuple[str, ...]]] = {
+        "Both servers": [],
+        "Brokers": [],
+        "The controller": [],
+    }
+    for metric in declared:
+        servers[_server(metric.file)].append(metric.row())
     return "\n".join(
         [
             HEAD,
-            f"## Both servers\n\n{table(COLUMNS, both)}",
-            f"## Brokers\n\n{table(COLUMNS, brokers)}",
+            *(f"## {title}\n\n{table(COLUMNS, rows)}" for title, rows in servers.items() if rows),
         ]
     )
+
+
+def _server(file: str) -> str:
+    if file in BOTH_SERVERS:
+        return "Both servers"
+    return "The controller" if file.startswith(CONTROLLER) else "Brokers"
 
 
 def declarations(folder: Path) -> Iterator[Metric]:
@@ -72,24 +89,41 @@ def declarations(folder: Path) -> Iterator[Metric]:
     A name in the metrics' namespace that the reader cannot place is an error.
     """
     for path in sorted(folder.rglob("*.py")):
-        tree, file = ast.parse(path.read_text("utf-8")), str(path.relative_to(folder))
-        if PREFIX not in path.read_text("utf-8"):
+        text, file = path.read_text("utf-8"), str(path.relative_to(folder))
+        if "prometheus_client" not in text and PREFIXES[0] not in text:
             continue
-        aliases = _imported(tree)
+        tree = ast.parse(text)
+        aliases, constants = _imported(tree), _constants(tree)
         for call in ast.walk(tree):
-            if isinstance(call, ast.Call) and _text(call.args[:1]).startswith(PREFIX):
-                yield _metric(call, aliases, file)
+            if isinstance(call, ast.Call) and _text(call.args[:1]).startswith(PREFIXES):
+                yield _metric(call, aliases, constants, file)
 
 
-def _metric(call: ast.Call, aliases: dict[str, str], file: str) -> Metric:
+def _metric(
+    call: ast.Call, aliases: dict[str, str], constants: dict[str, ast.expr], file: str
+) -> Metric:
     kind = KINDS.get(aliases.get(ast.unparse(call.func), ""))
     name, meaning = _text(call.args[:1]), _text(call.args[1:2])
     if kind is None or not meaning:
         raise SystemExit(f"{file}:{call.lineno}: {name} is not declared as metrics.py reads it")
     given = {keyword.arg: keyword.value for keyword in call.keywords}
     labels = [*call.args[2:3], *(given[key] for key in ("labels", "labelnames") if key in given)]
-    names = ast.literal_eval(labels[0]) if labels else ()
+    given_labels = labels[0] if labels else ast.Tuple(elts=[])
+    if isinstance(given_labels, ast.Name):
+        given_labels = constants[given_labels.id]
+    names = ast.literal_eval(given_labels)
     return Metric(name + SUFFIXES.get(kind, ""), kind, tuple(names), meaning, file)
+
+
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """The values of the module's constants by name."""
+    return {
+        node.target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.value is not None
+    }
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:

@@ -244,6 +244,12 @@ class BrokerConfig(KafkaListenerConfig):
     producer_id_expiration_check_interval_ms: int = _key(
         ms(), "600000", "Time between two checks for expired producer state."
     )
+    metrics_replicas_enable: bool = _key(
+        boolean,
+        "true",
+        "False: the metrics have no series for each partition, for brokers with many of them.",
+        dynamic=True,
+    )
 
     @property
     def inter_broker_listener(self) -> Listener:

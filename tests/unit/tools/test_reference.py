@@ -26,6 +26,8 @@ Total("strandline_a", "A.", ["x", "y"], registry=r)
 Gauge("strandline_b", "B" " and more.", labelnames=("z",))
 Histogram("strandline_c", "C.")
 GaugeMetricFamily("strandline_d", "D.", labels=["state"])
+LABELS: Final = ("topic",)
+GaugeMetricFamily("kafka_e", "E.", labels=LABELS)
 """
 
 
@@ -36,6 +38,7 @@ def test_a_metric_has_the_name_of_a_scrape_its_labels_and_its_file(tmp_path: Pat
         Metric("strandline_b", "gauge", ("z",), "B and more.", "one.py"),
         Metric("strandline_c", "histogram", (), "C.", "one.py"),
         Metric("strandline_d", "gauge", ("state",), "D.", "one.py"),
+        Metric("kafka_e", "gauge", ("topic",), "E.", "one.py"),
     ]
 
 

@@ -304,6 +304,7 @@ class Fetcher:
                         result.records, leader_high_watermark=result.high_watermark
                     )
                     self._copies.on_copied(partition, len(result.records))
+                    partition.counters.replication_bytes_in += len(result.records)
         except WireError as error:  # the stream goes on for the partitions that are sound
             self._back_off(target, str(error))
             return False

@@ -23,7 +23,12 @@ from strandline_broker.hosts.common.fetch_messages import Replica
 from strandline_broker.hosts.fetching.answer import Collected, is_cold, offsets_of
 from strandline_broker.hosts.replica.leading import Leading, check_leader
 from strandline_broker.hosts.replica.observers import FetchListener
-from strandline_broker.hosts.replica.reads import Divergence, read_for_consumer, read_for_follower
+from strandline_broker.hosts.replica.reads import (
+    EXPECTED,
+    Divergence,
+    read_for_consumer,
+    read_for_follower,
+)
 from strandline_proto.errors import (
     ThrottlingQuotaExceeded,
     UnknownTopicId,
@@ -349,6 +354,10 @@ class SessionPartitions(FetchListener):
             if found.next_offset < end:
                 collected.urgent = True  # the segment ends here, and to wait brings nothing more
             kept.told = result.offsets
+            if is_consumer:
+                partition.counters.bytes_out += len(found.records)
+            else:
+                partition.counters.replication_bytes_out += len(found.records)
             return len(found.records)
         else:
             self._on_nothing_to_read(key, kept, partition, collected)
@@ -359,6 +368,8 @@ class SessionPartitions(FetchListener):
     ) -> None:
         if self.replica.broker_id < 0:
             self._news[key] = None  # until the reader forgets it or asks for something else
+        if partition is not None and not isinstance(error, EXPECTED):
+            partition.counters.failed_fetch_requests += 1
         # A refused follower forgets the partition or names it again, once it has the answer.
         leader = self._metadata.view.current_leader(TopicId(key[0]), key[1])
         collected.refuse(key, error, leader, partition)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.hosts.common.dynamic_config import DynamicConfig
+from strandline_broker.hosts.common.topic_counters import BrokerCounters
 from strandline_broker.hosts.disks.log_dirs import FULL_DISK_RETRY_S, LogDirs
 from strandline_broker.hosts.fetching.copy_throttle import FollowerThrottle
 from strandline_broker.hosts.fetching.fetchers import Fetchers
@@ -64,8 +65,7 @@ class ReplicaManager:
         observers: Sequence[RoleObserver] = (),
     ) -> None:
         self.me = me = BrokerId(config.node_id)
-        self._runtime = runtime
-        self._controller = controller
+        self._runtime, self._controller = runtime, controller
         self.is_sure = controller.is_sure
         self._metadata = metadata
         self.config = DynamicConfig(config)
@@ -73,6 +73,7 @@ class ReplicaManager:
             runtime, directories, on_failed=self._on_dir_failed, on_full=controller.report_offline
         )
         self.partitions: dict[Key, Partition] = {}
+        self.counters = BrokerCounters()
         self.applied_partitions = 0
         """Number of times that an envelope has stopped, made or given a role to a replica."""
         self.losses = Losses(runtime, controller)
@@ -206,6 +207,7 @@ class ReplicaManager:
             log,
             high_watermark,
         )
+        partition.count_in(self.counters.begin(log.topic))
         self.partitions[partition.key] = partition
         self._by_log[log] = partition
         log_dir = self.dirs.of(log)
@@ -219,6 +221,7 @@ class ReplicaManager:
         partition.stop_role(why)
         del self.partitions[partition.key]
         del self._by_log[partition.log]
+        self.counters.end(partition.log.topic)
         self.upkeep.forget(partition)
 
     # Background

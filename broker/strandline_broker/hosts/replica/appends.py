@@ -183,6 +183,8 @@ class Appends:
             done = log.append_as_leader(batch, header, leader_epoch=leader_epoch, now_ms=now_ms)
         except OSError as error:
             raise partition.refuse_write(error) from error
+        partition.counters.bytes_in += len(batch)
+        partition.counters.messages_in += header.record_count
         if header.producer_id >= 0:
             self._first_batches.forget(header.producer_id)
             partition.producers.on_append(

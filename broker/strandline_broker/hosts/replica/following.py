@@ -43,6 +43,7 @@ class Following:
         "_losses",
         "_partition",
         "_retention",
+        "leader_high_watermark",
         "machine",
     )
 
@@ -67,6 +68,8 @@ class Following:
         """True if the log is a prefix of the leader's, by an answer of this epoch."""
         self._before_healing = 0
         """The log's end before it was truncated to heal."""
+        self.leader_high_watermark = 0
+        """The leader's high watermark by its last answer; 0 before the first."""
         self.machine = machine
 
     async def begin(self) -> None:
@@ -181,6 +184,7 @@ class Following:
         truncation (I-13).
         """
         self._agrees = True
+        self.leader_high_watermark = to
         partition = self._partition
         end = partition.log.log_end_offset
         partition.learn_high_watermark(

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from strandline_broker.core.replication.leader import Effect, Leader
-    from strandline_broker.core.replication.partition_state import IsrAnswer, PartitionState
+    from strandline_broker.core.replication.partition_state import (
+        IsrAnswer,
+        IsrMember,
+        PartitionState,
+    )
     from strandline_broker.hosts.common.fetch_messages import Position
     from strandline_broker.hosts.disks.flush_schedule import FlushSchedule
     from strandline_broker.hosts.replica.observers import (
@@ -157,7 +161,9 @@ class Leading:
     # Events
 
     def on_state(self, state: PartitionState) -> None:
+        before = self.machine.isr
         self.carry_out(self.machine.on_state(state, monotonic_ms(self._clock)))
+        self._count_isr(before)
         self._look_for_joins()
 
     def on_eligible(
@@ -168,12 +174,22 @@ class Leading:
 
     def on_isr_outcome(self, request_id: int, outcome: IsrAnswer | WireError) -> None:
         """Take the outcome of a proposal of this leader epoch."""
+        before = self.machine.isr
         if isinstance(outcome, WireError):
+            self._partition.counters.failed_isr_updates += 1
             now_ms = monotonic_ms(self._clock)
             self.carry_out(self.machine.on_isr_refused(request_id, outcome, now_ms))
         else:
             self.carry_out(self.machine.on_isr_answer(request_id, outcome))
+        self._count_isr(before)
         self._look_for_joins()
+
+    def _count_isr(self, before: Sequence[IsrMember]) -> None:
+        after, counters = self.machine.isr, self._partition.counters
+        if after is not before:
+            was, now = ({each.broker_id for each in isr} for isr in (before, after))
+            counters.isr_shrinks += not was <= now
+            counters.isr_expands += not now <= was
 
     def on_append(self, log_end_offset: Offset) -> None:
         """Wake followers: there is more to read."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline_broker.core.replication.producer_state import ProducerStates
 from strandline_broker.hosts.common.dynamic_config import log_config
+from strandline_broker.hosts.common.topic_counters import TopicCounters
 from strandline_broker.hosts.disks.producer_loading import load_producers
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
@@ -78,6 +79,7 @@ class Partition:
         since.
         """
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        self.counters = TopicCounters()
         self.producers = ProducerStates(config.current.producer_id_expiration_ms)
         self.expecting: dict[FetchListener, None] = {}
         """Sessions of followers that know of a leader epoch before we do."""
@@ -115,6 +117,10 @@ class Partition:
         self.log.configure(log_config(config))
         self.max_message_bytes = config.max_message_bytes
         self._upkeep.on_configured(self)
+
+    def count_in(self, counters: TopicCounters) -> None:
+        """Count in these, which the replicas of a topic share."""
+        self.counters = counters
 
     def put_out_of_service(self, why: str) -> None:
         """Stop serving for the life of this process: the disk has failed (P-24)."""

@@ -8,10 +8,16 @@ P-33).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline_broker.hosts.replica.leading import check_leader
-from strandline_proto.errors import NotLeaderOrFollower, OffsetOutOfRange
+from strandline_proto.errors import (
+    FencedLeaderEpoch,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +27,15 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.replica.leading import Leading
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.storage.log.reader import LogRead
+
+EXPECTED: Final = (
+    FencedLeaderEpoch,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+)
+"""Refusals that do not count as failed requests, as in Kafka: readers meet them in good order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +59,7 @@ def read_for_follower(
     read. `noted`: the leadership that already noted this position; only newer records are read
     then.
     """
+    partition.counters.fetch_requests += 1
     leading = check_leader(partition, at.current_leader_epoch)
     log, start = partition.log, at.fetch_offset
     if leading is noted and log.log_start_offset <= start < log.log_end_offset:
@@ -74,6 +90,7 @@ def read_for_consumer(
     no position is called out of range: the next leader's log may have it, and a consumer would
     reset its position wrongly (I-106).
     """
+    partition.counters.fetch_requests += 1
     leading = check_leader(partition, at.current_leader_epoch)
     try:
         diverging = divergence(partition, at)

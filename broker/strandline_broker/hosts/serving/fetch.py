@@ -17,7 +17,7 @@ from strandline_broker.hosts.fetching.long_poll import LongPoll
 from strandline_broker.hosts.fetching.session import RESPONSE_BYTES_MAX, WAIT_MS_MAX
 from strandline_broker.hosts.replica.leading import Leading
 from strandline_broker.hosts.replica.observers import FetchListener
-from strandline_broker.hosts.replica.reads import Divergence, read_for_consumer
+from strandline_broker.hosts.replica.reads import EXPECTED, Divergence, read_for_consumer
 from strandline_broker.hosts.serving.replicas import why_unknown
 from strandline_broker.hosts.serving.turns import EVERY, Turns
 from strandline_proto.batch import HEADER_SIZE
@@ -90,7 +90,14 @@ class SessionlessFetch(FetchListener):
             await turns.took(len(self._found[place].records) + BYTES_OF_A_LOOK)
         if not self._has_enough and self._wait_s > 0:
             await self._wait()
+        self._count()
         return self._found
+
+    def _count(self) -> None:
+        for place, size in self._sizes.items():
+            partition = self._replicas.partitions.get(self._positions[place][0])
+            if partition is not None:
+                partition.counters.bytes_out += size
 
     def hurry(self) -> None:
         """Ends the wait."""
@@ -252,3 +259,6 @@ class SessionlessFetch(FetchListener):
             leader = None  # the view of the cluster is older than the role
         self._found[place] = FetchedPartition(error=error, leader=leader, holds_replica=False)
         self._is_due = True
+        partition = self._replicas.partitions.get(key)
+        if partition is not None and not isinstance(error, EXPECTED):
+            partition.counters.failed_fetch_requests += 1

@@ -100,6 +100,7 @@ class FetchRangeService:
     def _begin(self, request: FetchRangeRequest, offset: int) -> _Reading:
         """Begin to read the message that starts at `offset`."""
         partition = replica_of(self._replicas, request.topic_id, request.partition)
+        partition.counters.fetch_requests += 1
         leading = check_leader(partition, request.current_leader_epoch)
         log, limit = partition.log, leading.readable_end(isolation(request.isolation_level))
         _check_start(partition, offset)
@@ -133,6 +134,7 @@ class FetchRangeService:
                 f"{partition.name}: the log changed during the read; try again"
             )
         _check_start(partition, reading.offset)
+        partition.counters.bytes_out += len(records)
         message = FetchRangeResponse(
             base_offset=base_offset,
             next_offset=next_offset,

@@ -6,12 +6,23 @@ A batch is appended in one synchronous step, so a client that disconnects cancel
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strandline_broker.hosts.replica.appends import ACKS_ALL
 from strandline_broker.hosts.replica.leading import check_leader
 from strandline_broker.hosts.serving.replicas import why_unknown
-from strandline_proto.errors import InvalidRequiredAcks, RequestTimedOut, UnsupportedVersion
+from strandline_proto.errors import (
+    CorruptMessage,
+    FencedLeaderEpoch,
+    InvalidRequiredAcks,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    RecordTooLarge,
+    RequestTimedOut,
+    UnknownLeaderEpoch,
+    UnsupportedVersion,
+    WireError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +33,16 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.replica.purgatory import AckWaiter, ProduceOutcome
     from strandline_broker.hosts.replica.record_check import Looked, RecordChecks
     from strandline_proto.decompression import Buffer
+
+EXPECTED: Final = (
+    CorruptMessage,
+    FencedLeaderEpoch,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    RecordTooLarge,
+    UnknownLeaderEpoch,
+)
+"""Refusals that do not count as failed requests, as in Kafka: clients meet them in good order."""
 
 
 class AwaitedAppend(NamedTuple):
@@ -76,8 +97,12 @@ class ProduceService:
         partition = self._replicas.find(*key)
         if partition is None:
             raise why_unknown(self._replicas, self._metadata, *key)
-        appends = check_leader(partition, current_leader_epoch).appends
-        waiter = appends.append(
-            batch, acks=acks, on_done=on_done, looked=looked, connection=connection
-        )
+        partition.counters.produce_requests += 1
+        try:
+            appends = check_leader(partition, current_leader_epoch).appends
+            waiter = appends.append(batch, acks=acks, on_done=on_done, looked=looked)
+        except WireError as error:
+            if not isinstance(error, EXPECTED):
+                partition.counters.failed_produce_requests += 1
+            raise
         return None if waiter is None else AwaitedAppend(partition.name, appends, waiter)
