@@ -114,6 +114,16 @@ class History:
         told = [[key, end] for key, end in sorted(ends.items())]
         self._add(process, "ok", "ends", [["ends", told]], op)
 
+    def invoke(self, process: int, f: str, value: Any) -> int:
+        """Note the start of another operation; returns the number of the operation."""
+        return self._open(process, f, value)
+
+    def end(
+        self, process: int, op: int, kind: EventType, f: str, value: Any, error: str | None = None
+    ) -> None:
+        """Note the end of an operation that `invoke` opened."""
+        self._add(process, kind, f, value, op, error=error)
+
     def note(self, f: str, value: Any, *, node: int | None = None) -> None:
         """Note an event that is no client's operation: a fault, a phase of the run."""
         self._add(0, "info", f, value, -1, node=node)

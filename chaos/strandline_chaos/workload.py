@@ -124,14 +124,17 @@ class Workload:
             finally:
                 self._stop.set()
 
-    async def read_back(self, deadline_s: float) -> None:
-        """The last reading: a new client, from the beginning to the end as it is now."""
+    async def read_back(self, deadline_s: float) -> dict[int, int]:
+        """The last reading: a new client, from the beginning to the end as it is now. Returns that
+        end of each key with records.
+        """
         process = self._history.new_process()
         self._history.note(FINAL_READ, [process])
         try:
             async with asyncio.timeout(deadline_s), self._open_reader() as reader:
                 begins, ends = await reader.beginning_offsets(), await reader.end_offsets()
-                missing = {k: end for k, end in ends.items() if end > begins.get(k, 0)}
+                readable = {k: end for k, end in ends.items() if end > begins.get(k, 0)}
+                missing = dict(readable)
                 while missing:
                     for key, next_offset in (await self._poll(process, reader)).items():
                         if next_offset >= missing.get(key, next_offset + 1):
@@ -140,6 +143,7 @@ class Workload:
             raise FinalReadIncomplete(
                 f"the last reading did not reach the end within {deadline_s:.0f} s"
             ) from why
+        return readable
 
     async def _write(self, number: int) -> None:
         while not self._stop.is_set():

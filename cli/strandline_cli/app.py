@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import typer
@@ -73,8 +72,7 @@ def build_app() -> typer.Typer:
     app.add_typer(log_app(), name="log")
     app.add_typer(config_app(), name="config")
     app.add_typer(demo_app(), name="demo")
-    # No wheel has the simulator: help hides it there, and its commands say where to find it.
-    app.add_typer(chaos_app(), name="chaos", hidden=find_spec("strandline_proof") is None)
+    app.add_typer(chaos_app(), name="chaos")
     app.command("bench", add_help_option=False)(_bench)
     _refuse_nan(app)
     return app

@@ -156,7 +156,9 @@ def test_a_wheel_offers_only_commands_that_work_there(copied: Path, tmp_path: Pa
     assert run_wheel(tmp_path, "--version").stdout == f"strandline {VERSION}+{commit}\n"
     shown = run_wheel(tmp_path, "--help").stdout
     assert "topic" in shown
-    assert "chaos" not in shown
+    assert "chaos" in shown
+    planned = run_wheel(tmp_path, "chaos", "live", "--plan", "--faults", "kill", "--seed", "1")
+    assert planned.stdout.startswith("plan of seed 1"), planned.stderr
     refused = run_wheel(tmp_path, "chaos", "sim", "--seeds", "1")
     assert refused.returncode == 1
     assert "in a checkout" in refused.stderr

@@ -12,7 +12,7 @@ JUDGES = (
     SIM / "run" / "run.py",
     SIM / "run" / "all_but_one.py",
     SIM / "run" / "operator.py",
-    SIM / "workload" / "excused.py",
+    ROOT / "chaos" / "strandline_chaos" / "excused.py",
 )
 
 ANSWERS = {

@@ -19,7 +19,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from strandline_chaos.checkers import ANOMALIES, CheckResult, check
 from strandline_chaos.history import History
@@ -27,7 +27,7 @@ from strandline_chaos.workload import FinalReadIncomplete, Plan, Workload
 from strandline_runtime.grpc_experiments import without_event_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 SOUND: Final = 0
 BROKEN: Final = 1
@@ -39,14 +39,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     from strandline.errors import StrandlineError, describe
 
     try:
-        verdict = asyncio.run(_run(arguments))
+        verdict = _with_one_error(arguments)
     except (StrandlineError, FinalReadIncomplete) as why:
         sys.stderr.write(f"error: {describe(why)}\n")
         return NO_VERDICT
-    _show(verdict, as_json=arguments.format == "json")
+    if arguments.format != "events":
+        _show(verdict, as_json=arguments.format == "json")
     if not verdict.complete:
         return NO_VERDICT
     return SOUND if verdict.sound else BROKEN
+
+
+def _with_one_error(arguments: argparse.Namespace) -> CheckResult:
+    """The verdict. Raises what ended the run by itself, without the groups of the tasks."""
+    try:
+        return asyncio.run(_run(arguments))
+    except ExceptionGroup as several:
+        first: Exception = several
+        while isinstance(first, ExceptionGroup):
+            first = first.exceptions[0]
+        raise first from several
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,14 +77,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--writers", type=int, default=2)
     parser.add_argument("--rate", type=float, default=200, help="records a second of each writer")
     parser.add_argument("--record-size", type=int, default=100)
+    parser.add_argument("--readers", type=int, default=1)
+    parser.add_argument("--groups", type=int, default=0, help="consumer groups (0)")
+    parser.add_argument("--members", type=int, default=2, help="members of each group (2)")
     parser.add_argument("--history", type=Path, metavar="FILE", help="save the history as JSONL")
     parser.add_argument("--read-back-seconds", type=float, default=60)
-    parser.add_argument("--format", choices=("table", "json"), default="table")
+    parser.add_argument(
+        "--format",
+        choices=("table", "json", "events"),
+        default="table",
+        help="events: the history on standard output, and no verdict",
+    )
     return parser
 
 
 async def _run(arguments: argparse.Namespace) -> CheckResult:
     from strandline_chaos.live.clients import open_reader, open_sender
+    from strandline_chaos.live.groups import Group
 
     bootstrap, topic = arguments.bootstrap, arguments.topic
     await _create_topic(arguments)
@@ -80,27 +101,43 @@ async def _run(arguments: argparse.Namespace) -> CheckResult:
         topic=topic,
         keys=arguments.partitions,
         writers=arguments.writers,
+        readers=arguments.readers,
         sends_per_s=arguments.rate,
         payload_size=arguments.record_size,
     )
     with contextlib.ExitStack() as files:
-        write = _discard
-        if arguments.history is not None:
-            write = files.enter_context(arguments.history.open("w", encoding="utf-8")).write
-        history = History(write, time.monotonic_ns)
+        history = History(_writing(arguments, files), time.monotonic_ns)
         work = Workload(
             plan,
             history,
             open_sender=lambda: open_sender(bootstrap),
             open_reader=lambda: open_reader(bootstrap, topic, arguments.partitions),
         )
-        await work.run(_until_told(arguments.seconds, work))
-        await work.read_back(arguments.read_back_seconds)
+        groups = [
+            Group(bootstrap, topic, f"{topic}-group-{number}", arguments.members, history)
+            for number in range(1, arguments.groups + 1)
+        ]
+        async with asyncio.TaskGroup() as tasks:
+            for group in groups:
+                tasks.create_task(group.run(), name=group.name)
+            await work.run(_until_told(arguments.seconds, work))
+            ends = await work.read_back(arguments.read_back_seconds)
+            for group in groups:
+                name = f"the end of {group.name}"
+                tasks.create_task(group.finish(ends, arguments.read_back_seconds), name=name)
     return check(history.events)
 
 
-def _discard(line: str) -> int:
-    return len(line)
+def _writing(
+    arguments: argparse.Namespace, files: contextlib.ExitStack
+) -> Callable[[str], object] | None:
+    if arguments.format == "events":
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        return sys.stdout.write
+    if arguments.history is None:
+        return None
+    opened: TextIO = files.enter_context(arguments.history.open("w", encoding="utf-8"))
+    return opened.write
 
 
 async def _create_topic(arguments: argparse.Namespace) -> None:

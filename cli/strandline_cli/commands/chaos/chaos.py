@@ -2,6 +2,7 @@
 
 import typer
 
+from strandline_cli.commands.chaos.live import live
 from strandline_cli.commands.chaos.model import model
 from strandline_cli.commands.chaos.mutants import mutants
 from strandline_cli.commands.chaos.replay import replay
@@ -12,11 +13,12 @@ from strandline_cli.errors import CliError
 
 def chaos_app() -> typer.Typer:
     app = typer.Typer(
-        help="Simulate clusters under faults, explore a small model, look for planted bugs.",
+        help="Break real or simulated clusters, explore a small model, look for planted bugs.",
         no_args_is_help=True,
         rich_markup_mode=None,
         callback=_needs_checkout,
     )
+    app.command("live")(live)
     app.command("sim")(sim)
     app.command("model")(model)
     app.command("replay")(replay)
@@ -25,8 +27,10 @@ def chaos_app() -> typer.Typer:
     return app
 
 
-def _needs_checkout() -> None:
-    """The refusal in a wheel, which does not include the simulator."""
+def _needs_checkout(context: typer.Context) -> None:
+    """The refusal in a wheel, which does not include the simulator: `live` needs none."""
+    if context.invoked_subcommand == "live":
+        return
     try:
         import strandline_proof  # noqa: F401
     except ModuleNotFoundError as error:

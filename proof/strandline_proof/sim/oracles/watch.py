@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline import StrandlineError
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_chaos.checkers import REMOVED
+from strandline_chaos.excused import Excuse
 from strandline_chaos.history import History
 from strandline_proof.sim.oracles.controller.control import ControlOracle
 from strandline_proof.sim.oracles.controller.decisions import DecisionOracle
@@ -36,7 +37,6 @@ from strandline_proof.sim.oracles.replica.looks import Look
 from strandline_proof.sim.oracles.replica.replicas import ReplicaOracle
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.topology.topology import CONTROLLER, TOPIC
-from strandline_proof.sim.workload.excused import Excuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_chaos.checkers import CheckResult, check
+from strandline_chaos.excused import without
 from strandline_chaos.workload import FinalReadIncomplete
 from strandline_proof.sim.cluster.world import World
 from strandline_proof.sim.kinds.admin import ADDING, COMMANDS
@@ -37,7 +38,6 @@ from strandline_proof.sim.topology.topology import (
     WRITER,
 )
 from strandline_proof.sim.workload.clients import WRITERS, workload
-from strandline_proof.sim.workload.excused import without
 from strandline_proof.sim.workload.seeker_check import check_sought
 from strandline_proof.sim.workload.work_clients import sequences_from
 

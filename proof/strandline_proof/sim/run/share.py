@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from strandline_chaos.excused import Excuse
     from strandline_proof.sim.run.report import RunSummary
-    from strandline_proof.sim.workload.excused import Excuse
 
 PERMITTED: Final = "loss permitted"
 """Name of the count of a run's partitions that may have lost records."""

@@ -11,19 +11,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_chaos.checkers import check
+from strandline_chaos.excused import without
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.oracles.watch import CheckedHistory
 from strandline_proof.sim.topology.topology import CROWD
 from strandline_proof.sim.workload.clients import until_created, workload
-from strandline_proof.sim.workload.excused import without
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from strandline_chaos.excused import Excuse
     from strandline_proof.sim.cluster.node import Node
     from strandline_proof.sim.cluster.world import World
     from strandline_proof.sim.oracles.watch import Oracles
-    from strandline_proof.sim.workload.excused import Excuse
     from strandline_runtime.runtime import Runtime
 
 SENDS_PER_S: Final = 12

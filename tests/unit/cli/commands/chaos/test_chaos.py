@@ -22,16 +22,14 @@ def test_where_the_simulator_is_missing_it_is_said_where_it_is(
     assert "in a checkout" in said.err
 
 
-def test_help_offers_the_simulator_only_where_it_is(
+def test_a_live_run_needs_no_simulator(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["--help"]) == EXIT_OK
-    assert "\n  chaos " in capsys.readouterr().out
     monkeypatch.setitem(sys.modules, "strandline_proof", None)
     assert run(["--help"]) == EXIT_OK
-    shown = capsys.readouterr().out
-    assert "chaos" not in shown
-    assert "\n  demo " in shown
+    assert "\n  chaos " in capsys.readouterr().out
+    assert run(["chaos", "live", "--plan", "--faults", "kill", "--seed", "1"]) == EXIT_OK
+    assert "plan of seed 1" in capsys.readouterr().out
 
 
 def test_no_wheel_has_the_simulator() -> None:

@@ -7,12 +7,12 @@ from itertools import count
 from typing import Any
 
 from strandline_chaos.checkers import FINAL_READ
+from strandline_chaos.excused import Excuse, without
 from strandline_chaos.history import Event
 from strandline_proof.sim.plan.plan import Plan
 from strandline_proof.sim.run.report import RunSummary
 from strandline_proof.sim.run.share import OPEN, PERMITTED, Share, counted
 from strandline_proof.sim.topology.topology import Topology
-from strandline_proof.sim.workload.excused import Excuse, without
 
 OVER = Excuse(over=4, judged_from=10)
 

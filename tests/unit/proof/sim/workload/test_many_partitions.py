@@ -6,8 +6,8 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
+from strandline_chaos.excused import Excuse
 from strandline_proof.sim.topology.topology import CROWD
-from strandline_proof.sim.workload.excused import Excuse
 from strandline_proof.sim.workload.many_partitions import Crowd
 
 COMMITTED = 5

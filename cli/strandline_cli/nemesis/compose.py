@@ -1,0 +1,281 @@
+"""The containers of `docker-compose.yml`, as the target of a chaos run."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from strandline_chaos.faults import plan
+from strandline_chaos.faults.plan import Fault
+from strandline_cli.cluster.cluster_files import CONTROLLER
+from strandline_cli.errors import CliError, UsageMistake
+from strandline_cli.nemesis.disks import has_sys_admin
+from strandline_cli.nemesis.local import number_in
+from strandline_cli.nemesis.tools import run_tool
+
+FILE: Final = Path("docker-compose.yml")
+DATA: Final = "/var/lib/strandline/data"
+DISK_BYTES_MAX: Final = 2 << 30
+"""A volume with more room than this is the machine's own disk, and is never filled."""
+_BALLAST: Final = "ballast"
+_NETEM: Final = "tc qdisc add dev eth0 root netem"
+_NO_NETEM: Final = "tc qdisc del dev eth0 root"
+_CLIENTS: Final = "clients"
+_NOWHERE: Final = "02:00:00:00:00:ff"
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A compose project that is up."""
+
+    command: tuple[str, ...]
+    services: dict[str, str]
+    """The id of the container of each server."""
+
+    @property
+    def brokers(self) -> int:
+        return sum(name.startswith("broker-") for name in self.services)
+
+    def compose(self, *words: object) -> str:
+        return run_tool(*self.command, *words)
+
+    def cannot_do(self) -> dict[str, str]:
+        """The kinds of faults that cannot be made in these containers, with the reason."""
+        found = {
+            plan.DISK_SLOW: "the volumes of containers are on the machine's own disk",
+            plan.POWER: "the volumes of containers are on the machine's own disk",
+            plan.CLOCK: "containers share the machine's clock",
+        }
+        if why := self._cannot_reach_networks():
+            found |= {plan.PARTITION: why, plan.DELAY: why}
+        elif why := self._cannot_delay():
+            found[plan.DELAY] = why
+        if why := self._cannot_fill():
+            found[plan.DISK_FULL] = why
+        return found
+
+    def _cannot_reach_networks(self) -> str | None:
+        if not has_sys_admin():
+            return "only root can enter the network namespace of a container"
+        if missing := [tool for tool in ("nsenter", "ip") if shutil.which(tool) is None]:
+            return f"no {', '.join(missing)} here (Debian: iproute2, util-linux)"
+        if not Path(f"/proc/{self.pid(self.services['broker-1'])}/ns/net").exists():
+            return "the containers run on another machine or in a virtual one"
+        return None
+
+    def _cannot_delay(self) -> str | None:
+        try:
+            self.inside(self.services["broker-1"], *_NETEM.split(), "delay", "1ms")
+            self.inside(self.services["broker-1"], *_NO_NETEM.split())
+        except CliError as why:
+            return f"tc cannot delay packets here: {why}"
+        return None
+
+    def _cannot_fill(self) -> str | None:
+        try:
+            free = int(self.execute("broker-1", "df", "-B1", "--output=avail", DATA).split()[-1])
+        except CliError as why:
+            return f"the room of a volume is not known: {why}"
+        if free > DISK_BYTES_MAX:
+            return (
+                f"{DATA} of a broker has {free >> 20} MiB free, the machine's own disk: start the"
+                " cluster with `-f docker-compose.yml -f chaos/small-disks.yml`"
+            )
+        return None
+
+    def pid(self, container: str) -> int:
+        """The pid of a container's process on this machine; 0 if it does not run."""
+        return int(run_tool("docker", "inspect", "-f", "{{.State.Pid}}", container))
+
+    def inside(self, container: str, *words: str) -> str:
+        """Run a program of this machine in a container's network namespace."""
+        return run_tool("nsenter", "-t", self.pid(container), "-n", "--", *words)
+
+    def execute(self, name: str, *words: str) -> str:
+        """Run a program of the container."""
+        return run_tool("docker", "exec", "-u", "0", self.services[name], *words)
+
+    def state(self, name: str) -> dict[str, Any]:
+        words = ("docker", "inspect", "-f", "{{json .State}}", self.services[name])
+        found: dict[str, Any] = json.loads(run_tool(*words))
+        return found
+
+
+def find() -> Project:
+    """The project of the compose file here. Raises UsageMistake if it is not up."""
+    if not FILE.exists():
+        raise UsageMistake(
+            f"there is no {FILE} here: run this in the repository, or leave out --containers"
+        )
+    command = _compose_command()
+    try:
+        ids = run_tool(*command, "ps", "--all", "--quiet").split()
+        rows = json.loads(run_tool("docker", "inspect", *ids)) if ids else []
+    except CliError as why:
+        raise UsageMistake(f"the containers cannot be asked: {why}") from None
+    services = {}
+    for row in rows:
+        name = str(row["Config"]["Labels"].get("com.docker.compose.service", ""))
+        once = row["Config"]["Labels"].get("com.docker.compose.oneoff") == "True"
+        if not once and (name == CONTROLLER or name.startswith("broker-")):
+            services[name] = str(row["Id"])
+    down = sorted(name for name in services if not _row(rows, services[name])["Running"])
+    if CONTROLLER not in services or "broker-1" not in services or down:
+        which = f" ({', '.join(down)} is down)" if down else ""
+        raise UsageMistake(
+            f"the cluster of {FILE} is not up{which}: start it with"
+            " `docker compose up --detach --wait`"
+        )
+    return Project(command, dict(sorted(services.items())))
+
+
+def _row(rows: list[dict[str, Any]], container: str) -> dict[str, Any]:
+    state: dict[str, Any] = next(row for row in rows if row["Id"] == container)["State"]
+    return state
+
+
+def _compose_command() -> tuple[str, ...]:
+    for words in (("docker", "compose"), ("docker-compose",)):
+        try:
+            run_tool(*words, "version")
+        except CliError:
+            continue
+        return words
+    raise UsageMistake("there is neither `docker compose` nor `docker-compose` on this machine")
+
+
+class Containers:
+    """The target of `--containers`."""
+
+    title = "containers of docker-compose.yml"
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._cuts: dict[tuple[str, str], list[str]] = {}
+        """The addresses that cut links lead away from."""
+        self._struck: list[tuple[Fault, str]] = []
+        self._workload = f"strandline-chaos-{os.getpid()}"
+
+    @property
+    def names(self) -> Sequence[str]:
+        return list(self._project.services)
+
+    @property
+    def bootstrap(self) -> str:
+        return self._bootstrap
+
+    @property
+    def inner_bootstrap(self) -> str:
+        return ",".join(f"{name}:9192" for name in self.names if name != CONTROLLER)
+
+    def begin(self) -> None:
+        brokers = [name for name in self.names if name != CONTROLLER]
+        ports = [self._project.compose("port", name, 9292).strip() for name in brokers]
+        self._bootstrap = ",".join(ports)
+
+    def workload(self, options: Sequence[str]) -> list[str]:
+        command = [*self._project.command, "--profile", "chaos", "run", "--rm", "-T", "--no-deps"]
+        return [*command, "--name", self._workload, "workload", *options]
+
+    def end_workload(self, pid: int) -> None:
+        run_tool("docker", "kill", "-s", "TERM", self._workload)
+
+    def strike(self, fault: Fault, victims: Sequence[str]) -> None:
+        for name in victims:
+            self._struck.append((fault, name))
+            container = self._project.services[name]
+            match fault.kind:
+                case plan.KILL:
+                    run_tool("docker", "kill", "-s", "KILL", container)
+                case plan.PAUSE:
+                    run_tool("docker", "pause", container)
+                case plan.PARTITION:
+                    self._cut(fault, name)
+                case plan.DELAY:
+                    delay = f"{number_in(fault.detail)}ms"
+                    self._project.inside(container, *_NETEM.split(), "delay", delay)
+                case plan.DISK_FULL:
+                    script = (
+                        f"fallocate -l $(df -B1 --output=avail {DATA} | tail -1) {DATA}/{_BALLAST};"
+                        f" dd if=/dev/zero of={DATA}/{_BALLAST} oflag=append conv=notrunc bs=4096;"
+                        " true"
+                    )
+                    self._project.execute(name, "sh", "-c", script)
+
+    def heal(self, fault: Fault, victims: Sequence[str]) -> None:
+        for name in victims:
+            self._struck.remove((fault, name))
+            container = self._project.services[name]
+            match fault.kind:
+                case plan.KILL:
+                    self.start(name)
+                case plan.PAUSE:
+                    run_tool("docker", "unpause", container)
+                case plan.PARTITION:
+                    self._join(fault, name)
+                case plan.DELAY:
+                    self._project.inside(container, *_NO_NETEM.split())
+                case plan.DISK_FULL:
+                    self._project.execute(name, "rm", "-f", f"{DATA}/{_BALLAST}")
+
+    def _cut(self, fault: Fault, name: str) -> None:
+        for link in self._links(fault, name):
+            cuts = self._cuts.setdefault(link, [])
+            cuts.append(self._address(link[1]))
+            self._neighbour(link[0], f"replace {cuts[-1]} dev eth0 lladdr {_NOWHERE} nud permanent")
+
+    def _join(self, fault: Fault, name: str) -> None:
+        for link in self._links(fault, name):
+            address = self._cuts[link].pop()
+            if address not in self._cuts[link]:
+                self._neighbour(link[0], f"del {address} dev eth0")
+
+    def _neighbour(self, sender: str, words: str) -> None:
+        """Change where a container's packets go. One that does not run forgets its changes."""
+        with contextlib.suppress(CliError):
+            self._project.inside(self._container(sender), "ip", "neigh", *words.split())
+
+    def _links(self, fault: Fault, name: str) -> list[tuple[str, str]]:
+        others = [other for other in self.names if other != name]
+        if fault.detail == plan.CONTROLLER_ONLY:
+            others = [CONTROLLER]
+        elif fault.detail != plan.SERVERS_ONLY:
+            others.append(_CLIENTS)
+        ahead = [(name, other) for other in others]
+        behind = [] if fault.detail == plan.MUTE else [(other, name) for other in others]
+        return ahead + behind
+
+    def _container(self, name: str) -> str:
+        return self._workload if name == _CLIENTS else self._project.services[name]
+
+    def _address(self, name: str) -> str:
+        """The address as it is now: a restarted container may have another."""
+        words = ("docker", "inspect", "-f", "{{json .NetworkSettings.Networks}}")
+        networks = json.loads(run_tool(*words, self._container(name)))
+        return str(next(iter(networks.values()))["IPAddress"])
+
+    def is_alive(self, name: str) -> bool:
+        return bool(self._project.state(name)["Running"])
+
+    def how_it_ended(self, name: str) -> str:
+        log = run_tool("docker", "logs", "--tail", "5", self._project.services[name])
+        return f"{name} ended with exit status {self._project.state(name)['ExitCode']}: {log}"
+
+    def start(self, name: str) -> None:
+        run_tool("docker", "start", self._project.services[name])
+
+    def close(self) -> None:
+        """Heal what is still broken; the cluster stays up, as it was found."""
+        subprocess.run(
+            ["docker", "rm", "-f", self._workload], capture_output=True, check=False, timeout=60
+        )
+        for fault, name in list(self._struck):
+            try:
+                self.heal(fault, [name])
+            except CliError:
+                continue
