@@ -100,7 +100,9 @@ class ProduceService:
         partition.counters.produce_requests += 1
         try:
             appends = check_leader(partition, current_leader_epoch).appends
-            waiter = appends.append(batch, acks=acks, on_done=on_done, looked=looked)
+            waiter = appends.append(
+                batch, acks=acks, on_done=on_done, looked=looked, connection=connection
+            )
         except WireError as error:
             if not isinstance(error, EXPECTED):
                 partition.counters.failed_produce_requests += 1
