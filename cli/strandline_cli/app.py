@@ -9,6 +9,7 @@ import typer
 
 from strandline_cli.commands.chaos.chaos import chaos_app
 from strandline_cli.commands.config.config import config_app
+from strandline_cli.commands.console import console
 from strandline_cli.commands.consume import consume
 from strandline_cli.commands.demo import demo_app
 from strandline_cli.commands.doctor import doctor
@@ -58,6 +59,7 @@ def build_app() -> typer.Typer:
         doctor,
         produce,
         consume,
+        console,
         offsets,
         reassign,
         strays,

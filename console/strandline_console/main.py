@@ -1,0 +1,199 @@
+"""The console's process: the watch of a cluster, its recording, and the server of its pages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import secrets
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline_console.recording.archive import BYTES_MAX
+from strandline_console.recording.recorder import Recorder
+from strandline_console.serving.pulse import Pulse
+from strandline_console.serving.security import Actions, is_loopback
+from strandline_console.watching.cluster_watch import watch_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.routing import Route
+
+    from strandline_console.watching.cluster_watch import ClusterWatch
+    from strandline_runtime.runtime import Runtime
+
+HOST: Final = "127.0.0.1"
+PORT: Final = 8080
+WAIT_S: Final = 10.0
+_SHUTDOWN_S: Final = 2
+
+
+class ConsoleError(Exception):
+    """The console cannot start, or has to end. The text is one sentence for its user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of `strandline console`."""
+
+    bootstrap: str
+    host: str = HOST
+    port: int = PORT
+    wait_s: float = WAIT_S
+    """Time in which a first broker has to answer."""
+    bytes_max: int = BYTES_MAX
+    token: str | None = None
+    """None: a new one."""
+
+
+def run_console(options: Options) -> None:
+    """Run the console until SIGINT or SIGTERM. Raises ConsoleError."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_Console(options).run())
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises ConsoleError with a sentence for the user."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as why:
+        listener.close()
+        if why.errno == errno.EADDRINUSE:
+            raise ConsoleError(
+                f"port {port} of {host} is in use: stop what listens there, or give another --port"
+                " (0: a free one)"
+            ) from None
+        raise ConsoleError(f"cannot listen on {host}:{port}: {why.strerror or why}") from None
+    except OverflowError:
+        listener.close()
+        raise ConsoleError(f"{port} is no port: give one from 0 to 65535") from None
+    listener.setblocking(False)
+    return listener
+
+
+class _Console:
+    def __init__(self, options: Options) -> None:
+        from strandline_runtime.real import client_runtime
+
+        self._options = options
+        self._runtime: Runtime = client_runtime()
+        self._token = options.token or secrets.token_urlsafe(18)
+        self._loopback = is_loopback(options.host)
+
+    async def run(self) -> None:
+        options, clock = self._options, self._runtime.clock
+        listener = bind(options.host, options.port)
+        with contextlib.closing(listener):
+            recorder = Recorder(
+                secrets.token_hex(4),
+                lambda: int(clock.time() * 1000),
+                bytes_max=options.bytes_max,
+            )
+            pulse = Pulse(recorder, clock.monotonic)
+            recorder.on_change = pulse.changed
+            watch = watch_cluster(
+                options.bootstrap.split(","), recorder, self._runtime.network, clock
+            )
+            await _until_stopped(self._tasks(watch, pulse, listener))
+
+    async def _tasks(self, watch: ClusterWatch, pulse: Pulse, listener: socket.socket) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(watch.run(), name="watch the cluster")
+            tasks.create_task(pulse.run(), name="make frames")
+            await self._first_answer(watch)
+            tasks.create_task(self._serve(pulse, listener), name="serve the pages")
+
+    async def _first_answer(self, watch: ClusterWatch) -> None:
+        """Wait until the cluster was found. Raises ConsoleError after `wait_s`."""
+        try:
+            async with asyncio.timeout(self._options.wait_s):
+                await watch.found.wait()
+        except TimeoutError:
+            raise ConsoleError(
+                f"no cluster answers at {self._options.bootstrap}: {watch.reason}; check the"
+                " addresses, or start the cluster with `strandline up`"
+            ) from None
+
+    async def _serve(self, pulse: Pulse, listener: socket.socket) -> None:
+        import uvicorn
+
+        from strandline_console.serving.app import build_app
+
+        app: Any = build_app(self._routes(pulse), loopback=self._loopback)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            loop="none",
+            ws="none",
+            timeout_graceful_shutdown=_SHUTDOWN_S,
+        )
+        server = uvicorn.Server(config)
+        # The signals are the console's: its tasks end in order.
+        setattr(server, "capture_signals", contextlib.nullcontext)  # noqa: B010
+        self._announce(listener)
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            pulse.end()
+
+    def _routes(self, pulse: Pulse) -> Sequence[Route]:
+        from strandline_console.serving.app import Facts, RecordingRoutes
+
+        reason = None
+        if not self._loopback:
+            reason = (
+                f"the console is read-only, because it listens on {self._options.host}: start it"
+                " on 127.0.0.1 to act"
+            )
+        actions = Actions(self._token, read_only_reason=reason)
+        facts = Facts(bootstrap=self._options.bootstrap, has_tables=False)
+        return RecordingRoutes(pulse, facts, actions).routes()
+
+    def _announce(self, listener: socket.socket) -> None:
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{port}/"
+        lines = [f"The console is at {address}"]
+        if self._loopback:
+            lines.append(f"With the right to inject faults: {address}#token={self._token}")
+        else:
+            lines.append("It is read-only, because it does not listen on loopback.")
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.flush()
+
+
+async def _until_stopped(work: Any) -> None:
+    """Run until the work ends, or SIGINT or SIGTERM comes."""
+    loop = asyncio.get_running_loop()
+    failed: list[BaseException] = []
+
+    async def run() -> None:
+        try:
+            await work
+        except* ConsoleError as why:
+            failed.append(why.exceptions[0])
+
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(run(), name="console")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, task.cancel)
+        try:
+            await asyncio.wait([task])
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+    if failed:
+        raise failed[0]

@@ -1,0 +1,136 @@
+"""Figures that the console computes from several reports: the summary, and the lag of groups.
+
+Each is unknown while a report that it needs is unknown.
+"""
+
+from collections import deque
+from typing import Final
+
+from strandline_console.messages import Summary
+from strandline_console.recording.entities import Entity, Maps, order_of_partition, replica_key
+
+RATE_MS: Final = 3_000
+"""A rate is the growth of this time."""
+TROUBLED_MAX: Final = 100
+LAG_POINTS: Final = 15 * 60
+GROUPS_MAX: Final = 500
+
+
+def is_watched(maps: Maps, server: str) -> bool:
+    """True if what this server reported is known to be current."""
+    known = maps["servers"].get(server)
+    return known is not None and known["state"] == "watching"
+
+
+def leader_replica(maps: Maps, topic: str, partition: int) -> Entity | None:
+    """The watched replica that leads in the highest leader epoch; None if it is unknown."""
+    found: Entity | None = None
+    for server in maps["servers"].values():
+        if server["kind"] != "broker" or server["state"] != "watching":
+            continue
+        replica = maps["replicas"].get(replica_key(topic, partition, server["node_id"]))
+        if replica is None or replica["role"] != "leader":
+            continue
+        if found is None or replica["leader_epoch"] > found["leader_epoch"]:
+            found = replica
+    return found
+
+
+class Growth:
+    """The growth of the leaders' log ends and watermarks, as records a second."""
+
+    def __init__(self) -> None:
+        self._appended = 0
+        self._committed = 0
+        self._marks: deque[tuple[int, int, int]] = deque()
+
+    def appended(self, records: int) -> None:
+        self._appended += max(0, records)
+
+    def committed(self, records: int) -> None:
+        self._committed += max(0, records)
+
+    def rates(self, now_ms: int) -> tuple[float, float] | None:
+        """(appended, committed) a second; None before there are two marks."""
+        self._marks.append((now_ms, self._appended, self._committed))
+        while len(self._marks) > 2 and self._marks[1][0] <= now_ms - RATE_MS:
+            self._marks.popleft()
+        first_ms, appended, committed = self._marks[0]
+        seconds = (now_ms - first_ms) / 1000
+        if seconds <= 0:
+            return None
+        return (
+            round((self._appended - appended) / seconds, 1),
+            round((self._committed - committed) / seconds, 1),
+        )
+
+
+def summary_of(maps: Maps, rates: tuple[float, float] | None) -> Summary:
+    """The line above the board."""
+    is_rated = rates is not None and any(
+        server["kind"] == "broker" and server["state"] == "watching"
+        for server in maps["servers"].values()
+    )
+    summary = Summary()
+    if rates is not None and is_rated:
+        summary.records_per_s, summary.committed_per_s = rates
+    if not is_watched(maps, "controller"):
+        return summary
+    troubled, under, below, offline = [], 0, 0, 0
+    for key, partition in maps["partitions"].items():
+        isr, leader = partition["isr"], partition["leader"]
+        is_under = len(isr) < len(partition["replicas"])
+        is_below = len(isr) < partition["min_isr"]
+        under += is_under
+        below += is_below
+        offline += leader == -1
+        if is_under or is_below or leader == -1:
+            troubled.append(key)
+    summary.partitions = len(maps["partitions"])
+    summary.under_replicated, summary.below_minimum, summary.offline = under, below, offline
+    summary.troubled = sorted(troubled, key=order_of_partition)[:TROUBLED_MAX]
+    return summary
+
+
+def offsets_with_lag(maps: Maps, group: Entity) -> tuple[dict[str, Entity] | None, int | None]:
+    """The committed offsets of a group with the present lags, and their sum."""
+    offsets: dict[str, Entity] | None = group["offsets"]
+    if offsets is None:
+        return None, None
+    found: dict[str, Entity] = {}
+    total: int | None = None
+    is_known = is_watched(maps, f"broker-{group['coordinator']}")
+    for key, committed in offsets.items():
+        leader = leader_replica(maps, *order_of_partition(key)) if is_known else None
+        end = None if leader is None else leader["high_watermark"]
+        lag = None if end is None else max(0, end - committed["offset"])
+        found[key] = {**committed, "lag": lag}
+        if lag is not None:
+            total = lag if total is None else total + lag
+    return found, total
+
+
+class LagHistory:
+    """The lag of each group, a point a second."""
+
+    def __init__(self) -> None:
+        self._points: dict[str, deque[tuple[int, int | None]]] = {}
+
+    def note(self, now_ms: int, lags: dict[str, int | None]) -> None:
+        second = now_ms // 1000
+        for group, lag in lags.items():
+            points = self._points.get(group)
+            if points is None:
+                if len(self._points) >= GROUPS_MAX:
+                    continue
+                points = self._points[group] = deque(maxlen=LAG_POINTS)
+            if not points or points[-1][0] != second:
+                points.append((second, lag))
+        oldest = second - LAG_POINTS
+        for group in [g for g, points in self._points.items() if points[-1][0] < oldest]:
+            del self._points[group]
+
+    def between(self, group: str, first_ms: int, last_ms: int) -> list[int | None]:
+        """A value for each second; None where it was unknown."""
+        known = dict(self._points.get(group, ()))
+        return [known.get(second) for second in range(first_ms // 1000, last_ms // 1000 + 1)]
