@@ -140,6 +140,8 @@ class Records:
     """Where to go on."""
     batches: list[BatchHeader]
     records: list[RecordRow]
+    damage: str | None = None
+    """Why the records of a batch are missing; null if none are."""
 
 
 @dataclass(slots=True, kw_only=True)

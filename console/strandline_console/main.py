@@ -111,7 +111,8 @@ class _Console:
             tasks.create_task(watch.run(), name="watch the cluster")
             tasks.create_task(pulse.run(), name="make frames")
             await self._first_answer(watch)
-            tasks.create_task(self._serve(pulse, listener), name="serve the pages")
+            routes = self._routes(watch, pulse)
+            tasks.create_task(self._serve(routes, pulse, listener), name="serve the pages")
 
     async def _first_answer(self, watch: ClusterWatch) -> None:
         """Wait until the cluster was found. Raises ConsoleError after `wait_s`."""
@@ -124,12 +125,12 @@ class _Console:
                 " addresses, or start the cluster with `strandline up`"
             ) from None
 
-    async def _serve(self, pulse: Pulse, listener: socket.socket) -> None:
+    async def _serve(self, routes: Sequence[Route], pulse: Pulse, listener: socket.socket) -> None:
         import uvicorn
 
         from strandline_console.serving.app import build_app
 
-        app: Any = build_app(self._routes(pulse), loopback=self._loopback)
+        app: Any = build_app(routes, loopback=self._loopback)
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -149,8 +150,10 @@ class _Console:
         finally:
             pulse.end()
 
-    def _routes(self, pulse: Pulse) -> Sequence[Route]:
+    def _routes(self, watch: ClusterWatch, pulse: Pulse) -> Sequence[Route]:
+        from strandline_console.records.reader import RecordReader
         from strandline_console.serving.app import Facts, RecordingRoutes
+        from strandline_console.serving.record_routes import record_routes
 
         reason = None
         if not self._loopback:
@@ -160,7 +163,8 @@ class _Console:
             )
         actions = Actions(self._token, read_only_reason=reason)
         facts = Facts(bootstrap=self._options.bootstrap, has_tables=False)
-        return RecordingRoutes(pulse, facts, actions).routes()
+        reader = RecordReader(self._runtime.network, watch.brokers)
+        return [*RecordingRoutes(pulse, facts, actions).routes(), *record_routes(reader)]
 
     def _announce(self, listener: socket.socket) -> None:
         host, port = listener.getsockname()[:2]

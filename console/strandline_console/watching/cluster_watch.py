@@ -75,7 +75,7 @@ class ClusterWatch:
         """Watch until the task is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                found = await discover(self._ask, self._candidates())
+                found = await discover(self._ask, self.brokers())
                 self._take(found, tasks)
                 self._lost.clear()
                 wait_s = self._again_s if found.servers else self._soon_s
@@ -87,7 +87,7 @@ class ClusterWatch:
                 except TimeoutError:
                     pass
 
-    def _candidates(self) -> list[str]:
+    def brokers(self) -> list[str]:
         """Addresses of brokers to ask, those of watched brokers first."""
         known = [
             address
