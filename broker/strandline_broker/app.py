@@ -102,7 +102,7 @@ class Broker:
         )
         self.views = AppliedViews(self.metadata)
         self.link = ControllerLink(runtime, config.controller_target)
-        self.metrics = ServerMetrics(runtime.metrics, build)
+        self.metrics = ServerMetrics(runtime.metrics, runtime.clock, build)
         self.listeners = Listeners(runtime, config, self.metrics)
         self.is_loaded = False
 
@@ -194,13 +194,17 @@ class Broker:
 
     def _broker_service(self, listener: Listener) -> Service:
         clock, metadata, replicas = self._runtime.clock, self.metadata, self.replicas
+        times = self.metrics.times
         return Service(
             self._runtime,
             self.metrics,
             ProduceRpc(
-                ProduceService(replicas, metadata, self._record_checks), metadata, listener.name
+                ProduceService(replicas, metadata, self._record_checks),
+                metadata,
+                listener.name,
+                times,
             ),
-            FetchRpc(clock, metadata, replicas, self._copies_out),
+            FetchRpc(clock, metadata, replicas, self._copies_out, times),
             FetchRangeRpc(FetchRangeService(replicas, metadata)),
             OffsetsRpc(OffsetsService(replicas), metadata),
             DeleteRecordsRpc(DeleteRecordsService(replicas), metadata),

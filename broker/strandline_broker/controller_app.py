@@ -24,6 +24,7 @@ from strandline_broker.core.controller.topics.configs import ServerKeys
 from strandline_broker.core.controller.topics.offsets_topic import OffsetsTopic
 from strandline_broker.core.controller.topics.topics import TopicDefaults
 from strandline_broker.hosts.controller.controller import Controller
+from strandline_broker.hosts.controller.controller_metrics import ControllerMetrics
 from strandline_broker.hosts.controller.pipeline import replay_log
 from strandline_broker.hosts.controller.settings import ControllerSettings, Identity, SnapshotLimits
 from strandline_broker.hosts.member.lifecycle import CannotStart
@@ -112,7 +113,8 @@ class ControllerProcess:
             runtime.serial_executor("push-translation"),
         )
         self.controller = Controller(runtime, identity, settings, self.state, self.log, dial)
-        self.metrics = ServerMetrics(runtime.metrics, build)
+        self.metrics = ServerMetrics(runtime.metrics, runtime.clock, build)
+        runtime.metrics.register(ControllerMetrics(self.controller))
         self.server = runtime.network.server(runtime.descriptors // 2)
         self.ports: dict[str, int] = {}
         self._why_not_ready: str | None = "the controller is starting"

@@ -11,6 +11,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.hosts.common.request_times import RequestTimes
 from strandline_runtime.build_id import commit_of, version_of
 from strandline_runtime.log_output import output_of_stderr
 
@@ -139,9 +140,11 @@ def _quoted(value: Any) -> str:
 class ServerMetrics:
     """The metrics that both servers have."""
 
-    def __init__(self, registry: CollectorRegistry, build: str = "") -> None:
+    def __init__(self, registry: CollectorRegistry, clock: Clock, build: str = "") -> None:
         from prometheus_client import Counter, Gauge, Info
 
+        self.times = RequestTimes(clock)
+        registry.register(self.times)
         self.build = Info("strandline_build", "The build that runs.", registry=registry)
         self.build.info({"version": version_of(build), "commit": commit_of(build)})
 

@@ -30,7 +30,9 @@ async def served(b: GroupBroker) -> AsyncIterator[BrokerServiceAsyncStub]:
     runtime = real_runtime("broker-1")
     calls = GroupCalls(runtime, b.shards, b.metadata, "PLAINTEXT")
     server = runtime.network.server()
-    service = Service(runtime, ServerMetrics(runtime.metrics), calls, not_served(calls))
+    service = Service(
+        runtime, ServerMetrics(runtime.metrics, runtime.clock), calls, not_served(calls)
+    )
     add_broker_service(server, service)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

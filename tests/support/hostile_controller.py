@@ -169,7 +169,7 @@ class HostileRun:
         )
         self.service = Service(
             runtime,
-            ServerMetrics(runtime.metrics),
+            ServerMetrics(runtime.metrics, runtime.clock),
             BrokersRpc(self.controller),
             TopicsRpc(self.controller),
             AlterConfigsRpc(self.controller),

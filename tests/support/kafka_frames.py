@@ -122,6 +122,8 @@ class OneConnection:
     def __init__(self, group: asyncio.TaskGroup, memory: RequestMemory | None = None) -> None:
         self._group = group
         self.handlers = SteeredCalls()
+        self.timed: list[str] = []
+        """The requests whose times were noted."""
         self.memory = RequestMemory(1 << 30) if memory is None else memory
         self.stream = PipeStream()
         self.connection = Connection(cast("Any", self), cast("Any", self.stream))
@@ -139,6 +141,10 @@ class OneConnection:
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         return self._group.create_task(work)
+
+    def observe(self, api: str, version: int, began_s: float) -> None:
+        assert 0 <= began_s <= asyncio.get_running_loop().time()
+        self.timed.append(f"{api} {version}")
 
     def check_size(self, size: int) -> None:
         assert 0 <= size <= 1 << 30

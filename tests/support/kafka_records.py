@@ -101,7 +101,7 @@ async def kafka_records(
         link = ControllerLink(runtime, controller)
         services = Services(
             runtime=runtime,
-            metrics=ServerMetrics(CollectorRegistry()),
+            metrics=ServerMetrics(CollectorRegistry(), runtime.clock),
             config=config,
             metadata=node.metadata,
             views=AppliedViews(node.metadata),

@@ -111,7 +111,7 @@ async def broker(
     server = runtime.network.server()
     identify = IdentifyRpc(BrokerId(1), "incarnation", metadata)
     pushes = PushRpc(receiver, runtime.serial_executor("push-decoding"))
-    service = Service(runtime, ServerMetrics(runtime.metrics), pushes, identify)
+    service = Service(runtime, ServerMetrics(runtime.metrics, runtime.clock), pushes, identify)
     add_replica_service(server, service)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

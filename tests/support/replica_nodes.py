@@ -19,6 +19,7 @@ from strandline_broker.core.push_envelope import (
     TopicMetadata,
 )
 from strandline_broker.core.replication.partition_state import IsrMember, PartitionState
+from strandline_broker.hosts.common.request_times import RequestTimes
 from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.member.replica_manager import ReplicaManager
 from strandline_broker.hosts.replica.record_check import RecordChecks
@@ -172,15 +173,20 @@ def _data_plane(runtime: Runtime, metadata: MetadataCache, replicas: ReplicaMana
             ProduceService(replicas, metadata, RecordChecks(clock, replicas.partitions, thread)),
             metadata,
             "PLAINTEXT",
+            RequestTimes(clock),
         ),
-        FetchRpc(clock, metadata, replicas, LeaderThrottle(clock, replicas.config)),
+        FetchRpc(
+            clock, metadata, replicas, LeaderThrottle(clock, replicas.config), RequestTimes(clock)
+        ),
         FetchRangeRpc(FetchRangeService(replicas, metadata)),
         OffsetsRpc(OffsetsService(replicas), metadata),
         DeleteRecordsRpc(DeleteRecordsService(replicas), metadata),
         ReplicasInfoRpc(clock, replicas, metadata),
         TruncationsRpc(replicas),
     )
-    return Service(runtime, ServerMetrics(runtime.metrics), *parts, not_served(*parts))
+    return Service(
+        runtime, ServerMetrics(runtime.metrics, runtime.clock), *parts, not_served(*parts)
+    )
 
 
 def state(

@@ -44,10 +44,11 @@ UNREAD_S: Final = 60.0
 class _Answer:
     """The place of one answer in the order of its connection."""
 
-    __slots__ = ("body", "held", "is_due", "request")
+    __slots__ = ("began_s", "body", "held", "is_due", "request")
 
-    def __init__(self, request: Request, held: Held) -> None:
+    def __init__(self, request: Request, held: Held, began_s: float) -> None:
         self.request = request
+        self.began_s = began_s
         self.held = held
         """The bytes of the request, which are held until the answer leaves."""
         self.is_due = False
@@ -133,7 +134,7 @@ class Connection:
     async def _begin(self, request: Request, held: Held) -> None:
         """Starts the request once its place in the order allows it."""
         calls = await self._listener.calls()
-        answer = _Answer(request, held)
+        answer = _Answer(request, held, self.active_s)
         if request.header.api.key != PRODUCE:
             while self._answers:
                 await self._answered()
@@ -187,6 +188,9 @@ class Connection:
             if first.body is not None:
                 self._send(answer_header(first.request.header), first.body)
             first.held.release()
+            self._listener.observe(
+                first.request.header.api.name, first.request.version, first.began_s
+            )
         self._was_active()
         self._wake()
 

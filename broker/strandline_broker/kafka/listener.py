@@ -61,6 +61,7 @@ class KafkaListener:
         self._complaints: deque[float] = deque(maxlen=COMPLAINTS_MAX)
         """Times of the last log lines about ended connections."""
         self._not_said = 0
+        self._times = services.metrics.times
 
     async def bind(self, host: str, port: int) -> int:
         """Returns the port. Raises OSError if the address cannot be bound."""
@@ -98,6 +99,12 @@ class KafkaListener:
             await asyncio.sleep(min(SWEEP_S, max(idle_s / 2, SWEEP_S_MIN)))
             for connection in list(self._connections):
                 connection.end_if_silent(loop.time(), idle_s)
+
+    def observe(self, api: str, version: int, began_s: float) -> None:
+        """Notes the time of an answered request, which came at `began_s` by the loop's clock."""
+        self._times.count_version(api, version)
+        kind = "FetchConsumer" if api == "Fetch" else api
+        self._times.of(kind).observe(asyncio.get_running_loop().time() - began_s)
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         assert self._group is not None

@@ -53,9 +53,11 @@ class Service:
 
     def _guarded(self, name: str, method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         requests = self._metrics.requests.labels(method=name)
+        times, clock = self._metrics.times.of(name), self._runtime.clock
 
         async def call(request: Any, context: Any) -> Any:
             requests.inc()
+            began_s = clock.monotonic()
             try:
                 if isinstance(request, MalformedRequest):
                     return self._refuse(name, request, context)
@@ -64,6 +66,8 @@ class Service:
                 raise
             except Exception as error:  # noqa: BLE001 - the boundary: it ends here
                 await self._failed(name, error, context)
+            finally:
+                times.observe(clock.monotonic() - began_s)
 
         async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
             requests.inc()

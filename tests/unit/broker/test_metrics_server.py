@@ -81,7 +81,9 @@ async def test_more_requests_at_a_time_than_are_bounded_are_closed() -> None:
 
 async def test_metrics_are_served_to_a_scraper_and_garbage_does_no_harm() -> None:
     listener = Listener()
-    ServerMetrics(listener.runtime.metrics).requests.labels(method="Produce").inc()
+    ServerMetrics(listener.runtime.metrics, listener.runtime.clock).requests.labels(
+        method="Produce"
+    ).inc()
     async with listener.serving():
         assert await listener.send(b"\x00garbage") == b""
         assert (await listener.send(b"garbage\r\n\r\n")).startswith(b"HTTP/1.1 400 Bad Request\r\n")

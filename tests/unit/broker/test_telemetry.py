@@ -100,7 +100,7 @@ def test_dropped_lines_odd_values_and_libraries_are_told_in_the_servers_format(
 
 async def test_the_longest_block_of_the_event_loop_is_measured() -> None:
     registry = CollectorRegistry()
-    metrics = ServerMetrics(registry)
+    metrics = ServerMetrics(registry, RealClock())
 
     def longest() -> float:
         return registry.get_sample_value("strandline_event_loop_block_seconds_max") or 0.0
@@ -117,6 +117,6 @@ async def test_the_longest_block_of_the_event_loop_is_measured() -> None:
 
 def test_the_metrics_name_the_build() -> None:
     registry = CollectorRegistry()
-    ServerMetrics(registry, "0.1.0+7540e83e8f2c")
+    ServerMetrics(registry, RealClock(), "0.1.0+7540e83e8f2c")
     labels = {"version": "0.1.0", "commit": "7540e83e8f2c"}
     assert registry.get_sample_value("strandline_build_info", labels) == 1.0

@@ -16,6 +16,7 @@ from strandline import errors as client_errors
 from strandline import sync
 from strandline_broker.telemetry import ServerMetrics
 from strandline_proto.errors import ERRORS
+from strandline_runtime.real import RealClock
 
 DECLARED = """\
 from prometheus_client import Counter as Total
@@ -51,7 +52,7 @@ def test_a_metric_that_the_reader_cannot_place_is_refused(call: str, tmp_path: P
 
 def test_the_metrics_of_both_servers_are_those_of_a_scrape() -> None:
     registry = CollectorRegistry()
-    ServerMetrics(registry)
+    ServerMetrics(registry, RealClock())
     scraped = {sample.name for family in registry.collect() for sample in family.samples}
     declared = {m.name for m in declarations(SOURCES) if m.file == "telemetry.py"}
     # Labelled metrics have no sample before the first call, and the last one needs a real stderr.

@@ -50,6 +50,7 @@ from strandline_broker.core.controller.partitions.offline_replicas import (
 from strandline_broker.core.controller.producer_ids import decide_producer_ids
 from strandline_broker.hosts.controller.administration import Administration
 from strandline_broker.hosts.controller.balancer import Balancer
+from strandline_broker.hosts.controller.controller_metrics import ControllerCounters
 from strandline_broker.hosts.controller.failure_detector import FailureDetector
 from strandline_broker.hosts.controller.pipeline import NOT_NOW, Pipeline
 from strandline_broker.hosts.controller.push_answers import PushAnswers
@@ -95,9 +96,9 @@ class Controller:
         self.applied = Applied()
         self.told: dict[BrokerId, Heartbeat] = {}
         """The last heartbeat of each broker, for people only; no decision uses it."""
+        self.counters = ControllerCounters()
         self.here = settings.here
-        self._settings = settings
-        self._runtime = runtime
+        self._settings, self._runtime = settings, runtime
         self._progress = asyncio.Event()
         self._last_snapshot: push.MetadataDelta | None = None
         self._pipeline = Pipeline(runtime, state, log, self._on_commit)
@@ -351,6 +352,7 @@ class Controller:
             expire = partial(self._expire, *expired)
             if not await self._fence(expire, *expired, "its session ended"):
                 return  # it is still over at the next sweep
+            self.counters.sessions_ended += 1
         if (overdue := self.applied.overdue(now_ms, self.sessions.session_ms)) is not None:
             why = "it has not applied its election for a session"
             await self._fence(partial(self._overdue, *overdue), *overdue, why)
@@ -387,6 +389,7 @@ class Controller:
         now_ms = self.now_ms()
         for record in records:
             self._quiet.on_commit(record, now_ms)
+            self.counters.on_commit(record)
             match record:
                 case PartitionRecord(leader=leader) | PartitionChangeRecord(leader=leader):
                     self._recoveries.on_partition(record)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.common.fetch_messages import FetchRequest
+    from strandline_broker.hosts.common.request_times import RequestTimes
     from strandline_broker.hosts.fetching.answer import Collected
     from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
     from strandline_broker.hosts.fetching.session_partitions import Cold, ServedReplicas
@@ -47,6 +48,7 @@ class FetchSession:
         metadata: MetadataCache,
         replicas: ServedReplicas,
         copies: LeaderThrottle,
+        times: RequestTimes,
         session_id: int,
     ) -> None:
         self._metadata = metadata
@@ -59,7 +61,8 @@ class FetchSession:
         self._has_ended = False
         self._request: FetchRequest | None = None
         """The one under way; those in `_asked` come after it."""
-        self._deadline_s = 0.0
+        self._began_s = self._deadline_s = 0.0
+        self._times = [times.of("FetchConsumer"), times.of("FetchFollower")]
         self._look: Collected | None = None
         """The results of an unfinished check of the partitions."""
         self._cold: Cold | None = None
@@ -138,6 +141,7 @@ class FetchSession:
                 return None
             request = self._request = self._asked.popleft()
             self._taken.set()
+            self._began_s = now_s
             self._deadline_s = now_s + min(max(request.max_wait_ms, 0), WAIT_MS_MAX) / 1000
             try:
                 self._check(request)
@@ -176,6 +180,8 @@ class FetchSession:
             self._poll.until(min(self._deadline_s, self._partitions.held_until_s))
             return None
         self._request = None
+        is_follower = self._partitions.replica.broker_id >= 0
+        self._times[is_follower].observe(now_s - self._began_s)
         self._partitions.tell_watermarks(look)
         return FetchResponse(request.correlation_id, self._id, partitions=look.partitions)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.common.request_times import RequestTimes
     from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
     from strandline_broker.hosts.member.replica_manager import ReplicaManager
     from strandline_broker.rpc.records.fetch_codec import WireRequest
@@ -32,8 +33,9 @@ class FetchRpc:
         metadata: MetadataCache,
         replicas: ReplicaManager,
         copies: LeaderThrottle,
+        times: RequestTimes,
     ) -> None:
-        self._new_session = partial(FetchSession, clock, metadata, replicas, copies)
+        self._new_session = partial(FetchSession, clock, metadata, replicas, copies, times)
         self._sessions = 0
 
     async def Fetch(self, requests: AsyncIterator[WireRequest], context: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.hosts.serving.produce_requests import ProduceDeadlines, RequestedAppends
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.common.request_times import RequestTimes, Times
     from strandline_broker.hosts.serving.produce import ProduceService
     from strandline_proto.hot_messages import ProduceRequest, ProduceResponse
+    from strandline_runtime.runtime import Clock
 
 UNANSWERED_MAX: Final = 5_000
 """Limit of requests whose answers the client has not taken; above it, the stream is not read."""
@@ -28,19 +31,27 @@ UNREAD_BYTES_MAX: Final = 1 << 20
 
 
 class ProduceRpc:
-    def __init__(self, service: ProduceService, metadata: MetadataCache, listener: str) -> None:
+    def __init__(
+        self,
+        service: ProduceService,
+        metadata: MetadataCache,
+        listener: str,
+        times: RequestTimes,
+    ) -> None:
         self._service = service
         self._metadata = metadata
         self._listener = listener
+        self._clock, self._times = times.clock, times.of("Produce")
 
     async def Produce(self, requests: AsyncIterator[ProduceRequest], context: Any) -> None:
         # As in PushRpc: otherwise a stream that ends in its first answer has no status.
         await context.send_initial_metadata(())
-        answers = _Answers()
+        answers, clock = _Answers(self._clock, self._times), self._clock
         async with asyncio.TaskGroup() as group:
             writer = group.create_task(answers.write(context))
             try:
                 async for request in requests:
+                    began_s = clock.monotonic()
                     ahead = await self._service.checks.ahead(
                         ((data.topic_id, data.partition), data.records)
                         for data in request.partitions
@@ -50,12 +61,14 @@ class ProduceRpc:
                         self._metadata,
                         self._listener,
                         answers.deadlines,
-                        answers.put,
+                        partial(answers.put, began_s),
                         correlation_id=request.correlation_id,
                         acks=request.acks,
                         timeout_ms=request.timeout_ms,
                         is_transactional=request.transactional_id is not None,
                     ).start(request.partitions, ahead)
+                    if request.acks == 0:
+                        self._times.observe(clock.monotonic() - began_s)
                     del request  # the batches are in the log; do not keep them twice
                     if not goes_on:
                         break
@@ -74,7 +87,8 @@ class _Answers:
     transport tells it so.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock, times: Times) -> None:
+        self._clock, self._times = clock, times
         self._loop = asyncio.get_running_loop()
         self.deadlines = ProduceDeadlines()
         self._ready: deque[bytes] = deque()
@@ -83,7 +97,8 @@ class _Answers:
         """The future on which the writer waits."""
         self._written = asyncio.Event()
 
-    def put(self, response: ProduceResponse) -> None:
+    def put(self, began_s: float, response: ProduceResponse) -> None:
+        self._times.observe(self._clock.monotonic() - began_s)
         answer = hot_encode.produce_response(response)
         self._ready.append(answer)
         self._unread_bytes += len(answer)

@@ -36,9 +36,10 @@ async def test_answers_leave_in_the_order_of_the_requests(one: OneConnection) ->
     await one.send(frame(PRODUCE, 1), frame(PRODUCE, 2), frame(PRODUCE, 3))
     await one.finish(3)
     await one.finish(2)
-    assert one.answered() == []
+    assert (one.answered(), one.timed) == ([], [])
     await one.finish(1)
     assert one.answered() == [1, 2, 3]
+    assert [each.split()[0] for each in one.timed] == ["Produce"] * 3
 
 
 async def test_a_produce_request_waits_for_the_appends_before_it(one: OneConnection) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from strandline_broker.config.addresses import HostPort
 from strandline_broker.config.loading import load_broker_config
+from strandline_broker.hosts.common.request_times import RequestTimes
 from strandline_broker.kafka import listener as listener_module
 from strandline_broker.kafka.limits import Limits
 from strandline_broker.kafka.listener import KafkaListener
@@ -78,9 +79,9 @@ async def listening(
         | (settings or {}),
         {},
     )
-    services = SimpleNamespace(
-        runtime=replace(real_runtime("broker-1"), log=cast("Any", log)), config=config
-    )
+    runtime = replace(real_runtime("broker-1"), log=cast("Any", log))
+    metrics = SimpleNamespace(times=RequestTimes(runtime.clock))
+    services = SimpleNamespace(runtime=runtime, config=config, metrics=metrics)
     limits = Limits.of(config, descriptors=descriptors)
     found = KafkaListener(cast("Any", services), "K", HostPort("127.0.0.1", grpc_port), limits)
     subject = Subject(await found.bind("127.0.0.1", 0), log, [])

@@ -86,7 +86,7 @@ class Bench:
         self.runtime = replace(
             real_runtime("test"), log=cast("Any", self.lines), clock=self.clock, exit=_exit
         )
-        self.metrics = ServerMetrics(self.runtime.metrics)
+        self.metrics = ServerMetrics(self.runtime.metrics, self.runtime.clock)
         self.server = self.runtime.network.server()
 
     def service(self, *parts: Any) -> Service:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_broker.config.loading import load_broker_config
 from strandline_broker.core.metadata_cache import MetadataCache
+from strandline_broker.hosts.common.request_times import RequestTimes
 from strandline_broker.hosts.replica.record_check import RecordChecks
 from strandline_broker.hosts.serving.configs import ConfigsService
 from strandline_broker.hosts.serving.delete_records import DeleteRecordsService
@@ -188,7 +189,10 @@ async def test_batches_of_one_request_are_appended_in_turns(tmp_path: Path) -> N
         )
         rpc, stream = (
             ProduceRpc(
-                ProduceService(node.replicas, node.metadata, checks), node.metadata, "PLAINTEXT"
+                ProduceService(node.replicas, node.metadata, checks),
+                node.metadata,
+                "PLAINTEXT",
+                RequestTimes(node.runtime.clock),
             ),
             Stream(),
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline_broker.hosts.common.fetch_messages import FetchRequest, Position, Replica
+from strandline_broker.hosts.common.request_times import RequestTimes
 from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.fetching.long_poll import LongPoll
 from strandline_broker.hosts.fetching.session import REQUESTS_AHEAD_MAX, FetchSession
@@ -113,7 +114,14 @@ class Led:
 
     def follower(self, broker_id: int) -> Follower:
         node, throttle = self.node, LeaderThrottle(self.clock, self.node.replicas.config)
-        session = FetchSession(self.clock, node.metadata, node.replicas, throttle, broker_id)
+        session = FetchSession(
+            self.clock,
+            node.metadata,
+            node.replicas,
+            throttle,
+            RequestTimes(self.clock),
+            broker_id,
+        )
         return Follower(session, broker_id)
 
     def append(self, index: int = 0) -> None:

@@ -295,7 +295,7 @@ async def raw_service(part: Part, exits: list[str]) -> AsyncIterator[grpc.aio.Ch
         raise Exited(why)
 
     runtime = replace(real_runtime("test"), exit=leave)
-    service = Service(runtime, ServerMetrics(runtime.metrics), part)
+    service = Service(runtime, ServerMetrics(runtime.metrics, runtime.clock), part)
     server = runtime.network.server()
     call = service.Call  # type: ignore[attr-defined]
     handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(call)
@@ -389,4 +389,4 @@ def test_no_call_is_served_by_two_parts() -> None:
     runtime = real_runtime("test")
     parts = Part(lambda: None), Part(lambda: None)
     with pytest.raises(TypeError, match="two parts serve Call"):
-        Service(runtime, ServerMetrics(runtime.metrics), *parts)
+        Service(runtime, ServerMetrics(runtime.metrics, runtime.clock), *parts)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from strandline_broker.hosts.common.request_times import RequestTimes
 from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
 from strandline_broker.rpc.records.fetch import FetchRpc
 from strandline_proto.hot_messages import FetchPartition, FetchRequest
@@ -42,7 +43,7 @@ async def test_a_request_that_is_none_does_not_cancel_the_answer_before_it(tmp_p
     clock = real_runtime("broker-1").clock
     async with broker(tmp_path) as b:
         throttle = LeaderThrottle(clock, b.replicas.config)
-        rpc = FetchRpc(clock, b.metadata, b.replicas, throttle)
+        rpc = FetchRpc(clock, b.metadata, b.replicas, throttle, RequestTimes(clock))
         serving = asyncio.create_task(rpc.Fetch(peer.requests(), context))
         peer.bad.set()
         for _ in range(TURNS):

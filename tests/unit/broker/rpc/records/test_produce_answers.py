@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from strandline_broker.hosts.common.request_times import RequestTimes
 from strandline_broker.hosts.replica.record_check import RecordChecks
 from strandline_broker.hosts.serving.produce import ProduceService
 from strandline_broker.rpc.records.produce import UNANSWERED_MAX, UNREAD_BYTES_MAX, ProduceRpc
 from strandline_proto.batch import build_batch
 from strandline_proto.hot_messages import ProduceData, ProduceRequest
 from strandline_proto.v1 import produce_pb2
-from strandline_runtime.real import real_runtime
+from strandline_runtime.real import RealClock, real_runtime
 from support.pushed_broker import MY_EPOCH, TOPIC_ID, ask, broker, push, with_topic
 from support.scripted_controller import WAIT_S, running
 
@@ -69,7 +70,12 @@ async def test_a_client_that_reads_no_answers_is_not_read_for_ever(
         runtime = real_runtime("broker-1")
         thread = runtime.serial_executor("record-checks")
         checks = RecordChecks(runtime.clock, b.replicas.partitions, thread)
-        rpc = ProduceRpc(ProduceService(b.replicas, b.metadata, checks), b.metadata, "PLAINTEXT")
+        rpc = ProduceRpc(
+            ProduceService(b.replicas, b.metadata, checks),
+            b.metadata,
+            "PLAINTEXT",
+            RequestTimes(RealClock()),
+        )
         stream = group.create_task(rpc.Produce(client.requests(), client))
         await client.until_nothing_is_read()
         unread = client.sent
@@ -124,7 +130,12 @@ async def test_a_request_that_waits_for_its_acks_keeps_no_records(tmp_path: Path
         checks = RecordChecks(
             runtime.clock, b.replicas.partitions, runtime.serial_executor("record-checks")
         )
-        rpc = ProduceRpc(ProduceService(b.replicas, b.metadata, checks), b.metadata, "PLAINTEXT")
+        rpc = ProduceRpc(
+            ProduceService(b.replicas, b.metadata, checks),
+            b.metadata,
+            "PLAINTEXT",
+            RequestTimes(RealClock()),
+        )
         async with asyncio.TaskGroup() as group, asyncio.timeout(WAIT_S):
             stream = group.create_task(rpc.Produce(waiter.requests(), waiter))
             while waiter.alive() is not None:  # noqa: ASYNC110 - what is let go tells nobody
@@ -171,7 +182,10 @@ async def test_who_wants_no_answer_is_told_of_a_refusal_by_the_end_of_the_stream
         )
         async with asyncio.timeout(WAIT_S):
             rpc = ProduceRpc(
-                ProduceService(b.replicas, b.metadata, checks), b.metadata, "PLAINTEXT"
+                ProduceService(b.replicas, b.metadata, checks),
+                b.metadata,
+                "PLAINTEXT",
+                RequestTimes(RealClock()),
             )
             await rpc.Produce(client.requests(), client)
         leader = b.replicas.find(TOPIC_ID, 0)
