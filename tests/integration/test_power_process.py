@@ -11,9 +11,9 @@ import pytest
 
 from strandline import NewTopic, TopicPartition, sync
 from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_cli.nemesis.disks import PowerDisk, cannot_cut
 from support.cluster import eventually
 from support.command import strandline
-from support.power import PowerDisk, cannot_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

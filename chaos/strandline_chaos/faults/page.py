@@ -165,7 +165,8 @@ class _Scale:
         return round(LEFT + PLOT * inside / self.length_s, 1)
 
     def marks(self) -> list[int]:
-        step = next(s for s in (1, 5, 10, 30, 60, 300, 900, 3600) if self.length_s / s <= 15)
+        steps = (1, 5, 10, 30, 60, 300, 900, 3600, 7200)
+        step = next((s for s in steps if self.length_s / s <= 15), 14_400)
         first = int(-(-self.start_s // step)) * step
         return list(range(first, int(self.start_s + self.length_s) + 1, step))
 
@@ -227,10 +228,11 @@ def _kinds(spans: Sequence[Span]) -> str:
 
 def _rates(series: Series) -> str:
     seconds = series.seconds()[:-1]  # the last one is not whole
+    width_s = series.width_s
     curves = {
-        "acknowledged": [float(each.acknowledged) for each in seconds],
-        "read": [float(each.read) for each in seconds],
-        "handed to groups": [float(each.delivered) for each in seconds],
+        "acknowledged": [each.acknowledged / width_s for each in seconds],
+        "read": [each.read / width_s for each in seconds],
+        "handed to groups": [each.delivered / width_s for each in seconds],
     }
     # Readers that begin anew read everything at once: their peaks would flatten all else.
     top = _round_up(2.0 * max([*curves["acknowledged"], 1.0]))
@@ -272,11 +274,12 @@ def _chart(
         drawn.append(f'<line class=grid x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
         told = f"{value:,.0f}{unit}"
         drawn.append(f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{told}</text>')
-    first = int(series.start_s // 1)
+    width_s = series.width_s
+    first = int(series.start_s // width_s)
     for style, values in zip("abc", curves.values(), strict=False):
         for run in _runs(values):
             points = " ".join(
-                f"{scale.x(first + at + 0.5)},"
+                f"{scale.x((first + at + 0.5) * width_s)},"
                 f"{floor - HEIGHT * _share(value, top, in_powers=in_powers):.1f}"
                 for at, value in run
             )
@@ -374,9 +377,16 @@ def _verdicts(report: Report) -> str:
 
 def _foot(report: Report) -> str:
     options = report.options
+    given = {
+        "--victims": ",".join(each.removeprefix("broker-") for each in options.victims),
+        "--fault-seconds": "" if options.fault_s is None else f"{options.fault_s:g}",
+        "--rest-seconds": "" if options.rest_s is None else f"{options.rest_s:g}",
+        "--rounds": "" if options.rounds is None else str(options.rounds),
+    }
     again = (
-        f"strandline chaos live --minutes {options.seconds / 60:g} --seed {options.seed}"
-        f" --faults {','.join(options.kinds)}"
+        f"strandline chaos live {report.flag} --minutes {options.seconds / 60:.10g}"
+        f" --seed {options.seed} --faults {','.join(options.kinds)}"
+        + "".join(f" {name} {value}" for name, value in given.items() if value)
     )
     return (
         f"<h2>The same plan again</h2><p><code>{escape(again)}</code></p>"

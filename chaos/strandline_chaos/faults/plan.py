@@ -89,6 +89,8 @@ class PlanOptions:
     """The duration of every fault; None: drawn from the seed."""
     rest_s: float | None = None
     """The pause after every fault; None: drawn from the seed, with some overlaps."""
+    rounds: int | None = None
+    """Limit of the number of faults; None: as many as fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,7 @@ def draw(options: PlanOptions) -> list[Fault]:
         )
         if any(_excludes(fault, other) for other in faults):
             fault = replace(fault, at_s=free_s)
-        if fault.ends_s > last_s:
+        if fault.ends_s > last_s or number - 1 == options.rounds:
             return faults
         faults.append(fault)
         rest_s = rng.uniform(*REST_S) if options.rest_s is None else options.rest_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 BESIDE_S: Final = 5.0
 """The time before and after a fault that its rates are compared with."""
+POINTS_MAX: Final = 1500
+"""Limit of the points of a curve."""
 AFTERMATH_S: Final = 10.0
 """The time after a fault in which a pause still counts as its own."""
 
@@ -59,7 +62,7 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """One second of the run."""
+    """One second of the run, or `Series.width_s` of a long one."""
 
     acknowledged: int
     failed: int
@@ -80,10 +83,11 @@ class Series:
         self._by_key: dict[int, list[float]] = defaultdict(list)
         self._counts: dict[str, Counter[int]] = defaultdict(Counter)
         self.spans: list[Span] = []
-        self._read(events)
-        self._acks.sort()
         self.start_s = self._at(events[0]) if events else 0.0
         self.end_s = self._at(events[-1]) if events else 0.0
+        self.width_s = max(1, math.ceil((self.end_s - self.start_s) / POINTS_MAX))
+        self._read(events)
+        self._acks.sort()
 
     def _at(self, event: Event) -> float:
         return (event.time_ns - self._begun_ns) / 1e9
@@ -93,7 +97,7 @@ class Series:
         begun: dict[int, Event] = {}
         for event in events:
             at_s = self._at(event)
-            second = int(at_s // 1)
+            second = int(at_s // self.width_s)
             if event.f == "send" and event.type == "invoke":
                 sent_ns[event.op] = event.time_ns
             elif event.f == "send" and event.type == "ok":
@@ -125,12 +129,13 @@ class Series:
         )
 
     def seconds(self) -> list[Second]:
-        """Every second, from the first event's to the last one's."""
+        """Every second, or every `width_s`, from the first event's to the last one's."""
         by_second: dict[int, list[float]] = defaultdict(list)
         for at_s, latency_ms in self._acks:
-            by_second[int(at_s // 1)].append(latency_ms)
+            by_second[int(at_s // self.width_s)].append(latency_ms)
         found = []
-        for second in range(int(self.start_s // 1), int(self.end_s // 1) + 1):
+        first, last = (int(at_s // self.width_s) for at_s in (self.start_s, self.end_s))
+        for second in range(first, last + 1):
             latencies = sorted(by_second[second])
             found.append(
                 Second(
@@ -186,6 +191,8 @@ class Report:
     cannot: Mapping[str, str]
     skipped: Sequence[str]
     target: str
+    flag: str
+    """The option that chooses the kind of cluster."""
     build: str
     when: str
     events: Sequence[Event]

@@ -153,6 +153,7 @@ class Containers:
     """The target of `--containers`."""
 
     title = "containers of docker-compose.yml"
+    flag = "--containers"
 
     def __init__(self, project: Project) -> None:
         self._project = project

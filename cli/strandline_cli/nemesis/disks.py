@@ -60,7 +60,8 @@ class PowerDisk:
 
     def __init__(self, image: Path, path: Path, *, size: int = _SIZE) -> None:
         self._image, self.path = image, path
-        self._mounted = False
+        self._mounted = self._was_cut = False
+        self._times = 0
         self._staller: subprocess.Popen[bytes] | None = None
         path.mkdir(parents=True, exist_ok=True)
         with image.open("wb") as file:
@@ -71,7 +72,18 @@ class PowerDisk:
         self.flush()
 
     def on(self) -> None:
-        """Power returns: the disk has what the image holds."""
+        """Power returns: the disk has what the image holds.
+
+        A mount namespace that another process made meanwhile keeps the file system that was cut, as
+        long as its processes live. A mount of the same image would be that file system again, and
+        fail in every operation. So a copy of the image is mounted.
+        """
+        if self._was_cut:
+            self._times += 1
+            image = self._image.with_suffix(f".{self._times}.img")
+            shutil.copyfile(self._image, image)
+            self._image.unlink()
+            self._image, self._was_cut = image, False
         # The journal is committed when somebody asks for it, and not by the clock.
         run_tool("mount", "-o", "loop,noatime,commit=300", self._image, self.path)
         self._mounted = True
@@ -87,6 +99,7 @@ class PowerDisk:
             fcntl.ioctl(fd, _SHUTDOWN, _WITHOUT_FLUSHING_THE_JOURNAL)
         finally:
             os.close(fd)
+        self._was_cut = True
 
     def off(self) -> None:
         """No process may have a file open here any more."""

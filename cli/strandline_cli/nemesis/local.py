@@ -94,6 +94,7 @@ class Processes:
     """The target of `--processes`."""
 
     title = "processes of its own"
+    flag = "--processes"
 
     def __init__(self, directory: Path, brokers: int, *, separate: bool, disks: bool) -> None:
         self._directory = directory

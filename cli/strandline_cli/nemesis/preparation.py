@@ -30,6 +30,7 @@ class Wanted:
     brokers: int
     fault_s: float | None
     rest_s: float | None
+    rounds: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def prepare(
         victims=victims,
         fault_s=wanted.fault_s,
         rest_s=wanted.rest_s,
+        rounds=wanted.rounds,
     )
     faults = draw(options)
     _show(options, faults, cannot, say)

@@ -5,14 +5,18 @@ the server's Python code reads the wall clock through `time.time` and `time.time
 clock stays, as it does on a machine whose clock is set.
 """
 
+import ctypes
 import mmap
+import os
 import runpy
+import signal
 import struct
 import sys
 import time
 from pathlib import Path
 from typing import Final
 
+_PR_SET_PDEATHSIG: Final = 1
 _AHEAD: Final = struct.Struct("d")
 
 
@@ -40,7 +44,17 @@ def follow_clock(file: Path) -> None:
     time.time, time.time_ns = moved, moved_ns
 
 
+def end_with_parent() -> None:
+    """Let the kernel kill this process when the command that has started it dies, however."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def main() -> None:
+    if sys.platform == "linux":
+        end_with_parent()
     follow_clock(Path(sys.argv[1]))
     sys.argv = ["strandline_broker", *sys.argv[2:]]
     runpy.run_module("strandline_broker", run_name="__main__")

@@ -15,6 +15,11 @@ class Target(Protocol):
         ...
 
     @property
+    def flag(self) -> str:
+        """The option that chooses it."""
+        ...
+
+    @property
     def names(self) -> Sequence[str]:
         """Every server."""
         ...

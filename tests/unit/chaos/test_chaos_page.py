@@ -26,6 +26,7 @@ def report(events: list[Event], **found: object) -> Report:
         cannot={},
         skipped=(),
         target="processes",
+        flag="--processes",
         build="0.1.0",
         when="now",
         events=events,

@@ -1,5 +1,7 @@
 """The plan of a chaos run on real processes: a pure function, whose faults end and stay apart."""
 
+from dataclasses import replace
+
 import pytest
 
 from strandline_chaos.faults.plan import (
@@ -76,6 +78,7 @@ def test_victims_and_durations_can_be_given() -> None:
     faults = draw(options)
     assert [fault.at_s for fault in faults] == [4, 14, 24, 34]
     assert {(fault.kind, fault.victim, fault.lasts_s) for fault in faults} == {("kill", LEADER, 4)}
+    assert draw(replace(options, rounds=2)) == faults[:2]
 
 
 def test_lists_of_kinds_and_victims_are_read_and_refused() -> None:

@@ -20,6 +20,7 @@ from strandline_runtime.build_id import build_id
 if TYPE_CHECKING:
     from strandline_cli.nemesis.preparation import Prepared
     from strandline_cli.nemesis.run import Outcome
+    from strandline_cli.nemesis.target import Target
 
 EXIT_NO_VERDICT: Final = 2
 _SECONDS_MIN: Final = 10.0
@@ -68,6 +69,9 @@ def live(
         float | None,
         typer.Option(min=0, help="Pause after each fault. Default: drawn, with overlaps."),
     ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Limit of the number of faults. Default: none.")
+    ] = None,
     page: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The HTML page. Default: chaos-live-SEED.html."),
@@ -109,6 +113,7 @@ def live(
         brokers=brokers or 3,
         fault_s=fault_seconds,
         rest_s=rest_seconds,
+        rounds=rounds,
     )
     say = write_line if output is Format.TABLE else note
     try:
@@ -154,7 +159,7 @@ def _run(
         with signals_as_interrupt():
             outcome = run.run()
         keep = outcome.verdict.word != "sound"
-        return _report(prepared, outcome, target.title, page, history, output, say)
+        return _report(prepared, outcome, target, page, history, output, say)
     except KeyboardInterrupt:
         keep = False
         note("interrupted: ending the cluster")
@@ -174,7 +179,7 @@ def _run(
 def _report(
     prepared: "Prepared",
     outcome: "Outcome",
-    title: str,
+    target: "Target",
     page: Path,
     history: Path | None,
     output: Format,
@@ -190,7 +195,8 @@ def _report(
         options=prepared.options,
         cannot=prepared.cannot,
         skipped=outcome.skipped,
-        target=title,
+        target=target.title,
+        flag=target.flag,
         build=build_id(),
         when=time.strftime("%Y-%m-%d %H:%M %Z"),
         events=outcome.events,
