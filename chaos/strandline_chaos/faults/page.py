@@ -137,7 +137,7 @@ def _figures(report: Report) -> str:
     checked, groups = report.verdict.check, report.verdict.groups
     figures = {
         "sent": checked.sent,
-        "acknowledged": checked.acknowledged,
+        "acknowledged": report.verdict.acknowledged,
         "surely not written": checked.failed,
         "outcome unknown": checked.unknown,
         "read back": checked.read,

@@ -215,7 +215,7 @@ class Report:
             f"verdict: {verdict.word} (seed {self.options.seed}, {self.options.seconds:g} s,"
             f" {faults} faults"
             + (f", not here: {', '.join(self.cannot)}" if self.cannot else "")
-            + f"): {checked.acknowledged:,} acknowledged, {checked.read:,} read back,"
+            + f"): {verdict.acknowledged:,} acknowledged, {checked.read:,} read back,"
             f" {verdict.groups.commits:,} commits of {verdict.groups.groups} groups"
         )
         lost = verdict.reported_lost
@@ -236,7 +236,7 @@ class Report:
             "cannot": dict(self.cannot),
             "skipped": list(self.skipped),
             "sent": verdict.check.sent,
-            "acknowledged": verdict.check.acknowledged,
+            "acknowledged": verdict.acknowledged,
             "read": verdict.check.read,
             "commits": verdict.groups.commits,
             "groups": verdict.groups.groups,

@@ -71,6 +71,8 @@ class LiveVerdict:
     groups: GroupResult
     anomalies: dict[str, Anomaly] = field(default_factory=dict)
     """All kinds, in the order of ALL_ANOMALIES."""
+    acknowledged: int = 0
+    """All acknowledged records; `check` counts those that are judged in full."""
     reported_lost: int = 0
     """Acknowledged records that are gone with permission, and are reported."""
     incomplete: str = ""
@@ -125,7 +127,10 @@ def judge(events: Sequence[Event], found: Findings) -> LiveVerdict:
         "died": died,
         "no_progress": stuck,
     }
-    return LiveVerdict(checked, groups, anomalies, reported, found.incomplete)
+    acknowledged = sum(event.f == "send" and event.type == "ok" for event in events)
+    return LiveVerdict(
+        checked, groups, anomalies, acknowledged, reported, incomplete=found.incomplete
+    )
 
 
 def _keys(events: Sequence[Event]) -> set[int]:

@@ -46,12 +46,12 @@ def has_sys_admin() -> bool:
 def cannot_cut() -> str | None:
     """The reason why this machine has no such disks; None if it has."""
     if not has_sys_admin():
-        return "only root can mount a file system to cut its power"
+        return "only root can mount a disk of a run's own"
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
-        return f"no {', '.join(missing)} here: no file system of a run's own can lose power"
+        return f"no {', '.join(missing)} here: a run can have no disk of its own"
     loops = Path("/dev/loop-control").exists()
     if not loops or "\text4\n" not in Path("/proc/filesystems").read_text():
-        return "no loop devices or no ext4 here: no file system of a run's own can lose power"
+        return "no loop devices or no ext4 here: a run can have no disk of its own"
     return None
 
 

@@ -126,6 +126,20 @@ def test_a_reader_that_passes_over_an_offset() -> None:
     assert found == {"skipped"}
 
 
+def test_an_end_that_falls_and_bytes_that_are_not_what_was_sent() -> None:
+    run = GoodRun()
+    run.send(0, 0, 0)
+    for end in (1, 0):
+        op = run.history.invoke_ends(run.reader)
+        run.history.ended(run.reader, op, {0: end})
+    run.history.note("corrupt", "key 0 offset 0: other bytes")
+    run.consume("first", {0: [(0, 0)]})
+    run.consume("second", {0: [(0, 0)]})
+    run.last_reading({0: [(0, 0)]})
+    run.last_queries({0: 1})
+    assert broken(run.history.events) == {"end_fell", "corrupt"}
+
+
 def test_a_commit_that_goes_back() -> None:
     assert broken(changed(good_history(), COMMITTED, "ok", 2, lambda _: [[0, 3], [1, 6]])) == {
         "commit_fell"
@@ -222,6 +236,8 @@ def test_a_permitted_loss_that_is_reported_whole_is_sound() -> None:
     verdict = judge(power_cut(), Findings(losses=(REPORT,)))
     assert verdict.word == "sound", verdict.why
     assert verdict.reported_lost == 2
+    assert verdict.acknowledged == 2 * (RECORDS + 3)
+    assert verdict.check.acknowledged < verdict.acknowledged, "key 0 is judged from then on"
     open_ended = replace(REPORT, end=4, possibly_from=4)
     assert broken(power_cut(), losses=(open_ended,)) == set()
 
