@@ -21,6 +21,7 @@ SUBMAKE := $(MAKE) --no-print-directory
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test proof smoke conformance check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
+	console console-fresh console-tests \
 	quick-tests sim spark-kills lowest fmt demo proto bench lock clean
 
 help: ## show this help
@@ -89,7 +90,7 @@ lowest: ## run the unit tests with the lowest versions that pyproject.toml allow
 check: setup ## the quick gates: format, lint, types, contracts, protos, tidy, unit and property tests
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates quick-tests
 
-gates: format-check lint types contracts proto-fresh proto-lint docs-fresh
+gates: format-check lint types contracts proto-fresh proto-lint docs-fresh console-fresh console-tests
 
 format-check:
 	@$(BIN)/ruff format --check --quiet . || \
@@ -114,6 +115,15 @@ proto-lint:
 docs-fresh:
 	@$(BIN)/python tools/gen_docs.py --check
 
+console-fresh:
+	@$(BIN)/python tools/gen_console_types.py --check
+	@$(BIN)/python tools/console_assets.py --check
+
+# Where `make console` has brought the libraries: the pages that are shipped need no node.
+console-tests:
+	@test ! -d console/web/node_modules || npm --prefix console/web test --silent >/dev/null || \
+		{ npm --prefix console/web test --silent; exit 1; }
+
 quick-tests:
 	@$(PYTEST) $(WORKERS) --quiet -o faulthandler_timeout=300 -m "not proof" \
 		tests/tidy tests/unit tests/property tests/golden
@@ -128,6 +138,10 @@ demo: setup ## three brokers, a leader killed, every record in a table (INPUT=fi
 proto: setup ## generate the committed code from the contract: protobuf and the client's errors
 	@$(BIN)/python tools/gen_proto.py
 	@$(BIN)/python tools/gen_errors.py
+
+console: setup ## build the console's pages from console/web (node and npm)
+	@$(BIN)/python tools/gen_console_types.py
+	@$(BIN)/python tools/console_assets.py
 
 docs: setup ## write docs/reference/ and proof/planted-bugs.md from the code
 	@$(BIN)/python tools/gen_docs.py
