@@ -20,9 +20,12 @@ from strandline_console.watching.cluster_watch import watch_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from starlette.routing import Route
 
+    from strandline_console.faults.lab import Lab
+    from strandline_console.faults.machines import ComposeMachine, LocalMachine
     from strandline_console.watching.cluster_watch import ClusterWatch
     from strandline_runtime.runtime import Runtime
 
@@ -48,6 +51,10 @@ class Options:
     bytes_max: int = BYTES_MAX
     token: str | None = None
     """None: a new one."""
+    directory: Path | None = None
+    """The directory of a cluster that `strandline up` made; None: the cluster is not ours."""
+    compose: bool = False
+    """True if the cluster is that of docker-compose.yml here."""
 
 
 def run_console(options: Options) -> None:
@@ -56,6 +63,13 @@ def run_console(options: Options) -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_Console(options).run())
+
+
+def compose_addresses() -> str:
+    """The brokers of the docker-compose.yml here. Raises CliError."""
+    from strandline_console.faults.machines import compose_bootstrap
+
+    return compose_bootstrap()
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -89,6 +103,19 @@ class _Console:
         self._runtime: Runtime = client_runtime()
         self._token = options.token or secrets.token_urlsafe(18)
         self._loopback = is_loopback(options.host)
+        self._machine = _machine_of(options)
+        self._fault_reason = self._why_no_faults()
+
+    def _why_no_faults(self) -> str | None:
+        if not self._loopback:
+            return _read_only(self._options.host)
+        if self._machine is None:
+            return (
+                f"the cluster at {self._options.bootstrap} was not made by `strandline up` on this"
+                " machine: faults hit such a cluster (--dir) or that of docker-compose.yml"
+                " (--compose)"
+            )
+        return None
 
     async def run(self) -> None:
         options, clock = self._options, self._runtime.clock
@@ -104,6 +131,8 @@ class _Console:
             watch = watch_cluster(
                 options.bootstrap.split(","), recorder, self._runtime.network, clock
             )
+            if self._machine is not None:
+                watch.controller_address = self._machine.controller_address
             await _until_stopped(self._tasks(watch, pulse, listener))
 
     async def _tasks(self, watch: ClusterWatch, pulse: Pulse, listener: socket.socket) -> None:
@@ -111,8 +140,33 @@ class _Console:
             tasks.create_task(watch.run(), name="watch the cluster")
             tasks.create_task(pulse.run(), name="make frames")
             await self._first_answer(watch)
-            routes = self._routes(watch, pulse)
-            tasks.create_task(self._serve(routes, pulse, listener), name="serve the pages")
+            lab = self._lab(pulse.recorder, tasks)
+            routes = self._routes(watch, pulse, lab)
+            try:
+                await self._serve(routes, pulse, listener)
+            finally:
+                await asyncio.shield(lab.close())
+            raise asyncio.CancelledError
+
+    def _lab(self, recorder: Recorder, tasks: asyncio.TaskGroup) -> Lab:
+        from strandline_console.faults.lab import Lab
+        from strandline_console.faults.workload import CheckingWorkload
+
+        clock, workload = self._runtime.clock, None
+        if self._fault_reason is None:
+            first_value = int(clock.time() * 1000) * 1000
+            workload = CheckingWorkload(
+                recorder.live, self._options.bootstrap, clock.monotonic, first_value
+            )
+            tasks.create_task(workload.run(), name="checking workload")
+        return Lab(
+            recorder,
+            workload,
+            self._machine if self._fault_reason is None else None,
+            reason=self._fault_reason,
+            clock=clock,
+            tasks=tasks,
+        )
 
     async def _first_answer(self, watch: ClusterWatch) -> None:
         """Wait until the cluster was found. Raises ConsoleError after `wait_s`."""
@@ -150,33 +204,45 @@ class _Console:
         finally:
             pulse.end()
 
-    def _routes(self, watch: ClusterWatch, pulse: Pulse) -> Sequence[Route]:
+    def _routes(self, watch: ClusterWatch, pulse: Pulse, lab: Lab) -> Sequence[Route]:
         from strandline_console.records.reader import RecordReader
         from strandline_console.serving.app import Facts, RecordingRoutes
+        from strandline_console.serving.fault_routes import FaultRoutes
         from strandline_console.serving.record_routes import record_routes
 
-        reason = None
-        if not self._loopback:
-            reason = (
-                f"the console is read-only, because it listens on {self._options.host}: start it"
-                " on 127.0.0.1 to act"
-            )
+        reason = None if self._loopback else _read_only(self._options.host)
         actions = Actions(self._token, read_only_reason=reason)
         facts = Facts(bootstrap=self._options.bootstrap, has_tables=False)
         reader = RecordReader(self._runtime.network, watch.brokers)
-        return [*RecordingRoutes(pulse, facts, actions).routes(), *record_routes(reader)]
+        return [
+            *RecordingRoutes(pulse, facts, actions).routes(),
+            *record_routes(reader),
+            *FaultRoutes(lab, pulse.recorder.live, actions).routes(),
+        ]
 
     def _announce(self, listener: socket.socket) -> None:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{port}/"
         lines = [f"The console is at {address}"]
-        if self._loopback:
+        if self._fault_reason is None:
             lines.append(f"With the right to inject faults: {address}#token={self._token}")
-        else:
+        elif not self._loopback:
             lines.append("It is read-only, because it does not listen on loopback.")
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         sys.stdout.flush()
+
+
+def _read_only(host: str) -> str:
+    return f"the console is read-only, because it listens on {host}: start it on 127.0.0.1 to act"
+
+
+def _machine_of(options: Options) -> LocalMachine | ComposeMachine | None:
+    from strandline_console.faults.machines import compose_machine, local_machine
+
+    if options.compose:
+        return compose_machine()
+    return None if options.directory is None else local_machine(options.directory)
 
 
 async def _until_stopped(work: Any) -> None:

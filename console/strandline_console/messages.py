@@ -343,11 +343,13 @@ class Fault:
 class Cost:
     """The cost of a fault, as the console saw it from its start until its end."""
 
-    elections: int
-    isr_changes: int
-    truncated_records: int
-    offline_ms: int
+    elections: int | None
+    """Null if the controller was not watched, as are the next two."""
+    isr_changes: int | None
+    offline_ms: int | None
     """Time in which some partition had no leader."""
+    truncated_records: int | None
+    """Null if some broker has no watch."""
     slowest_acknowledgement_ms: int | None
     """Of the checking workload; null if it did not run."""
     lost: int | None

@@ -1,13 +1,17 @@
 """`strandline console`: the live view of a cluster, in a browser."""
 
-from typing import Annotated
+import os
+from typing import Annotated, Final
 
 import typer
 
 from strandline_cli.cluster.target import find_target
-from strandline_cli.errors import CliError
+from strandline_cli.errors import CliError, UsageMistake
 from strandline_cli.options import BootstrapOption, DirOption
 from strandline_runtime.extras import what_is_missing
+
+TOKEN_VARIABLE: Final = "STRANDLINE_CONSOLE_TOKEN"
+"""Environment variable with the token for faults; without it each start has a new one."""
 
 
 def console(
@@ -26,6 +30,10 @@ def console(
     wait: Annotated[
         float, typer.Option("--wait", min=0.1, help="Seconds in which a broker has to answer.")
     ] = 10,
+    compose: Annotated[
+        bool,
+        typer.Option("--compose", help="The cluster of the docker-compose.yml here, with faults."),
+    ] = False,
     memory_mb: Annotated[
         int,
         typer.Option(
@@ -45,13 +53,19 @@ def console(
     """
     if missing := what_is_missing("console"):
         raise CliError(missing)
-    from strandline_console.main import ConsoleError, Options, run_console
+    from strandline_console.main import ConsoleError, Options, compose_addresses, run_console
 
-    target = find_target(bootstrap=bootstrap, directory=directory)
+    if compose and (bootstrap is not None or directory is not None):
+        raise UsageMistake("--compose names a cluster: leave out --bootstrap and --dir")
+    target = None if compose else find_target(bootstrap=bootstrap, directory=directory)
+    local = None if target is None else target.local
     try:
         run_console(
             Options(
-                bootstrap=target.bootstrap,
+                bootstrap=compose_addresses() if target is None else target.bootstrap,
+                directory=None if local is None else local.directory,
+                compose=compose,
+                token=os.environ.get(TOKEN_VARIABLE) or None,
                 host=host,
                 port=port,
                 wait_s=wait,

@@ -36,8 +36,14 @@ class Live:
         self._now_ms = now_ms
         self._on_change = on_change
         self._changes = Changes()
-        self._events = 0
+        self.events = 0
+        """Number of the last event."""
         assert set(self.maps) == set(MAPS)
+
+    @property
+    def pending_events(self) -> list[TimelineEvent]:
+        """Events of the frame that is being collected."""
+        return list(self._changes.events)
 
     def set(self, map_name: str, key: str, fields: Entity) -> None:
         """Set fields of an entity, which is new or known. Equal values are no change."""
@@ -81,9 +87,9 @@ class Live:
         """Add an event to the frame that is being collected."""
         if self._changes.is_empty:
             self._on_change()
-        self._events += 1
+        self.events += 1
         event = TimelineEvent(
-            id=self._events,
+            id=self.events,
             frame=self.frame + 1,
             at_ms=self._now_ms(),
             kind=kind,

@@ -180,6 +180,11 @@ class Recorder:
         """The events up to an instant, the latest first."""
         return (event for event in reversed(self._events) if event.at_ms <= at_ms)
 
+    def all_events(self) -> Iterator[TimelineEvent]:
+        """The kept events and those of the frame that is being made, in order."""
+        yield from self._events
+        yield from self.live.pending_events
+
     def has_all_after(self, frame: int) -> bool:
         """True if every frame after this one is kept."""
         return self._archive.oldest_frame <= frame <= self.frame

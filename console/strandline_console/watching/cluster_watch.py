@@ -67,6 +67,8 @@ class ClusterWatch:
         self._lost = asyncio.Event()
         self.found = asyncio.Event()
         """Set once the servers of the cluster are known."""
+        self.controller_address: str | None = None
+        """The controller's address from here; None: the one that it gives of itself."""
         self.cluster_id: str | None = None
         self.reason: str | None = "no broker has answered yet"
         """Why no server is known; None once the cluster was found."""
@@ -117,10 +119,12 @@ class ClusterWatch:
     def _take_server(self, server: KnownServer, tasks: asyncio.TaskGroup) -> None:
         before = self._addresses.get(server.id)
         self._addresses[server.id] = server.address or before
+        if server.id == "controller" and self.controller_address is not None:
+            self._addresses[server.id] = self.controller_address
         if server.id in self._watches:
             if server.build is not None:
                 self._live.set("servers", server.id, {"build": server.build})
-            if server.address not in (None, before):
+            if self._addresses[server.id] != before:
                 self._watches[server.id].wake()
             return
         is_controller = server.id == "controller"
