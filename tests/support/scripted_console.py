@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import strandline_console
 from strandline_console.messages import State, TimelineEvent
+from strandline_console.serving.security import POLICY
 
 STATIC = Path(strandline_console.__file__).parent / "static"
-POLICY = "default-src 'self'"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 _MAPS = ("servers", "partitions", "replicas", "groups", "faults")
 Json = dict[str, Any]
@@ -167,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif url.path.startswith("/api/"):
             self._answer(self._found(url.path, query))
         else:
-            self._file("index.html" if url.path == "/" else url.path.removeprefix("/static/"))
+            self._file("index.html" if url.path == "/" else url.path.removeprefix("/"))
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
