@@ -61,8 +61,8 @@ p{margin:4px 0}.dim{color:var(--dim)}
 .sound{--tone:var(--ok)}.broken{--tone:var(--bad)}.incomplete{--tone:var(--maybe)}
 .cannot{border:2px solid var(--maybe);background:var(--card);padding:10px 18px;margin:16px 0}
 .cannot ul{margin:4px 0;padding-left:20px}
-dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:8px;margin:16px 0}
-dl div{background:var(--card);border:1px solid var(--line);padding:8px 12px}
+dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(112px,1fr));gap:8px;margin:16px 0}
+dl div{background:var(--card);border:1px solid var(--line);padding:8px 10px}
 dt{color:var(--dim);font-size:.85rem}dd{margin:0;font-size:1.2rem;font-variant-numeric:tabular-nums}
 .wide{overflow-x:auto;background:var(--card);border:1px solid var(--line)}
 svg{display:block;min-width:720px;width:100%;height:auto}
@@ -134,12 +134,12 @@ def _cannot(report: Report) -> str:
 
 
 def _figures(report: Report) -> str:
-    checked, groups = report.verdict.check, report.verdict.groups
+    checked, groups, sends = report.verdict.check, report.verdict.groups, report.verdict.sends
     figures = {
-        "sent": checked.sent,
+        "sent": sends["invoke"],
         "acknowledged": report.verdict.acknowledged,
-        "surely not written": checked.failed,
-        "outcome unknown": checked.unknown,
+        "surely not written": sends["fail"],
+        "outcome unknown": sends["invoke"] - sends["ok"] - sends["fail"],
         "read back": checked.read,
         "commits": groups.commits,
         "members' lives": groups.members,
@@ -328,7 +328,7 @@ def _around(rows: Sequence[Around]) -> str:
         f"<div class=wide><table>{_AROUND_HEAD}<tbody>{body}</tbody></table></div>"
         f"<p class=dim>Before and after: {BESIDE_S:g} s each. Longest pause: the longest time in"
         " which one partition had no acknowledged record, from the start of the fault to"
-        f" {AFTERMATH_S:g} s after its end.</p>"
+        f" {AFTERMATH_S:g} s after its end or to the next fault.</p>"
     )
 
 

@@ -57,7 +57,9 @@ class Around:
     during: Window
     after: Window
     longest_gap_s: float
-    """The longest time in which a key had no acknowledged record, in the fault and just after."""
+    """The longest time in which a key had no acknowledged record. It began before the end of the
+    fault or just after, and ended after the start of the fault.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +158,15 @@ class Series:
                 self._window(span.start_s - BESIDE_S, span.start_s),
                 self._window(span.start_s, span.end_s),
                 self._window(span.end_s, span.end_s + BESIDE_S),
-                self._gap(span.start_s, span.end_s + AFTERMATH_S),
+                self._gap(span.start_s, self._aftermath_s(span)),
             )
             for span in self.spans
         ]
+
+    def _aftermath_s(self, span: Span) -> float:
+        """The end of a fault's own time: another one that begins after it has the rest."""
+        later = [each.start_s for each in self.spans if each.start_s >= span.end_s]
+        return min([span.end_s + AFTERMATH_S, *later])
 
     def _window(self, start_s: float, end_s: float) -> Window:
         start, end = (bisect_left(self._acks, (at_s, 0.0)) for at_s in (start_s, end_s))
@@ -235,7 +242,7 @@ class Report:
             "faults": dict(sorted(self.faults().items())),
             "cannot": dict(self.cannot),
             "skipped": list(self.skipped),
-            "sent": verdict.check.sent,
+            "sent": verdict.sends["invoke"],
             "acknowledged": verdict.acknowledged,
             "read": verdict.check.read,
             "commits": verdict.groups.commits,

@@ -7,6 +7,7 @@ are judged again from the end of the loss on (I-54).
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -71,11 +72,15 @@ class LiveVerdict:
     groups: GroupResult
     anomalies: dict[str, Anomaly] = field(default_factory=dict)
     """All kinds, in the order of ALL_ANOMALIES."""
-    acknowledged: int = 0
-    """All acknowledged records; `check` counts those that are judged in full."""
+    sends: Counter[str] = field(default_factory=Counter)
+    """The events of all sends by type; `check` counts those that are judged in full."""
     reported_lost: int = 0
     """Acknowledged records that are gone with permission, and are reported."""
     incomplete: str = ""
+
+    @property
+    def acknowledged(self) -> int:
+        return self.sends["ok"]
 
     @property
     def broken(self) -> list[str]:
@@ -127,10 +132,8 @@ def judge(events: Sequence[Event], found: Findings) -> LiveVerdict:
         "died": died,
         "no_progress": stuck,
     }
-    acknowledged = sum(event.f == "send" and event.type == "ok" for event in events)
-    return LiveVerdict(
-        checked, groups, anomalies, acknowledged, reported, incomplete=found.incomplete
-    )
+    sends = Counter(str(event.type) for event in events if event.f == "send")
+    return LiveVerdict(checked, groups, anomalies, sends, reported, found.incomplete)
 
 
 def _keys(events: Sequence[Event]) -> set[int]:
