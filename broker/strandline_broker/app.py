@@ -14,6 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.metadata_cache import MetadataCache
+from strandline_broker.hosts.common.events import Events
 from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.groups.coordinator import group_shards
 from strandline_broker.hosts.groups.group_settings import group_settings
@@ -61,6 +62,7 @@ from strandline_proto.ids import NO_BROKER_EPOCH, BrokerId, ControllerEpoch, Met
 
 if TYPE_CHECKING:
     from strandline_broker.config.keys import BrokerConfig, Listener
+    from strandline_broker.hosts.watch.draft import Source
     from strandline_broker.kafka.services import Services
     from strandline_runtime.runtime import Runtime
 
@@ -115,6 +117,7 @@ class Broker:
                 self._broker_service,
                 self._replica_service,
                 self._kafka_services,
+                self._watch_source,
                 is_serving=self._is_serving,
             )
             await self._serve_until(stop)
@@ -138,11 +141,11 @@ class Broker:
             endpoints=self.listeners.endpoints,
             build=self._build_id,
         )
-        epoch = self.lifecycle.epoch
+        epoch, is_sure = self.lifecycle.epoch, self.lifecycle.is_sure
         self.isr_changes = IsrChanges(runtime, self.link, self.broker_id, epoch)
         self.producer_ids = ProducerIds(self.link, self.broker_id, epoch)
-        self.shards = group_shards(runtime, config, self.metadata, self.lifecycle.is_sure)
-        streams = PushStreams(runtime)
+        events, streams = Events(runtime.clock), PushStreams(runtime)
+        self.shards = group_shards(runtime, config, self.metadata, is_sure, events)
         controller = ControllerSide(self.lifecycle, self.isr_changes, streams)
         self.replicas = ReplicaManager(
             runtime,
@@ -152,6 +155,7 @@ class Broker:
             controller,
             open_fetch=FetchClient(runtime.network),
             observers=(self.shards,),
+            events=events,
         )
         thread = runtime.serial_executor("record-checks")
         self._record_checks = RecordChecks(runtime.clock, self.replicas.partitions, thread)
@@ -240,6 +244,13 @@ class Broker:
             self.metrics,
             PushRpc(self.receiver, self._runtime.serial_executor("push-decoding")),
             IdentifyRpc(self.broker_id, self.lifecycle.incarnation_id, self.metadata),
+        )
+
+    def _watch_source(self) -> Source:
+        from strandline_broker.hosts.watch.broker import BrokerSource
+
+        return BrokerSource(
+            self._runtime.clock, self.lifecycle, self.metadata, self.replicas, self.shards
         )
 
     async def _serve_until(self, stop: asyncio.Event) -> None:

@@ -43,6 +43,7 @@ from strandline_broker.rpc.controller.service import (
 )
 from strandline_broker.rpc.controller.topics import ClusterRpc, TopicsRpc
 from strandline_broker.rpc.lazy_service import add_standard_services
+from strandline_broker.rpc.watch.service import WATCH_SERVICE, add_watch_service
 from strandline_broker.storage.controller.metadata_log import MetadataLog, NoRoom, check_identity
 from strandline_broker.storage.controller.metadata_snapshot import LaterSnapshot
 from strandline_broker.storage.directory.directory import DataDirectory, DirectoryError
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     import grpc.aio
 
     from strandline_broker.config.keys import ControllerConfig, Listener
+    from strandline_broker.hosts.watch.draft import Source
     from strandline_runtime.runtime import Runtime
 
 STOP_GRACE_S: Final = 0.1
@@ -144,7 +146,9 @@ class ControllerProcess:
         )
         add_controller_service(self.server, service)
         guarded = partial(Service, self._runtime, self.metrics)
-        add_standard_services(self.server, (CONTROLLER_SERVICE,), lambda: True, guarded)
+        add_watch_service(self.server, guarded, self._watch_source)
+        services = (CONTROLLER_SERVICE, WATCH_SERVICE)
+        add_standard_services(self.server, services, lambda: True, guarded)
         try:
             await self.controller.start()
             await self._serve_until(stop, f"{host}:{port}")
@@ -158,6 +162,11 @@ class ControllerProcess:
             self._close_log()
             self.directory.close()
         self._runtime.log.info("stopped")
+
+    def _watch_source(self) -> Source:
+        from strandline_broker.hosts.watch.controller import ControllerSource
+
+        return ControllerSource(self._runtime.clock, self.controller)
 
     def _close_log(self) -> None:
         """Closes the log. Only indexes can fail on a full disk here, and a start can do without

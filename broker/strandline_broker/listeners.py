@@ -18,6 +18,7 @@ from strandline_broker.rpc.broker_service import (
     add_replica_service,
 )
 from strandline_broker.rpc.lazy_service import add_standard_services
+from strandline_broker.rpc.watch.service import WATCH_SERVICE, add_watch_service
 from strandline_broker.storage.segment.open_segments import connections_max
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import grpc.aio
 
     from strandline_broker.config.keys import BrokerConfig, Listener
+    from strandline_broker.hosts.watch.draft import Source
     from strandline_broker.kafka.listener import KafkaListener
     from strandline_broker.kafka.services import Services
     from strandline_broker.telemetry import ServerMetrics
@@ -53,6 +55,7 @@ class Listeners:
         broker_service: Callable[[Listener], Service],
         replica_service: Callable[[], Service],
         kafka_services: Callable[[], Services],
+        watch_source: Callable[[], Source],
         *,
         is_serving: Callable[[], bool],
     ) -> None:
@@ -68,12 +71,13 @@ class Listeners:
         bound = connections_max(self._runtime.descriptors) // len(self._config.listeners)
         for listener in self._speaking(WireProtocol.GRPC):
             server = self.servers[listener.name] = self._runtime.network.server(bound)
-            services = [BROKER_SERVICE]
+            services = [BROKER_SERVICE, WATCH_SERVICE]
             add_broker_service(server, broker_service(listener))
             if listener.name == self._config.inter_broker_listener_name:
                 services.append(REPLICA_SERVICE)
                 add_replica_service(server, replica_service())
             guarded = partial(Service, self._runtime, self._metrics)
+            add_watch_service(server, guarded, watch_source)
             add_standard_services(server, tuple(services), is_serving, guarded)
             ports[listener.name] = _bind(server, listener)
         await self._bind_kafka(kafka_services, ports, bound)

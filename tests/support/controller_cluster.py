@@ -206,6 +206,10 @@ class Cluster:
         assert partition is not None
         return partition
 
+    def replayed_records(self, start: int) -> list[AnyRecord]:
+        """The records from that offset on."""
+        return [decode(value) for value in self.log[start:]]
+
     def replayed(self) -> ControllerState:
         """The state that a restarted controller would have."""
         state = ControllerState()

@@ -33,6 +33,7 @@ from strandline_broker.core.push_envelope import (
     TopicMetadata,
 )
 from strandline_broker.core.replication.partition_state import IsrMember, PartitionState
+from strandline_broker.hosts.common.events import Events
 from strandline_broker.hosts.groups.coordinator import group_shards
 from strandline_broker.hosts.member.replica_manager import ReplicaManager
 from strandline_broker.hosts.replica.leading import check_leader
@@ -343,7 +344,8 @@ async def group_broker(
         runtime.fs, [str(path)], node_id=1, cluster_id="c", new_id=runtime.random_id
     )
     metadata = MetadataCache(cluster_id="c")
-    shards = group_shards(runtime, config, metadata, lambda: True)
+    events = Events(runtime.clock)
+    shards = group_shards(runtime, config, metadata, lambda: True, events)
     controller = ToldController(1)
     replicas = ReplicaManager(
         runtime,
@@ -353,6 +355,7 @@ async def group_broker(
         controller,
         open_fetch=FetchClient(runtime.network),
         observers=(shards,),
+        events=events,
     )
     await replicas.load()
     loop = asyncio.get_running_loop()

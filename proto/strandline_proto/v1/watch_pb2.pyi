@@ -308,7 +308,7 @@ Global___WatchedTopic: _TypeAlias = WatchedTopic  # noqa: Y015
 
 @_typing.final
 class WatchResponse(_message.Message):
-    """One frame. There is at least one each second: a frame without content says that nothing has changed."""
+    """One frame. There is about one each second at least: a frame without content says that nothing has changed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -451,12 +451,15 @@ class BrokerStatus(_message.Message):
     """The controller epoch and the offset of the metadata that the broker has applied."""
     metadata_offset: _builtins.int
     produced_bytes: _builtins.int
-    """Totals since the start of this process. A rate is the difference of two frames by the difference of their times.
-    Each is absent while the server does not count it.
+    """Totals since the start of this process, at most once a second. A rate is the difference of two reports by the
+    difference of their frames' times. Absent: the server does not count it.
+    Appended as the leader.
     """
     produced_records: _builtins.int
     fetched_bytes: _builtins.int
+    """Sent to consumers."""
     replicated_bytes: _builtins.int
+    """Copied as a follower."""
     watchers: _builtins.int
     """Streams of watchers on this broker."""
     @_builtins.property
@@ -1522,7 +1525,9 @@ class TruncationEvent(_message.Message):
     topic_id: _builtins.bytes
     partition: _builtins.int
     from_offset: _builtins.int
-    """The log end before and after."""
+    """The log end before and after. A log that was dropped as a whole begins and ends at `to_offset`, which may be above
+    `from_offset`.
+    """
     to_offset: _builtins.int
     reason: Global___TruncationReason.ValueType
     leader_epoch: _builtins.int

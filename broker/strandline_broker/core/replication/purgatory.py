@@ -29,6 +29,10 @@ class AckWaiters(Generic[T]):
         """All waiting items, in no particular order."""
         return [item for _, _, item in self._heap]
 
+    def lowest(self, count: int) -> list[tuple[Offset, T]]:
+        """The items that are released first, at most `count`, with the offsets they require."""
+        return [(entry[0], entry[2]) for entry in heapq.nsmallest(count, self._heap)]
+
     def add(self, required_offset: Offset, item: T) -> None:
         self._arrivals += 1
         heapq.heappush(self._heap, (required_offset, self._arrivals, item))

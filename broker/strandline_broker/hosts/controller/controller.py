@@ -48,8 +48,10 @@ from strandline_broker.core.controller.partitions.offline_replicas import (
     tells_news,
 )
 from strandline_broker.core.controller.producer_ids import decide_producer_ids
+from strandline_broker.hosts.common.events import Events
 from strandline_broker.hosts.controller.administration import Administration
 from strandline_broker.hosts.controller.balancer import Balancer
+from strandline_broker.hosts.controller.commit_news import CommitNews
 from strandline_broker.hosts.controller.controller_metrics import ControllerCounters
 from strandline_broker.hosts.controller.failure_detector import FailureDetector
 from strandline_broker.hosts.controller.pipeline import NOT_NOW, Pipeline
@@ -102,6 +104,8 @@ class Controller:
         self._progress = asyncio.Event()
         self._last_snapshot: push.MetadataDelta | None = None
         self._pipeline = Pipeline(runtime, state, log, self._on_commit)
+        self.events = Events(runtime.clock)
+        self._news = CommitNews(self.events, state)
         self._recoveries = Recoveries(runtime, state, self.applied, submit=self._pipeline.submit)
         self.administration = Administration(
             runtime, settings, state, self._pipeline, self._recoveries.ends
@@ -118,28 +122,31 @@ class Controller:
         )
         self._snapshots = Snapshots(runtime, state, log, self._pipeline, settings.snapshots)
         self._detector = FailureDetector(runtime, self, dial, cluster_id=identity.cluster_id)
+        self._pusher = self._new_pusher(dial)
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def _new_pusher(self, dial: Dial) -> Pusher:
         answers = PushAnswers(
-            runtime,
-            state,
+            self._runtime,
+            self.state,
             submit=self._pipeline.submit,
-            store_id=identity.store_id,
+            store_id=self.identity.store_id,
             spawn=self._spawn,
             on_applied=self._on_applied,
             applied=self.applied,
             refuse_to_run=self._refuse_to_run,
             ends=self._recoveries.ends,
         )
-        self._pusher = Pusher(
+        return Pusher(
             PushPlan(
-                runtime=runtime,
+                runtime=self._runtime,
                 snapshot=self._snapshot,
                 dial=dial,
                 on_answer=answers.on_answer,
-                answer_timeout_s=settings.session_ms / 1000,
+                answer_timeout_s=self._settings.session_ms / 1000,
                 progressed_ms=self.applied.progressed_ms,
             )
         )
-        self._tasks: asyncio.TaskGroup | None = None
 
     # -- life
 
@@ -373,12 +380,15 @@ class Controller:
         why: str,
     ) -> bool:
         """False: there are too many decisions before this one, or no room for it on the disk."""
+        self._news.fenced_for[broker_id] = why
         try:
             fenced = await self._pipeline.submit(decide)
         except NOT_NOW:
             if (known := self.state.brokers.get(broker_id)) is not None and not known.fenced:
                 self.sessions.put_back(broker_id, epoch, self.now_ms())
             return False
+        finally:
+            self._news.fenced_for.pop(broker_id, None)
         if fenced:
             self._runtime.log.info("broker fenced", broker=broker_id, epoch=epoch, why=why)
         return True
@@ -387,6 +397,8 @@ class Controller:
 
     def _on_commit(self, records: Sequence[AnyRecord], envelope: push.MetadataDelta) -> None:
         now_ms = self.now_ms()
+        if self.events.is_watched:
+            self._news.on_commit(records)
         for record in records:
             self._quiet.on_commit(record, now_ms)
             self.counters.on_commit(record)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.config.keys import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.common.events import Events
     from strandline_broker.hosts.coordination.shard_context import LoadSettings
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_broker.hosts.groups.group_context import GroupContext
@@ -25,12 +26,17 @@ if TYPE_CHECKING:
 
 
 def group_shards(
-    runtime: Runtime, config: BrokerConfig, metadata: MetadataCache, is_sure: Callable[[], bool]
+    runtime: Runtime,
+    config: BrokerConfig,
+    metadata: MetadataCache,
+    is_sure: Callable[[], bool],
+    events: Events,
 ) -> Shards[GroupShard]:
     """Returns the registry of the groups' shards. `is_sure`: no other broker leads because the
     controller took this one for dead.
     """
-    return Shards(runtime, config.node_id, metadata, GroupCoordinator(config, metadata, is_sure))
+    coordinator = GroupCoordinator(config, metadata, is_sure, events)
+    return Shards(runtime, config.node_id, metadata, coordinator)
 
 
 class GroupCoordinator:
@@ -40,8 +46,13 @@ class GroupCoordinator:
     noun = "group"
 
     def __init__(
-        self, config: BrokerConfig, metadata: MetadataCache, is_sure: Callable[[], bool]
+        self,
+        config: BrokerConfig,
+        metadata: MetadataCache,
+        is_sure: Callable[[], bool],
+        events: Events,
     ) -> None:
+        self._events = events
         self._config = config
         self._metadata = metadata
         self._is_sure = is_sure
@@ -70,7 +81,12 @@ class GroupCoordinator:
 
         if self._context is None:
             self._context = GroupContext(
-                shard.context, self._config, self._metadata, self._is_sure, self.shards
+                shard.context,
+                self._config,
+                self._metadata,
+                self._is_sure,
+                self.shards,
+                self._events,
             )
         return GroupShard(self._context, shard)
 

@@ -11,6 +11,7 @@ from strandline_broker.core.groups.consumer.regular_expressions import Re2Matche
 from strandline_broker.core.groups.effects import SessionTimer
 from strandline_broker.core.groups.groups import Groups
 from strandline_broker.hosts.groups.assigning import Assigning
+from strandline_broker.hosts.groups.changed_groups import ChangedGroups
 from strandline_broker.hosts.groups.group_metrics import GroupMetrics
 from strandline_broker.hosts.groups.group_settings import group_settings
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.config.keys import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.common.events import Events
     from strandline_broker.hosts.coordination.shard_context import ShardContext
     from strandline_broker.hosts.groups.group_metrics import Counted
 
@@ -31,6 +33,7 @@ class GroupContext:
         metadata: MetadataCache,
         is_sure: Callable[[], bool],
         shards: Callable[[], Collection[Counted]],
+        events: Events,
     ) -> None:
         """`shards`: the present ones. `is_sure`: no other broker leads because the controller took
         this one for dead.
@@ -48,6 +51,8 @@ class GroupContext:
             runtime.clock, lambda: runtime.serial_executor("assignor"), shared.spawn
         )
         self.metrics = GroupMetrics(runtime.metrics, shards)
+        self.events = events
+        self.changed = ChangedGroups(events)
 
     def new_groups(self) -> Groups:
         known = [self.assignors[name] for name in self.settings.consumer_assignors]

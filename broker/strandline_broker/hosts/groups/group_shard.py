@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.core.coordination.shard import ShardState
 from strandline_broker.core.groups.classic.commands import (
     CallDropped,
+    ClassicCommand,
     ClassicHeartbeat,
     JoinEnded,
     JoinGroup,
@@ -220,6 +221,8 @@ class GroupShard:
     def appended(self, records: Sequence[Record]) -> None:
         """Counts the records."""
         self.context.metrics.on_records(records)
+        if self.context.events.is_watched:
+            self.context.changed.on_records(records)
 
     def carry_out(self, command: Command, effects: Iterable[Effect]) -> None:
         """Carries the effects out, and reconciles members that a push reaches."""
@@ -234,6 +237,8 @@ class GroupShard:
                     told.setdefault(effect.group_id, set()).add(command.member_id)
             else:
                 self._carry_out(effect)
+        if self.context.events.is_watched and isinstance(command, ClassicCommand):
+            self.context.changed.note(command.group_id)  # it may have changed without a record
         if isinstance(command, Reconcile):
             return  # it frees nothing that another member waits for
         for group_id, reached in told.items():
@@ -250,6 +255,8 @@ class GroupShard:
             self.calls.answer(effect)
         else:
             self.context.metrics.rebalances()
+            if self.context.events.is_watched:
+                self.context.changed.on_rebalance(effect.group_id, effect.generation, effect.why)
             self.context.shared.runtime.log.info(
                 "a group rebalances",
                 group=effect.group_id,

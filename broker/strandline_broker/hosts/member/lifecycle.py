@@ -157,6 +157,11 @@ class BrokerLifecycle:
             case BrokerState.UNFENCED:
                 return None
 
+    @property
+    def is_recovering(self) -> bool:
+        """True from the registration until all logs are open."""
+        return self.state is BrokerState.FENCED and not self._loaded
+
     def report_offline(self) -> None:
         """Send a heartbeat soon, with news of offline replicas."""
         self._wake.set()

@@ -84,18 +84,23 @@ def _name_of(metadata: MetadataCache, topic_id: bytes) -> str:
     return "" if topic is None else topic.name
 
 
-def _describe(partition: Partition, now_ms: int) -> ReplicaInfo:
-    log, leader = partition.log, partition.leader
-    error: WireError | None = None
-    damaged = log.damaged_ranges.above(log.log_start_offset)
-    if damaged:
-        text = "; ".join(refusal(partition.name, each) for each in damaged)
-        error = KafkaStorageError(text)
-    if partition.refused is not None:
-        error = KafkaStorageError(refusal_text(partition))
+def trouble_of(partition: Partition) -> str | None:
+    """The reason why the replica serves nothing, or not all of its log, in words; None: neither."""
     why = unusable(partition)
     if why is not None:
-        role, error = "offline", KafkaStorageError(why)
+        return why
+    if partition.refused is not None:
+        return refusal_text(partition)
+    log = partition.log
+    damaged = log.damaged_ranges.above(log.log_start_offset)
+    return "; ".join(refusal(partition.name, each) for each in damaged) or None
+
+
+def _describe(partition: Partition, now_ms: int) -> ReplicaInfo:
+    log, leader = partition.log, partition.leader
+    trouble = trouble_of(partition)
+    if unusable(partition) is not None:
+        role = "offline"
     elif leader is not None:
         role = "leader"
     else:
@@ -127,5 +132,5 @@ def _describe(partition: Partition, now_ms: int) -> ReplicaInfo:
         size_bytes=log.size_bytes,
         maximal_isr=maximal,
         followers=followers,
-        error=error,
+        error=None if trouble is None else KafkaStorageError(trouble),
     )

@@ -11,7 +11,9 @@ import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
+from strandline_broker.hosts.common.cuts import Cuts
 from strandline_broker.hosts.common.dynamic_config import DynamicConfig
+from strandline_broker.hosts.common.events import Events
 from strandline_broker.hosts.common.topic_counters import BrokerCounters
 from strandline_broker.hosts.disks.log_dirs import FULL_DISK_RETRY_S, LogDirs
 from strandline_broker.hosts.fetching.copy_throttle import FollowerThrottle
@@ -63,6 +65,7 @@ class ReplicaManager:
         *,
         open_fetch: OpenFetch,
         observers: Sequence[RoleObserver] = (),
+        events: Events | None = None,
     ) -> None:
         self.me = me = BrokerId(config.node_id)
         self._runtime, self._controller = runtime, controller
@@ -76,21 +79,13 @@ class ReplicaManager:
         self.counters = BrokerCounters()
         self.applied_partitions = 0
         """Number of times that an envelope has stopped, made or given a role to a replica."""
+        self.events = Events(runtime.clock) if events is None else events
+        cuts = Cuts(self.events)
         self.losses = Losses(runtime, controller)
         self.truncations = Truncations(runtime, me, controller)
         self.eligibility = Eligibility(metadata)
         self.upkeep = LogUpkeep(runtime, self.config, self.dirs, self._all)
-        self.roles = Roles(
-            runtime.clock,
-            self.config,
-            controller,
-            flushes=self.upkeep.flushes,
-            retention=self.upkeep.retention,
-            eligibility=self.eligibility,
-            truncations=self.truncations,
-            losses=self.losses,
-            observers=observers,
-        )
+        self.roles = self._new_roles(controller, cuts, observers)
         self.fetchers = Fetchers(
             runtime,
             self.config,
@@ -112,8 +107,25 @@ class ReplicaManager:
             suspects=self._suspects,
             scrub=scrub,
             fetchers=self.fetchers,
+            cuts=cuts,
         )
         self.scrubber = Scrubber(runtime, self.config, self._all, thread=scrub)
+
+    def _new_roles(
+        self, controller: ToController, cuts: Cuts, observers: Sequence[RoleObserver]
+    ) -> Roles:
+        return Roles(
+            self._runtime.clock,
+            self.config,
+            controller,
+            flushes=self.upkeep.flushes,
+            retention=self.upkeep.retention,
+            eligibility=self.eligibility,
+            truncations=self.truncations,
+            losses=self.losses,
+            cuts=cuts,
+            observers=observers,
+        )
 
     # Questions of handlers
 

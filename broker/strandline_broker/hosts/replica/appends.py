@@ -74,6 +74,11 @@ class Appends:
         self._flushing = AckPurgatory()
         self._first_batches = FirstBatches()
 
+    @property
+    def purgatories(self) -> tuple[AckPurgatory, AckPurgatory]:
+        """(the producers that wait for a commit, those that wait for the leader's disk)."""
+        return self._committing, self._flushing
+
     def waiting(self) -> list[AckWaiter]:
         """The producers whose appends still await an answer; some may be answered already."""
         return [*self._committing.waiters(), *self._flushing.waiters()]

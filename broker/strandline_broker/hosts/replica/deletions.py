@@ -21,13 +21,15 @@ TO_HIGH_WATERMARK: Final = -1
 
 
 class Deletions:
-    __slots__ = ("_leading", "_partition", "_retention", "_waiting")
+    __slots__ = ("_leading", "_partition", "_retention", "_waiting", "offsets")
 
     def __init__(self, partition: Partition, leading: Leading, retention: LogStartObserver) -> None:
         self._partition = partition
         self._leading = leading
         self._retention = retention
         self._waiting: list[asyncio.Future[None]] = []
+        self.offsets: list[int] = []
+        """The offsets below which the calls under way delete records."""
 
     def on_news(self) -> None:
         """Check the waiting calls after news of a follower or of the ISR, or a change of role."""
@@ -57,6 +59,14 @@ class Deletions:
                 f" records can be deleted up to there (-1 means all of them)"
             )
         partition.raise_log_start(to)
+        self.offsets.append(to)
+        try:
+            return await self._until_deleted(to)
+        finally:
+            self.offsets.remove(to)
+
+    async def _until_deleted(self, to: int) -> int:
+        partition, leading = self._partition, self._leading
         await self._retention.until_durable(partition)
         while True:
             if partition.role is not leading:

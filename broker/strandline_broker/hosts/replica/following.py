@@ -11,6 +11,7 @@ from strandline_broker.core.replication.truncation import (
     follower_high_watermark,
     follower_log_start,
 )
+from strandline_broker.hosts.common.cuts import CutReason
 from strandline_broker.storage.files.checkpoints import OFFSET_MAX
 from strandline_broker.storage.files.gaps_marker import FirstGap
 from strandline_proto.batch import BatchHeader, end_marker_epoch
@@ -19,9 +20,11 @@ from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from strandline_broker.core.replication.follower import Follower, TruncateFully
     from strandline_broker.core.replication.partition_state import PartitionState
+    from strandline_broker.hosts.common.cuts import Cuts
     from strandline_broker.hosts.disks.flush_schedule import FlushSchedule
     from strandline_broker.hosts.replica.losses import Losses
     from strandline_broker.hosts.replica.observers import LogStartObserver
@@ -39,6 +42,7 @@ class Following:
         "_before_healing",
         "_clock",
         "_controller",
+        "_cuts",
         "_flushes",
         "_losses",
         "_partition",
@@ -57,6 +61,7 @@ class Following:
         flushes: FlushSchedule,
         retention: LogStartObserver,
         losses: Losses,
+        cuts: Cuts,
     ) -> None:
         self._partition = partition
         self._clock = clock
@@ -64,6 +69,7 @@ class Following:
         self._flushes = flushes
         self._retention = retention
         self._losses = losses
+        self._cuts = cuts
         self._agrees = False
         """True if the log is a prefix of the leader's, by an answer of this epoch."""
         self._before_healing = 0
@@ -82,7 +88,8 @@ class Following:
             high_watermark=Offset(partition.high_watermark),
         ):
             assert isinstance(effect, TruncateTo), effect
-            await partition.truncate(effect.offset, alarming=effect.below_high_watermark)
+            with self._noting(self._reason, in_recovery=False):
+                await partition.truncate(effect.offset, alarming=effect.below_high_watermark)
         await self._flushes.before_fetch(partition.log)
 
     @property
@@ -153,7 +160,8 @@ class Following:
     async def cut(self, effect: TruncateTo) -> None:
         """Truncate where the leader's history diverges from ours, and report a possible loss."""
         self._on_cut(effect.offset, in_recovery=effect.in_recovery)
-        await self._partition.truncate(effect.offset, alarming=effect.below_high_watermark)
+        with self._noting(self._reason, in_recovery=effect.in_recovery):
+            await self._partition.truncate(effect.offset, alarming=effect.below_high_watermark)
         self._agrees = True  # its log reaches at least as far
 
     def on_healing(self) -> None:
@@ -169,7 +177,22 @@ class Following:
         """Restart the log where the leader's history begins, and report a possible loss."""
         start = max(effect.start_at, self._partition.log.log_start_offset)
         self._on_cut(start, in_recovery=effect.in_recovery)
-        await self._partition.restart_at(effect.start_at)
+        with self._noting(CutReason.BEFORE_LEADER_START, in_recovery=effect.in_recovery):
+            await self._partition.restart_at(effect.start_at)
+
+    @property
+    def _reason(self) -> CutReason:
+        by_watermark = self.machine.truncate_to_high_watermark
+        return CutReason.HIGH_WATERMARK if by_watermark else CutReason.DIVERGED
+
+    def _noting(self, reason: CutReason, *, in_recovery: bool) -> AbstractContextManager[None]:
+        return self._cuts.noting(
+            self._partition.log,
+            self._partition.high_watermark,
+            reason,
+            leader_epoch=self.machine.leader_epoch,
+            is_sound=reason is not CutReason.HIGH_WATERMARK and not in_recovery,
+        )
 
     def _on_cut(self, offset: int, *, in_recovery: bool) -> None:
         self._losses.on_cut(

@@ -104,6 +104,16 @@ class AckPurgatory:
     def __len__(self) -> int:
         return len(self._waiters)
 
+    @property
+    def waiting(self) -> int:
+        """Number of waiters without an answer."""
+        return len(self._waiters) - self._given_up
+
+    def first_offsets(self, count: int) -> list[int]:
+        """The required offsets of the waiters that are released first, at most `count`."""
+        lowest = self._waiters.lowest(count)
+        return [offset for offset, waiter in lowest if not waiter.is_done]
+
     def waiters(self) -> list[AckWaiter]:
         return self._waiters.items()
 

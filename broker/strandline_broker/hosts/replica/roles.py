@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline_broker.core.replication.partition_state import PartitionState
+    from strandline_broker.hosts.common.cuts import Cuts
     from strandline_broker.hosts.common.dynamic_config import DynamicConfig
     from strandline_broker.hosts.disks.flush_schedule import FlushSchedule
     from strandline_broker.hosts.replica.eligibility import Eligibility
@@ -46,6 +47,7 @@ class Roles:
         eligibility: Eligibility,
         truncations: Truncations,
         losses: Losses,
+        cuts: Cuts,
         observers: Sequence[RoleObserver],
     ) -> None:
         self._clock = clock
@@ -57,6 +59,7 @@ class Roles:
         self._eligibility = eligibility
         self._truncations = truncations
         self._losses = losses
+        self._cuts = cuts
         self._observers = observers
 
     def lead(self, partition: Partition, state: PartitionState) -> None:
@@ -109,6 +112,7 @@ class Roles:
             flushes=self._flushes,
             retention=self._retention,
             losses=self._losses,
+            cuts=self._cuts,
         )
         await following.begin()
         partition.take_role(following, state)

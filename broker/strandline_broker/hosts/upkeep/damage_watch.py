@@ -29,6 +29,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
+from strandline_broker.hosts.common.cuts import CutReason
 from strandline_broker.hosts.replica.service_state import unusable
 from strandline_broker.storage.log.segment_check import check_segment
 from strandline_proto.errors import WireError
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.common.cuts import Cuts
     from strandline_broker.hosts.disks.log_dirs import LogDirs
     from strandline_broker.hosts.fetching.fetchers import Fetchers
     from strandline_broker.hosts.replica.partition import Partition
@@ -82,6 +84,7 @@ class DamageWatch:
         suspects: Suspects,
         scrub: Executor,
         fetchers: Fetchers,
+        cuts: Cuts,
     ) -> None:
         from prometheus_client import Counter, Gauge
 
@@ -92,6 +95,7 @@ class DamageWatch:
         self._suspects = suspects
         self._scrub = scrub
         self._fetchers = fetchers
+        self._cuts = cuts
         self._log = runtime.log
         self._seen: dict[Partition, object] = {}
         self._out: set[Partition] = set()
@@ -262,8 +266,16 @@ class DamageWatch:
                 log_end_offset=log.log_end_offset,
                 high_watermark=partition.high_watermark,
             )
+            noting = self._cuts.noting(
+                log,
+                partition.high_watermark,
+                CutReason.DAMAGE,
+                leader_epoch=partition.leader_epoch,
+                is_sound=False,
+            )
             try:
-                await partition.heal_from(max(start, log.log_start_offset))
+                with noting:
+                    await partition.heal_from(max(start, log.log_start_offset))
             except WireError as error:
                 self._log.error("not healed", partition=partition.name, reason=str(error))
                 return

@@ -80,6 +80,11 @@ class LeaderEpochs:
         """(epoch, start offset) of each epoch, oldest first."""
         return tuple(zip(*self._entries, strict=True))
 
+    @property
+    def table(self) -> tuple[Sequence[int], Sequence[int]]:
+        """(epochs, start offsets), oldest first; another object after each change."""
+        return self._entries
+
     def latest(self) -> int:
         epochs = self._entries[0]
         return epochs[-1] if epochs else -1

@@ -98,6 +98,11 @@ class Sessions:
         session = self._sessions.get(broker_id)
         return None if session is None else session.heard_ms
 
+    def expires_ms(self, broker_id: BrokerId) -> int | None:
+        """The time at which the session ends without another heartbeat; None without a session."""
+        session = self._sessions.get(broker_id)
+        return None if session is None else session.expires_ms
+
     def on_sweep(self, now_ms: int) -> bool:
         """Begin a sweep. False: the controller itself stalled since the last one, so no broker may
         expire now.

@@ -1,6 +1,7 @@
 """What the watch over damage does about producers whose batches seemed to be damaged."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -182,6 +183,7 @@ def watch_over(
     log = SimpleNamespace(warning=warn, error=lambda *_, **__: None)
     runtime: Any = SimpleNamespace(log=log, metrics=CollectorRegistry())
     unused: Any = None
+    noted_nowhere: Any = SimpleNamespace(noting=lambda *_, **__: contextlib.nullcontext())
     controller: Any = SimpleNamespace(report_offline=lambda: None)
     return DamageWatch(
         runtime,
@@ -192,6 +194,7 @@ def watch_over(
         suspects=suspects,
         scrub=scrub,
         fetchers=partition,
+        cuts=noted_nowhere,
     )
 
 
