@@ -226,7 +226,7 @@ class _Console:
         address = f"http://{shown}:{port}/"
         lines = [f"The console is at {address}"]
         if self._fault_reason is None:
-            lines.append(f"With the right to inject faults: {address}#token={self._token}")
+            lines.append(f"Token for faults: {self._token}")
         elif not self._loopback:
             lines.append("It is read-only, because it does not listen on loopback.")
         sys.stdout.write("".join(f"{line}\n" for line in lines))

@@ -56,7 +56,7 @@ class Recorder:
         self.live = Live(now_ms, lambda: self.on_change())
         self.growth = Growth()
         self.kept_ms = kept_ms
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._summary = Summary()
         self._summary_changed = False
         self._lags = LagHistory()
@@ -81,7 +81,7 @@ class Recorder:
 
     def measure(self) -> None:
         """Compute the figures that several reports make up."""
-        maps, now_ms = self.live.maps, self._now_ms()
+        maps, now_ms = self.live.maps, self.now_ms()
         summary = summary_of(maps, self.growth.rates(now_ms))
         if summary != self._summary:
             self._summary, self._summary_changed = summary, True
@@ -97,7 +97,7 @@ class Recorder:
         """Make a frame of the changes since the last one, and keep it."""
         changes = self.live.take()
         # The clock may be set back; instants only go forward.
-        self._latest_ms = max(self._latest_ms, self._now_ms())
+        self._latest_ms = max(self._latest_ms, self.now_ms())
         delta = Delta(
             frame=self.live.frame,
             at_ms=self._latest_ms,

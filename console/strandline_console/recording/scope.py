@@ -22,7 +22,7 @@ class Scope:
     first: int = 0
     count: int = COUNT
     text: str = ""
-    """Part of the topic's name."""
+    """Part of the topic's name, in either case."""
     named: tuple[str, ...] = ()
     is_all: bool = False
 
@@ -36,7 +36,8 @@ class Scope:
             return found, Window(first=0, count=len(found), total=len(found))
         matching = ordered
         if self.text:
-            matching = [name for name in ordered if self.text in name.rpartition("-")[0]]
+            part = self.text.lower()
+            matching = [name for name in ordered if part in name.rpartition("-")[0].lower()]
         window = matching[self.first : self.first + self.count]
         return frozenset(window), Window(first=self.first, count=len(window), total=len(matching))
 

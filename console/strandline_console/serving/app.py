@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +21,7 @@ from strandline_console.messages import MESSAGES_VERSION, Deltas
 from strandline_console.serving.parameters import Refused, instant_of, number, scope_of, text
 from strandline_console.serving.security import Actions, Guard
 from strandline_console.serving.stream import Stream
+from strandline_console.serving.trace import trace_between, trace_file
 from strandline_console.serving.why import why_not_in_isr
 from strandline_runtime.build_id import build_id
 
@@ -83,6 +86,7 @@ class RecordingRoutes:
             Route("/api/timeline", refusing(self.timeline)),
             Route("/api/lag", refusing(self.lag)),
             Route("/api/why", refusing(self.why)),
+            Route("/api/trace", refusing(self.trace)),
         ]
 
     async def meta(self, _request: Request) -> Response:
@@ -142,6 +146,19 @@ class RecordingRoutes:
         events = self._recorder.events_before(at_ms)
         return answer(why_not_in_isr(maps, topic, partition, broker, events))
 
+    async def trace(self, request: Request) -> Response:
+        query = request.query_params
+        first, last = number(query, "from"), number(query, "to")
+        work = partial(_trace_file, self._recorder, first, last, self._recorder.now_ms())
+        body = await asyncio.get_running_loop().run_in_executor(None, work)
+        name = f"strandline-{first}-{last}.html"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(body, media_type="text/html", headers=headers)
+
+
+def _trace_file(recorder: Recorder, first: int, last: int, now_ms: int) -> bytes:
+    return trace_file(trace_between(recorder, first, last, made_ms=now_ms), STATIC)
+
 
 def build_app(routes: Sequence[Route], *, loopback: bool, static: Path = STATIC) -> ASGIApp:
     """The application with the pages' files, behind the guard."""
@@ -154,4 +171,5 @@ def build_app(routes: Sequence[Route], *, loopback: bool, static: Path = STATIC)
 
     handlers: dict[Any, Any] = {404: unknown, 405: wrong_method}
     files = Mount("/", StaticFiles(directory=static, html=True))
-    return Guard(Starlette(routes=[*routes, files], exception_handlers=handlers), loopback=loopback)
+    app = Starlette(routes=[*routes, files], exception_handlers=handlers)
+    return Guard(app, loopback=loopback)

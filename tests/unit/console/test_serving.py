@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from typing import Any
 
+import msgspec
 import pytest
 
+from strandline_console.answers import Trace
+from strandline_console.messages import MESSAGES_VERSION
 from strandline_console.recording.entities import new_entity
 from strandline_console.recording.recorder import Recorder
 from strandline_console.serving.app import Facts, RecordingRoutes, build_app
@@ -173,6 +179,54 @@ async def test_every_answer_has_the_policy() -> None:
         )
         assert headers["x-content-type-options"] == "nosniff"
     assert "unsafe" not in headers["content-security-policy"]
+
+
+async def test_a_selection_is_a_file_that_replays_without_a_server() -> None:
+    console = Console()
+    for end in (1, 2, 3, 4):
+        console.replica(log_end=end)
+        console.recorder.live.event("topic", f"</script><script>alert({end})</script><!--")
+        console.beat()
+    answer = await console.client.get("/api/trace?from=1002000&to=1003000")
+    assert answer.headers["content-disposition"].startswith("attachment")
+    page = answer.body.decode()
+    found = re.search(r'id="strandline-trace">([^<]*)</script>', page)
+    assert found is not None
+    trace = msgspec.json.decode(found[1], type=Trace)
+    assert (trace.version, trace.from_ms, trace.to_ms) == (MESSAGES_VERSION, 1_002_000, 1_003_000)
+    assert trace.keyframe.state.replicas["t-0@1"].log_end == 2
+    assert [delta.frame for delta in trace.deltas] == [3]
+    assert trace.events[0].sentence == "</script><script>alert(3)</script><!--"
+    assert "alert(3)</script>" not in page
+    assert not re.search(
+        r'(src|href)="', page.partition("<style>")[0] + page.rpartition("<script>")[0][-200:]
+    )
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    for text in (*scripts, style):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in page
+    assert len(scripts) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [("from=5&to=4", 400), ("from=1", 400), ("from=1&to=2", 410), ("from=a&to=2", 400)],
+)
+async def test_a_selection_that_is_not_kept_is_refused(query: str, status: int) -> None:
+    console = Console()
+    console.beat()
+    answer = await console.client.get(f"/api/trace?{query}")
+    assert (answer.status, list(answer.json)) == (status, ["error"])
+
+
+async def test_the_page_and_its_files_are_served() -> None:
+    console = Console()
+    page = await console.client.get("/")
+    assert page.status == 200
+    for name in re.findall(r'(?:src|href)="([^"]+)"', page.body.decode()):
+        assert (await console.client.get("/" + name)).status == 200
+    assert (await console.client.get("/../main.py")).status == 404
 
 
 async def test_hostile_names_leave_as_json_alone() -> None:

@@ -220,10 +220,10 @@ function CostLine({ fault }: { fault: Fault }) {
   if (cost === null) return null;
   return (
     <p class="facts">
-      <span>elections <b>{count(cost.elections)}</b></span>
-      <span>ISR changes <b>{count(cost.isr_changes)}</b></span>
-      <span>truncated <b>{count(cost.truncated_records)}</b></span>
-      <span>without a leader <b>{span(cost.offline_ms)}</b></span>
+      <span>elections <b><Known value={cost.elections} /></b></span>
+      <span>ISR changes <b><Known value={cost.isr_changes} /></b></span>
+      <span>truncated <b><Known value={cost.truncated_records} /></b></span>
+      <span>without a leader <b>{cost.offline_ms === null ? <Unknown /> : span(cost.offline_ms)}</b></span>
       <span>slowest answer <b>{cost.slowest_acknowledgement_ms === null ? <Unknown title="The workload did not run" /> : span(cost.slowest_acknowledgement_ms)}</b></span>
       <span>lost <b class={(cost.lost ?? 0) > 0 ? "bad" : ""}><Known value={cost.lost} /></b></span>
       <span>doubled <b class={(cost.doubled ?? 0) > 0 ? "bad" : ""}><Known value={cost.doubled} /></b></span>

@@ -162,10 +162,10 @@ export interface Fault {
 }
 
 export interface Cost {
-  readonly elections: number;
-  readonly isr_changes: number;
-  readonly truncated_records: number;
-  readonly offline_ms: number;
+  readonly elections: number | null;
+  readonly isr_changes: number | null;
+  readonly offline_ms: number | null;
+  readonly truncated_records: number | null;
   readonly slowest_acknowledgement_ms: number | null;
   readonly lost: number | null;
   readonly doubled: number | null;
