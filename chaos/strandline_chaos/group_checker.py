@@ -1,7 +1,9 @@
 """The anomalies that the history of consumer groups must not contain.
 
 A group's committed offset is a register for each key. It never falls below an acknowledged commit
-(I-142), and no value appears in it that no member has asked for. Members commit after they have
+(I-142), and no value appears in it that no member has asked for. A lower answer counts unless the
+same owner gets the right one before its next commit, or makes none: a deposed coordinator may not
+know yet. Members commit after they have
 handled their records, so every acknowledged record reaches each group at least once.
 """
 
@@ -69,6 +71,8 @@ class _Told:
     """Values by group, key and offset."""
     last: dict[Register, int] = field(default_factory=dict)
     """The committed offset in the last query."""
+    falls: dict[tuple[int, Key], tuple[int, int]] = field(default_factory=dict)
+    """(acknowledged, told) by process and key: answers that were not taken back yet."""
     commits: int = 0
     judged: int = 0
     members: int = 0
@@ -101,23 +105,30 @@ def check_groups(
         elif event.f == GROUP_FINAL:
             final_processes |= set(event.value)
         elif event.f == COMMIT:
-            _on_commit(told, event, lost)
+            _on_commit(told, event, found, lost)
         elif event.f == COMMITTED:
             is_final = event.process in final_processes
             _on_committed(told, event, found, is_final=is_final, may_be_old=may_be_old)
         elif event.f == GROUP_POLL and event.type == "ok":
-            delivered = told.delivered[told.group_of[event.process]]
-            for key, pairs in event.value[0][1]:
-                if event.index >= lost.get(key, 0):
-                    for offset, value in pairs:
-                        delivered[key][offset].add(value)
+            _on_poll(told, event, lost)
     _check_deliveries(told, _last_reading(events), _acknowledged(events, lost), found)
     return GroupResult(found, len(told.delivered), told.members, told.commits, told.judged)
 
 
-def _on_commit(told: _Told, event: Event, lost: Mapping[Key, int]) -> None:
+def _on_poll(told: _Told, event: Event, lost: Mapping[Key, int]) -> None:
+    delivered = told.delivered[told.group_of[event.process]]
+    for key, pairs in event.value[0][1]:
+        if event.index >= lost.get(key, 0):
+            for offset, value in pairs:
+                delivered[key][offset].add(value)
+
+
+def _on_commit(
+    told: _Told, event: Event, found: dict[str, Anomaly], lost: Mapping[Key, int]
+) -> None:
     group = told.group_of[event.process]
     if event.type == "invoke":
+        _check_falls(told, found, event.process, [key for key, _ in event.value])
         told.asked[event.op] = event.value
         for key, offset in event.value:
             told.values[group, key].add(offset)
@@ -153,13 +164,29 @@ def _on_committed(
             found["commit_invented"].add(f"{group}: {offset} of key {key} was never asked for")
         if is_final:
             told.last[register] = offset
-        elif may_be_old(begun_ns, event.time_ns):
-            continue
         told.judged += 1
-        if offset < floors.get(register, -1):
-            found["commit_fell"].add(
-                f"{group}: {offset} of key {key}, where {floors[register]} was acknowledged"
-            )
+        floor = floors.get(register, -1)
+        if is_final and offset < floor:
+            found["commit_fell"].add(_fall(register, offset, floor))
+        elif offset < floor and not may_be_old(begun_ns, event.time_ns):
+            told.falls.setdefault((event.process, key), (floor, offset))
+        elif told.falls.get((event.process, key), (floor, 0))[0] <= offset:
+            told.falls.pop((event.process, key), None)
+
+
+def _fall(register: Register, offset: int, floor: int) -> str:
+    group, key = register
+    return f"{group}: {offset} of key {key}, where {floor} was acknowledged"
+
+
+def _check_falls(told: _Told, found: dict[str, Anomaly], process: int, keys: Iterable[int]) -> None:
+    """Counts what an owner was told, has asked for again, and is told still: a deposed coordinator
+    learns of it, a lost commit stays lost.
+    """
+    for key in keys:
+        if fall := told.falls.pop((process, key), None):
+            floor, offset = fall
+            found["commit_fell"].add(_fall((told.group_of[process], key), offset, floor))
 
 
 def _last_reading(events: Iterable[Event]) -> dict[Key, dict[int, int]]:

@@ -83,12 +83,12 @@ def good_history() -> list[Event]:
             for key in KEYS:
                 run.send(key, offset, offset)
         run.read(logs(first, last))
-        for group in GROUPS:
-            run.consume(group, logs(first, last))
-            run.query(group, dict.fromkeys(KEYS, last))
         if part == 0:
             run.fault(1, "kill", "begin")
             run.fault(1, "kill", "end")
+        for group in GROUPS:
+            run.consume(group, logs(first, last))
+            run.query(group, dict.fromkeys(KEYS, last))
     run.last_reading(logs(0, RECORDS))
     run.last_queries(dict.fromkeys(KEYS, RECORDS))
     return run.history.events

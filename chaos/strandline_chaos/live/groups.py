@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 POLL_MS: Final = 500
 REOPEN_S: Final = 0.5
 REQUEST_MS: Final = 10_000
+ASK_AGAIN_S: Final = 0.5
+ASK_AGAIN_MAX: Final = 20
 LIFE_S: Final = 20.0
 """The first member's time in the group; each further one stays half as long again."""
 
@@ -156,16 +158,28 @@ class Group:
             self._news.set()
 
     async def _query(self, process: int, consumer: Consumer, keys: list[int]) -> None:
+        """Asks for committed offsets. A coordinator that does not know yet that it was deposed
+        tells old ones (I-35), so what seems to have gone back is asked for again.
+        """
+        floors = {key: self._committed.get(key, -1) for key in keys}
+        for _ in range(ASK_AGAIN_MAX):
+            answer = await self._ask(process, consumer, keys)
+            if all(at >= floors[key] for key, at in answer.items()) or self._done.is_set():
+                return
+            await asyncio.sleep(ASK_AGAIN_S)
+
+    async def _ask(self, process: int, consumer: Consumer, keys: list[int]) -> dict[int, int]:
         op = self._history.invoke(process, COMMITTED, keys)
-        answer = []
+        answer = {}
         try:
             for key in keys:
                 at = await consumer.committed(TopicPartition(self._topic, key))
-                answer.append([key, -1 if at is None else at])
+                answer[key] = -1 if at is None else at
         except StrandlineError as why:
             self._history.end(process, op, "fail", COMMITTED, keys, describe(why))
             raise
-        self._history.end(process, op, "ok", COMMITTED, answer)
+        self._history.end(process, op, "ok", COMMITTED, [list(pair) for pair in answer.items()])
+        return answer
 
 
 class _Owned(ConsumerRebalanceListener):

@@ -141,14 +141,31 @@ def test_an_end_that_falls_and_bytes_that_are_not_what_was_sent() -> None:
 
 
 def test_a_commit_that_goes_back() -> None:
-    assert broken(changed(good_history(), COMMITTED, "ok", 2, lambda _: [[0, 3], [1, 6]])) == {
-        "commit_fell"
-    }
-    assert broken(changed(good_history(), COMMITTED, "ok", 2, lambda _: [[0, -1], [1, 6]])) == {
-        "commit_fell"
-    }
+    mid_run = changed(good_history(), COMMITTED, "ok", 0, lambda _: [[0, -1], [1, 3]])
+    assert broken(mid_run) == {"commit_fell"}
     at_the_end = changed(good_history(), COMMITTED, "ok", -1, lambda _: [[0, 3], [1, 6]])
     assert broken(at_the_end) == {"commit_fell", "group_short"}
+
+
+def test_an_old_answer_that_the_next_one_corrects_is_no_fall() -> None:
+    def ends_with(*answers: int) -> set[str]:
+        run = GoodRun()
+        for value in range(4):
+            run.send(0, value, value)
+        for group in GROUPS:
+            run.consume(group, {0: [(0, 0), (1, 1)]})
+        run.members["first"] = run.join("first")
+        for answer in answers:
+            run.query("first", {0: answer})
+        for group in GROUPS:
+            run.consume(group, {0: [(2, 2), (3, 3)]})
+        run.query("first", {0: 4})
+        run.last_reading({0: [(n, n) for n in range(4)]})
+        run.last_queries({0: 4})
+        return broken(run.history.events)
+
+    assert ends_with(2) == ends_with(-1, 2) == set()
+    assert ends_with(-1) == ends_with(-1, -1) == ends_with(2, -1) == {"commit_fell"}
 
 
 def test_a_commit_that_no_member_asked_for() -> None:
@@ -158,15 +175,16 @@ def test_a_commit_that_no_member_asked_for() -> None:
 
 
 def test_an_old_commit_is_excused_only_while_a_coordinator_may_be_cut_off() -> None:
-    events = changed(good_history(), COMMITTED, "ok", 2, lambda _: [[0, 3], [1, 6]])
+    events = changed(good_history(), COMMITTED, "ok", 0, lambda _: [[0, -1], [1, 3]])
 
     def during(kind: str) -> list[Event]:
         return [replace(e, value={**e.value, "kind": kind}) if e.f == FAULT else e for e in events]
 
     assert broken(during("clock")) == {"commit_fell"}
     assert broken(during("partition")) == set()
+    end = max(e.index for e in events if e.f == FAULT)
     later = [
-        replace(e, time_ns=e.time_ns + 60_000_000_000) if e.index > 40 else e
+        replace(e, time_ns=e.time_ns + 60_000_000_000) if e.index > end else e
         for e in during("partition")
     ]
     assert broken(later) == {"commit_fell"}, "15 seconds after the end it is no excuse any more"
