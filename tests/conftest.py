@@ -117,6 +117,14 @@ def _docker_missing() -> str | None:
     return None
 
 
+@cache
+def _browser_missing() -> str | None:
+    for program in ("chromium", "chromedriver"):
+        if shutil.which(program) is None:
+            return f"no {program} found: install chromium and chromium-driver"
+    return None
+
+
 def pytest_configure() -> None:
     """Before any directory is made; the processes that tests are spread over inherit it."""
     if "TMPDIR" not in os.environ and _has_room(MEMORY):
@@ -158,6 +166,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("spark") is not None and (why := _java_missing()) is not None:
         _lacking(why, excused=False)
     if item.get_closest_marker("maven") is not None and (why := _maven_missing()) is not None:
+        _lacking(why, excused=False)
+    if item.get_closest_marker("browser") is not None and (why := _browser_missing()) is not None:
         _lacking(why, excused=False)
     if item.get_closest_marker("docker") is not None and (why := _docker_missing()) is not None:
         _lacking(why, excused=not (SHARED / "machine" / "docker.sh").is_file())

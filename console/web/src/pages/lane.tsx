@@ -78,7 +78,7 @@ function LaneHead({ broker, replica, isStale, isLeader, inSync, fetcher, lag }: 
       <span class="lane-chips">
         <h3>Broker {broker}</h3>
         <RoleChip role={replica?.role ?? null} isLeader={isLeader} isStale={isStale} />
-        <Epoch epoch={replica?.leader_epoch} />
+        <Epoch epoch={replica?.leader_epoch} stale={isStale} />
         {inSync === null ? (
           <Unknown title="The ISR is unknown" />
         ) : (

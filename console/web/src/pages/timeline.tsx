@@ -213,7 +213,7 @@ function Mark({ events, x, isLater, onChoose }: MarkProps) {
     <g
       data-event={first.id}
       role="button"
-      tabIndex={0}
+      tabindex={0}
       aria-label={`${clock(first.at_ms)} ${said}`}
       class={isLater ? "mark later" : "mark"}
       onClick={pick}
@@ -252,7 +252,7 @@ function TimeAxis({ from, to, x, y, width }: { from: number; to: number; x: (t: 
 function Chosen({ event }: { event: TimelineEvent }) {
   const details = Object.entries(event.details);
   return (
-    <div class="chosen" role="status">
+    <div class="picked" role="status">
       <p>
         <b>{clock(event.at_ms, true)}</b> {event.sentence}
       </p>

@@ -34,8 +34,9 @@ export function Known({
   );
 }
 
-export function Epoch({ epoch }: { epoch: number | null | undefined }) {
+export function Epoch({ epoch, stale = false }: { epoch: number | null | undefined; stale?: boolean }) {
   if (epoch === null || epoch === undefined) return <Unknown />;
+  if (stale) return <Known value={`e${epoch}`} stale />;
   return (
     <span class="epoch" style={{ background: epochFill(epoch), color: epochInk(epoch) }}>
       e{epoch}

@@ -76,16 +76,21 @@ function Track() {
   const from = Math.min(to - 1000, Math.max(store.oldest, to - (store.meta?.kept_ms ?? 900_000)));
   const x = (time: number) => ((time - from) / (to - from)) * (width - 8) + 4;
   const at = store.at ?? to;
+  // The store moves at once: the next key counts from there.
+  const show = (time: number | null) => {
+    store.go(time);
+    go({ at: store.at }, true);
+  };
   const seek = (clientX: number) => {
     const left = box.current?.getBoundingClientRect().left ?? 0;
     const part = (clientX - left - 4) / (width - 8);
-    go({ at: Math.round(from + Math.max(0, Math.min(1, part)) * (to - from)) }, true);
+    show(Math.round(from + Math.max(0, Math.min(1, part)) * (to - from)));
   };
   const key = (event: KeyboardEvent) => {
     const step = { ArrowLeft: -1000, ArrowRight: 1000, PageUp: -30_000, PageDown: 30_000 }[event.key];
-    if (step !== undefined) go({ at: Math.max(from, at + step * (event.shiftKey ? 10 : 1)) }, true);
-    else if (event.key === "Home") go({ at: from }, true);
-    else if (event.key === "End") go({ at: null }, true);
+    if (step !== undefined) show(Math.max(from, (store.at ?? store.newest) + step * (event.shiftKey ? 10 : 1)));
+    else if (event.key === "Home") show(from);
+    else if (event.key === "End") show(null);
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -94,7 +99,7 @@ function Track() {
     <div class="track" ref={box}>
       <svg
         role="slider"
-        tabIndex={0}
+        tabindex={0}
         aria-label="Instant"
         aria-valuemin={from}
         aria-valuemax={to}
