@@ -76,6 +76,10 @@ class ChaosRun:
     settings: Settings
     directory: Path
     say: Callable[[str], None]
+    questions: Callable[[str, str, int], Questions] = Questions
+    start: Callable[[Sequence[str], Path], WorkloadProcess] = WorkloadProcess
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
     running: list[_Running] = field(default_factory=list)
     died: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -92,11 +96,11 @@ class ChaosRun:
     def run(self) -> Outcome:
         self.target.begin()
         settings = self.settings
-        self._ask = Questions(self.target.bootstrap, settings.topic, settings.brokers)
-        self._work = WorkloadProcess(self._command(), self.directory / "workload.log")
+        self._ask = self.questions(self.target.bootstrap, settings.topic, settings.brokers)
+        self._work = self.start(self._command(), self.directory / "workload.log")
         self._wait_busy()
-        self._begun_s = time.monotonic()
-        begun_ns = time.monotonic_ns()
+        self._begun_s = self.now()
+        begun_ns = int(self.now() * 1e9)
         self._inject()
         no_progress = self._wait_progress()
         found = self._end_workload(no_progress)
@@ -127,14 +131,14 @@ class ChaosRun:
         return self.target.workload([str(word) for pair in options.items() for word in pair])
 
     def _wait_busy(self) -> None:
-        deadline = time.monotonic() + _BEGIN_S
+        deadline = self.now() + _BEGIN_S
         while min(self.work.acknowledged[k] for k in range(self.settings.keys)) < _BUSY:
             self._check_workload()
-            if time.monotonic() > deadline:
+            if self.now() > deadline:
                 raise CliError(
                     f"no verdict: the workload did not get under way within {_BEGIN_S:.0f} s"
                 )
-            time.sleep(_TICK_S)
+            self.sleep(_TICK_S)
 
     def _check_workload(self) -> None:
         if why := self.work.why_ended():
@@ -144,7 +148,7 @@ class ChaosRun:
 
     @property
     def _now_s(self) -> float:
-        return time.monotonic() - self._begun_s - self._shift_s
+        return self.now() - self._begun_s - self._shift_s
 
     def _inject(self) -> None:
         waiting = list(self.faults)
@@ -154,7 +158,7 @@ class ChaosRun:
             if waiting and waiting[0].at_s <= self._now_s:
                 self._strike(waiting.pop(0))
             self._look_around()
-            time.sleep(_TICK_S)
+            self.sleep(_TICK_S)
 
     def _look_around(self) -> None:
         self._check_workload()
@@ -197,13 +201,13 @@ class ChaosRun:
         """A loss of power strikes replicas that are all in sync: one that is not yet, and lost what
         it had before, would make two losses of one.
         """
-        begun = time.monotonic()
+        begun = self.now()
         while why := self._ask.out_of_sync():
             self._look_around()
-            if time.monotonic() - begun > _GATE_S:
+            if self.now() - begun > _GATE_S:
                 self._skip(fault, why)
                 return False
-            time.sleep(_LOOK_S)
+            self.sleep(_LOOK_S)
         return True
 
     def _skip(self, fault: Fault, why: str) -> None:
@@ -229,12 +233,12 @@ class ChaosRun:
         self._note(fault, each.victims, "end")
         self.say(f"{self._now_s:7.1f} s  end   {fault.number}: {fault.kind} {fault.victim}")
         if fault.kind == plan.POWER and fault.victim == plan.EVERY_BROKER:
-            begun = time.monotonic()
+            begun = self.now()
             if why := self._wait_in_sync():
                 self.say(f"{self._now_s:7.1f} s  still: {why}")
             else:
                 self.work.note(LOSS_OVER, fault.number)
-            self._shift_s += time.monotonic() - begun
+            self._shift_s += self.now() - begun
 
     def _note(self, fault: Fault, victims: Sequence[str], phase: str) -> None:
         self.work.note(FAULT, {**fault.document(), "victims": list(victims), "phase": phase})
@@ -242,12 +246,12 @@ class ChaosRun:
     # The end.
 
     def _wait_in_sync(self) -> str:
-        deadline = time.monotonic() + _RECOVER_S
+        deadline = self.now() + _RECOVER_S
         while why := self._ask.out_of_sync():
             self._look_around()
-            if time.monotonic() > deadline:
+            if self.now() > deadline:
                 return why
-            time.sleep(_LOOK_S)
+            self.sleep(_LOOK_S)
         return ""
 
     def _wait_progress(self) -> str:
@@ -258,13 +262,13 @@ class ChaosRun:
         if why := self._wait_in_sync():
             return f"{why}, {_RECOVER_S:.0f} s after the last fault"
         before = self.work.acknowledged.copy()
-        deadline = time.monotonic() + _RECOVER_S
+        deadline = self.now() + _RECOVER_S
         keys = range(self.settings.keys)
         while stuck := [k for k in keys if self.work.acknowledged[k] < before[k] + _BUSY]:
             self._look_around()
-            if time.monotonic() > deadline:
+            if self.now() > deadline:
                 return f"no new record of key {stuck} within {_RECOVER_S:.0f} s"
-            time.sleep(_TICK_S)
+            self.sleep(_TICK_S)
         return ""
 
     def _end_workload(self, no_progress: str) -> Findings:
