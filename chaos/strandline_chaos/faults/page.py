@@ -142,7 +142,6 @@ def _figures(report: Report) -> str:
         "outcome unknown": sends["invoke"] - sends["ok"] - sends["fail"],
         "read back": checked.read,
         "commits": groups.commits,
-        "members' lives": groups.members,
         "faults": sum(report.faults().values()),
         "lost with permission": report.verdict.reported_lost,
     }
