@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import strandline_console
 from strandline_console.messages import State, TimelineEvent
+from strandline_console.recording.entities import order_on_board
 from strandline_console.serving.security import POLICY
 
 STATIC = Path(strandline_console.__file__).parent / "static"
@@ -127,7 +128,7 @@ def difference(before: Json, now: Json) -> Json:
 
 def scoped(state: Json, query: dict[str, list[str]]) -> tuple[Json, Json]:
     """The part of a state that a SCOPE selects, and its window."""
-    names = sorted(state["partitions"], key=_order)
+    names = sorted(state["partitions"], key=order_on_board)
     q = query.get("q", [""])[0].lower()
     names = [name for name in names if q in state["partitions"][name]["topic"].lower()]
     window = {"first": 0, "count": len(names), "total": len(names)}
@@ -141,11 +142,6 @@ def scoped(state: Json, query: dict[str, list[str]]) -> tuple[Json, Json]:
     replicas = {k: v for k, v in state["replicas"].items() if k.split("@")[0] in kept}
     partitions = {k: v for k, v in state["partitions"].items() if k in kept}
     return state | {"partitions": partitions, "replicas": replicas}, window
-
-
-def _order(name: str) -> tuple[str, int]:
-    topic, _, number = name.rpartition("-")
-    return topic, int(number)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -60,10 +60,16 @@ def partition_of_replica(key: str) -> str:
     return key.rpartition("@")[0]
 
 
-def order_of_partition(key: str) -> tuple[str, int]:
-    """The place of a partition on the board: by topic, then by number."""
+def topic_and_number(key: str) -> tuple[str, int]:
+    """The two parts of a partition's key. A topic's name may hold dashes."""
     topic, _, number = key.rpartition("-")
     return topic, int(number)
+
+
+def order_on_board(key: str) -> tuple[bool, str, int]:
+    """The place of a partition on the board: by topic, then by number; internal topics last."""
+    topic, number = topic_and_number(key)
+    return topic.startswith("__"), topic, number
 
 
 def apply(maps: Maps, changed: Maps, removed: dict[str, list[str]]) -> None:

@@ -7,7 +7,13 @@ from collections import deque
 from typing import Final
 
 from strandline_console.messages import Summary
-from strandline_console.recording.entities import Entity, Maps, order_of_partition, replica_key
+from strandline_console.recording.entities import (
+    Entity,
+    Maps,
+    order_on_board,
+    replica_key,
+    topic_and_number,
+)
 
 RATE_MS: Final = 3_000
 """A rate is the growth of this time."""
@@ -88,7 +94,7 @@ def summary_of(maps: Maps, rates: tuple[float, float] | None) -> Summary:
             troubled.append(key)
     summary.partitions = len(maps["partitions"])
     summary.under_replicated, summary.below_minimum, summary.offline = under, below, offline
-    summary.troubled = sorted(troubled, key=order_of_partition)[:TROUBLED_MAX]
+    summary.troubled = sorted(troubled, key=order_on_board)[:TROUBLED_MAX]
     return summary
 
 
@@ -101,7 +107,7 @@ def offsets_with_lag(maps: Maps, group: Entity) -> tuple[dict[str, Entity] | Non
     total: int | None = None
     is_known = is_watched(maps, f"broker-{group['coordinator']}")
     for key, committed in offsets.items():
-        leader = leader_replica(maps, *order_of_partition(key)) if is_known else None
+        leader = leader_replica(maps, *topic_and_number(key)) if is_known else None
         end = None if leader is None else leader["high_watermark"]
         lag = None if end is None else max(0, end - committed["offset"])
         found[key] = {**committed, "lag": lag}

@@ -7,7 +7,7 @@ from typing import Any, Final
 from strandline_console.messages import Window
 from strandline_console.recording.entities import (
     Maps,
-    order_of_partition,
+    order_on_board,
     partition_of_replica,
 )
 
@@ -49,7 +49,7 @@ def ordered_partitions(maps: Maps) -> list[str]:
     """All partitions that the controller or a broker has reported, in the order of the board."""
     names = set(maps["partitions"])
     names.update(map(partition_of_replica, maps["replicas"]))
-    return sorted(names, key=order_of_partition)
+    return sorted(names, key=order_on_board)
 
 
 def within(changed: dict[str, Any], partitions: Collection[str]) -> dict[str, Any]:

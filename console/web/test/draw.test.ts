@@ -45,6 +45,7 @@ test("the axis shows every mark, and is bounded by the log", () => {
   assert.equal(tail([3, 3], 0).from, 0);
   assert.deepEqual(whole(0, 100), { from: 0, to: 105 });
   assert.equal(scale({ from: 0, to: 10 }, 500).x(5), 250);
+  assert.equal(scale({ from: 0, to: 10 }, 500).x(0), 7);
   assert.deepEqual(ticks({ from: 3, to: 21 }, 4), [5, 10, 15, 20]);
   assert.equal(ticks({ from: 0, to: 2 }, 40).length, 3);
   assert.deepEqual([round(1), round(11), round(20), round(900)], [1, 20, 20, 1000]);

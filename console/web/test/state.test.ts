@@ -28,6 +28,11 @@ test("a delta removes entities, and a null makes a value unknown again", () => {
   assert.equal(after.state.replicas["orders-0@1"]?.durable, null);
 });
 
+test("an entity that leaves and comes back in one frame is a new one", () => {
+  const after = merge(world(), [delta(1, 1, { replicas: { "orders-0@3": { log_end: 7 } } }, { replicas: ["orders-0@3"] })]);
+  assert.deepEqual(after.state.replicas["orders-0@3"], { log_end: 7 });
+});
+
 test("the counters of the workload are merged", () => {
   const after = merge(world(), [delta(1, 1, { workload: { "": { sent: 5 } } }), delta(2, 2, { workload: { "": { read: 4 } } })]);
   assert.deepEqual(after.state.workload, { sent: 5, read: 4 });
@@ -79,7 +84,8 @@ test("a scope names its window or its partitions", () => {
 test("names keep dashes, and are in order of their numbers", () => {
   assert.deepEqual(nameOf("a-b-12"), { key: "a-b-12", topic: "a-b", partition: 12 });
   const partitions = Object.fromEntries([10, 2, 0].map((n) => [`orders-${n}`, partition({ partition: n })]));
-  assert.deepEqual(partitionNames(state({ partitions, replicas: {} })).map((one) => one.partition), [0, 2, 10]);
+  partitions["__internal-0"] = partition({ topic: "__internal" });
+  assert.deepEqual(partitionNames(state({ partitions, replicas: {} })).map((one) => one.partition), [0, 2, 10, 0]);
 });
 
 test("without a controller the newest epoch that a replica reports is believed", () => {

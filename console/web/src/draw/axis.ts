@@ -10,9 +10,13 @@ export interface Scale extends Range {
   x(offset: number): number;
 }
 
+/** Marks at both ends have room. */
+export const INSET = 7;
+
 export function scale(range: Range, width: number): Scale {
   const length = Math.max(1e-9, range.to - range.from);
-  return { ...range, width, x: (offset) => ((offset - range.from) / length) * width };
+  const inner = Math.max(1, width - 2 * INSET);
+  return { ...range, width, x: (offset) => INSET + ((offset - range.from) / length) * inner };
 }
 
 const STEPS = [1, 2, 5, 10];

@@ -30,7 +30,9 @@ export function Board() {
     : { kind: "window", first: Math.max(0, Math.floor(first / 50) * 50 - AHEAD), count: Math.min(MOST, visibleCount + 2 * AHEAD + 50), q };
   useScope(scope);
   const names = isTroubled ? state.summary.troubled.map(nameOf) : partitionNames(state);
-  const total = isTroubled ? names.length : Math.max(part.total, names.length);
+  // The count of all moves with each delta; that of a window is of its keyframe.
+  const all = q === "" ? state.summary.partitions : null;
+  const total = isTroubled ? names.length : (all ?? Math.max(part.total, names.length));
   const nameAt = (i: number): Name | null => names[isTroubled ? i : i - part.first] ?? null;
   return (
     <>

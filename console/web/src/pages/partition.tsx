@@ -287,11 +287,12 @@ function EpochTables({ brokers, replicas, leader }: { brokers: number[]; replica
                 </td>
                 {starts.map((start, i) => {
                   const other = starts[reference];
-                  const differs = start !== undefined && other !== undefined && start !== other;
+                  const isEmpty = start === null && other != null && other >= (replicas[i]?.log_end ?? Infinity);
+                  const differs = start !== undefined && other !== undefined && start !== other && !isEmpty;
                   return (
                     <td key={brokers[i]} class={`num ${differs ? "warn" : ""}`}>
                       {differs && <span title="Not as at the leader">≠ </span>}
-                      {start === undefined ? <Unknown /> : start === null ? <span class="faint">none</span> : count(start)}
+                      {start === undefined ? <Unknown /> : start === null ? <span class="faint">{isEmpty ? "no record yet" : "none"}</span> : count(start)}
                     </td>
                   );
                 })}

@@ -62,12 +62,12 @@ export function merge(world: World, deltas: readonly Delta[]): World {
   for (const delta of deltas) {
     if (delta.summary !== null) ({ summary } = delta);
     for (const name of MAPS) {
-      const changed = delta.changed[name];
-      if (changed !== undefined) {
-        const map = own(name);
-        for (const [key, fields] of Object.entries(changed)) map[key] = { ...map[key], ...fields };
-      }
+      // Removals come first: an entity may leave and come back within one frame.
       for (const key of delta.removed[name] ?? []) delete own(name)[key];
+      const changed = delta.changed[name];
+      if (changed === undefined) continue;
+      const map = own(name);
+      for (const [key, fields] of Object.entries(changed)) map[key] = { ...map[key], ...fields };
     }
     const counters = delta.changed["workload"]?.[""];
     if (counters !== undefined) workload = { ...workload, ...counters } as Workload;
@@ -140,7 +140,10 @@ export function partitionNames(state: State): Name[] {
   return [...found.values()].sort(byName);
 }
 
+/** Topics by name, internal ones last. */
 export function byName(a: Name, b: Name): number {
+  const internal = Number(a.topic.startsWith("__")) - Number(b.topic.startsWith("__"));
+  if (internal !== 0) return internal;
   return a.topic < b.topic ? -1 : a.topic > b.topic ? 1 : a.partition - b.partition;
 }
 
