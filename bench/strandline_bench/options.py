@@ -70,6 +70,7 @@ class Options:
     batch_size: int
     api: str
     floor: bool
+    watched: bool
     with_controller: bool
     peer_kafka: str | None
     peer_kill: str | None
@@ -94,6 +95,7 @@ class Options:
             "records": self.records,
             "batch_size": self.batch_size,
             "rounds": self.rounds,
+            **({"watched": True} if self.watched else {}),
             **({"with_controller": True} if self.with_controller else {}),
             **({} if self.peer_kafka is None else {"peer_kafka": self.peer_kafka}),
         }
@@ -108,6 +110,8 @@ def parse(argv: Sequence[str]) -> Options:
         parser.error(f"{given.measure} needs its own cluster: it takes no --bootstrap")
     if given.with_controller and given.measure != "failover":
         parser.error(f"--with-controller is of failover, not of {given.measure}")
+    if given.watched and given.measure not in ("produce", "latency"):
+        parser.error(f"--watched is of produce and latency, not of {given.measure}")
     if given.peer_kafka is not None and given.measure != "partitions":
         parser.error(f"--peer-kafka is of partitions and group, not of {given.measure}")
     if (given.peer_kill is None) != (given.peer_restart is None):
@@ -143,6 +147,7 @@ def parse(argv: Sequence[str]) -> Options:
         batch_size=given.batch_size,
         api=given.api,
         floor=given.floor,
+        watched=given.watched,
         with_controller=given.with_controller,
         peer_kafka=given.peer_kafka,
         peer_kill=given.peer_kill,
@@ -207,6 +212,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--batch-size", type=positive, default=256 << 10, help="bytes of a batch (262144)")
     add("--api", choices=("send_many", "send", "both"), default="both", help="produce API (both)")
     add("--floor", action="store_true", help="alternate with a bare path, the transport's limit")
+    add(
+        "--watched",
+        action="store_true",
+        help="produce, latency: alternate with rounds in which one watcher reads every server's"
+        " Watch stream",
+    )
     add(
         "--with-controller",
         action="store_true",

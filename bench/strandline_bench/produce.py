@@ -9,6 +9,7 @@ from strandline_bench.payloads import payloads
 from strandline_bench.peers import floor
 from strandline_bench.report import Figures, Report, median
 from strandline_bench.target import Target, fresh_topic, running
+from strandline_bench.watching import watcher
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,6 +34,7 @@ def run(options: Options, report: Report) -> None:
 
 async def _rounds(target: Target, options: Options, report: Report) -> None:
     rates: dict[str, list[float]] = {"send_many": [], "send": []}
+    watched: dict[str, list[float]] = {"send_many": [], "send": []}
     brokers_ms_mb: dict[str, list[float]] = {"send_many": [], "send": []}
     handed_over: list[float] = []
     floors: list[float] = []
@@ -40,6 +42,10 @@ async def _rounds(target: Target, options: Options, report: Report) -> None:
     for number in range(options.rounds + 1):  # the first one warms up and does not count
         for api in apis:
             name = f"bench-{api.replace('_', '-')}-{number}"
+            if options.watched:
+                async with watcher(target.bootstrap):
+                    rate, _, _ = await _round(target, name, api, options)
+                watched[api] += [rate] * (number > 0)
             rate, brokers_ms, handed = await _round(target, name, api, options)
             if number > 0:
                 rates[api].append(rate)
@@ -51,6 +57,7 @@ async def _rounds(target: Target, options: Options, report: Report) -> None:
                 floors.append(mb_s)
     for api in apis:
         figures = _figures(api, rates[api], floors, options)
+        figures |= _watched_figures(rates[api], watched[api], options)
         if target.pids:
             figures["brokers_cpu_ms_per_mb"] = median(brokers_ms_mb[api])
         if api == "send":
@@ -72,6 +79,15 @@ def _figures(api: str, rates: list[float], floors: list[float], options: Options
     if shares:
         figures |= {"floor_mb_s": median(floors), "floor_share": median(shares)}
     return figures
+
+
+def _watched_figures(rates: list[float], watched: list[float], options: Options) -> Figures:
+    if not watched:
+        return {}
+    return {
+        "watched_mb_s": median(watched) * options.record_size / 1e6,
+        "watched_share": median(watched) / median(rates),
+    }
 
 
 async def _round(

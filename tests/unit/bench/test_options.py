@@ -40,6 +40,7 @@ def test_a_peer_without_its_library_is_refused_with_what_installs_it(
         (["partitions", "--peer-kill", "kill", "--peer-restart", "restart"], "of --peer-kafka"),
         (["partitions", "--bootstrap", "127.0.0.1:1"], "takes no --bootstrap"),
         (["latency", "--with-controller"], "not of latency"),
+        (["consume", "--watched"], "not of consume"),
         (["produce", "--brokers", "2"], "--replication-factor 3 needs as many --brokers"),
     ],
 )
