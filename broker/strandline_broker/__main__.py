@@ -135,11 +135,11 @@ def _run(
     import uvloop
 
     from strandline_broker.hosts.member.lifecycle import CannotStart
-    from strandline_broker.telemetry import configure_logging, count_dropped_lines
+    from strandline_broker.telemetry import configure_logging, watch_process
 
     configure_logging(log_format=config.log_format, level=config.log_level, server=name)
     runtime = real_runtime(name)
-    count_dropped_lines(runtime.metrics)
+    watch_process(runtime.metrics)
     runtime.log.info("starting", build=build_id(), pid=runtime.pid)
 
     async def until_signalled() -> None:

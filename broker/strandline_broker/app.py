@@ -27,6 +27,7 @@ from strandline_broker.hosts.member.replica_manager import ReplicaManager
 from strandline_broker.hosts.replica.isr_changes import IsrChanges
 from strandline_broker.hosts.replica.record_check import RecordChecks, warn_of_slow_checks
 from strandline_broker.hosts.reporting.broker_metrics import BrokerMetrics
+from strandline_broker.hosts.reporting.group_lag import GroupLag
 from strandline_broker.hosts.reporting.replica_metrics import ReplicaMetrics
 from strandline_broker.hosts.serving.applied_views import AppliedViews
 from strandline_broker.hosts.serving.configs import ConfigsService
@@ -47,6 +48,7 @@ from strandline_broker.rpc.cluster.replicas_info import ReplicasInfoRpc
 from strandline_broker.rpc.cluster.truncations import TruncationsRpc
 from strandline_broker.rpc.groups.calls import GroupCalls
 from strandline_broker.rpc.records.delete_records import DeleteRecordsRpc
+from strandline_broker.rpc.records.end_offsets import EndOffsets
 from strandline_broker.rpc.records.fetch import FetchRpc
 from strandline_broker.rpc.records.fetch_client import FetchClient
 from strandline_broker.rpc.records.fetch_range import FetchRangeRpc
@@ -186,6 +188,13 @@ class Broker:
         registry = self._runtime.metrics
         registry.register(BrokerMetrics(self.replicas, lambda: self.lifecycle.state))
         registry.register(ReplicaMetrics(self.replicas))
+        self._lag = GroupLag(
+            self.shards.applications,
+            self.replicas,
+            self.metadata,
+            EndOffsets(self._runtime.network),
+        )
+        registry.register(self._lag)
 
     def _on_applied(self) -> None:
         self.views.published()
@@ -280,6 +289,7 @@ class Broker:
             self._runtime.metrics,
             self._why_not_ready,
             self._runtime.serial_executor("metrics"),
+            self._lag.before_scrape,
         )
         await serve_http(monitored, self._config.metrics_listeners, self._runtime.log)
 

@@ -93,10 +93,13 @@ class _ForeignLines(logging.Handler):
             self.handleError(record)
 
 
-def count_dropped_lines(registry: CollectorRegistry) -> None:
-    """Register a metric that counts dropped log lines."""
-    from prometheus_client import Gauge
+def watch_process(registry: CollectorRegistry) -> None:
+    """Register the metrics of this process: its CPU time, memory and files, and dropped log
+    lines.
+    """
+    from prometheus_client import Gauge, ProcessCollector
 
+    ProcessCollector(registry=registry)
     output = output_of_stderr()
     if output is not None:
         Gauge(

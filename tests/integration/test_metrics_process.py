@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
 
+from strandline import NewTopic, TopicPartition, sync
 from support.cluster import eventually
-from support.scrape import get, scrape
+from support.promql import alerts, of_dashboard, selectors
+from support.scrape import get, scrape, scrapes
+from support.tidy_tree import ROOT
 
 if TYPE_CHECKING:
+    from strandline_cli.cluster.local_cluster import LocalCluster
     from support.cluster import MakeCluster
+    from support.promql import Selector
+    from support.scrape import Scrape
 
 pytestmark = pytest.mark.integration
+
+METRICS: Final = ROOT / "deploy" / "metrics"
+OF_FAILURES: Final = frozenset({"strandline_request_failures_total"})
+"""Metrics without a sample until something fails."""
+OF_PROMETHEUS: Final = frozenset({"up"})
+TOPIC: Final = "orders"
+GROUP: Final = "readers"
+RECORDS: Final = 30
+READ: Final = 4
 
 
 def test_each_process_serves_metrics_and_health_at_a_port_of_its_own(
@@ -47,3 +64,96 @@ def test_each_process_serves_metrics_and_health_at_a_port_of_its_own(
 
     eventually(waits, "the broker without a controller says why it is not ready")
     assert get(address, "/healthz") == (200, "alive\n")
+
+
+def work(cluster: LocalCluster) -> int:
+    """Both protocols' producers and consumers, and a group that has read a part. Returns the number
+    of bytes of the values.
+    """
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.create_topics([NewTopic(TOPIC, 3, 3)])
+    value = b"v" * 100
+    with sync.Producer(cluster.grpc_bootstrap) as producer:
+        for number in range(RECORDS):
+            producer.send_and_wait(TOPIC, value, partition=number % 3)
+    kafka = KafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all")
+    kafka.send(TOPIC, value, partition=0).get(60)
+    kafka.close()
+    with sync.Consumer(
+        bootstrap_servers=cluster.bootstrap, group_id=GROUP, enable_auto_commit=False
+    ) as consumer:
+        consumer.assign([TopicPartition(TOPIC, index) for index in range(3)])
+        consumer.commit({TopicPartition(TOPIC, index): READ for index in range(3)})
+    reader = KafkaConsumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest")
+    reader.assign([KafkaPartition(TOPIC, 0)])
+    while not reader.poll(1_000):
+        pass
+    reader.close()
+    return len(value) * (RECORDS + 1)
+
+
+def total(shown: list[Scrape], name: str, **labels: str) -> float:
+    return sum(sum(each.values(name, **labels)) for each in shown)
+
+
+def test_the_metrics_count_the_work_and_every_expression_finds_its_metrics(
+    make_cluster: MakeCluster,
+) -> None:
+    cluster = make_cluster(brokers=3, metrics_port=0)
+    size = work(cluster)
+
+    def settled() -> list[Scrape] | None:
+        shown = scrapes(cluster, cluster.broker_ids)
+        lag = total(shown, "kafka_consumergroup_lag_sum", consumergroup=GROUP, topic=TOPIC)
+        copied = total(shown, "strandline_replica_high_watermark", topic=TOPIC)
+        is_settled = lag == RECORDS + 1 - 3 * READ and copied == 3 * (RECORDS + 1)
+        return shown if is_settled else None
+
+    brokers = eventually(settled, "the group's lag is known, and all is committed everywhere")
+    prefix = "kafka_server_brokertopicmetrics_"
+    assert total(brokers, f"{prefix}messagesin_total", topic=TOPIC) == RECORDS + 1
+    assert total(brokers, f"{prefix}bytesin_total", topic=TOPIC) > size
+    assert total(brokers, f"{prefix}bytesout_total", topic=TOPIC) > 100
+    copied = total(brokers, f"{prefix}replicationbytesin_total")
+    assert copied >= 2 * total(brokers, f"{prefix}bytesin_total", topic=TOPIC)
+    assert total(brokers, "kafka_consumergroup_lag", consumergroup=GROUP) == RECORDS + 1 - 3 * READ
+    assert total(brokers, "kafka_server_replicamanager_leadercount") >= 3
+    requests = "kafka_network_requestmetrics_requests_total"
+    assert total(brokers, requests, request="Produce") >= RECORDS + 1
+    assert total(brokers, requests, request="FetchFollower") > 0
+    for each in brokers:
+        quantile = each.values(
+            "kafka_network_requestmetrics_totaltimems", request="FetchFollower", quantile="0.99"
+        )
+        assert len(quantile) == 1
+        assert quantile[0] > 0
+    controller = scrape(cluster, "controller")
+    assert controller.value("kafka_controller_kafkacontroller_activebrokercount") == 3
+    assert controller.value("kafka_topic_partitions", topic=TOPIC) == 3
+    every_expression_finds_its_metrics([*brokers, controller])
+
+
+def every_expression_finds_its_metrics(shown: list[Scrape]) -> None:
+    expressions, variables = of_dashboard(METRICS / "grafana" / "dashboards" / "strandline.json")
+    expressions |= alerts(METRICS / "alerts.yml")
+    missing = {
+        title: faults
+        for title, expression in expressions.items()
+        if (faults := not_found(selectors(expression), shown))
+    }
+    assert missing == {}
+    assert not_found(variables, shown) == []
+
+
+def not_found(wanted: set[Selector], shown: list[Scrape]) -> list[Selector]:
+    """The selectors for which no process has a sample with their labels."""
+    return [
+        each
+        for each in wanted
+        if each.metric not in OF_FAILURES | OF_PROMETHEUS
+        and not any(
+            sample.name == each.metric and each.labels <= sample.labels.keys()
+            for scraped in shown
+            for sample in scraped.samples
+        )
+    ]

@@ -42,6 +42,7 @@ from strandline_broker.storage.directory.broker_directories import BrokerDirecto
 from strandline_proto.batch import iter_headers, read_header, read_records
 from strandline_proto.errors import WireError
 from strandline_proto.ids import (
+    NO_LEADER,
     UNKNOWN_EPOCH,
     BrokerEpoch,
     BrokerId,
@@ -90,6 +91,8 @@ class GroupBroker:
     topics: dict[TopicId, tuple[str, int]]
     exits: list[str]
     partition_epoch: int = 0
+    orders_leader: BrokerId = NO_LEADER
+    """The leader of the topics of users."""
 
     # As the controller
 
@@ -143,10 +146,20 @@ class GroupBroker:
         self.topics = topics
         await self._push(deleted_topic_ids=gone)
 
+    async def lead_orders(self, leader: int) -> None:
+        """That broker leads the topics of users."""
+        self.orders_leader = BrokerId(leader)
+        await self._push()
+
     async def _push(self, *, publish: bool = True, topics: object = (), **parts: object) -> None:
         offset = MetadataOffset(self.metadata.applied_offset + 1)
         users = tuple(
-            TopicMetadata(name, topic_id, tuple(PartitionMetadata(p) for p in range(count)), {})
+            TopicMetadata(
+                name,
+                topic_id,
+                tuple(PartitionMetadata(p, self.orders_leader) for p in range(count)),
+                {},
+            )
             for topic_id, (name, count) in self.topics.items()
         )
         assert isinstance(topics, tuple)

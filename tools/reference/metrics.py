@@ -41,6 +41,9 @@ counter only grows until the process ends. A histogram has the suffixes `_bucket
 Names that begin with `kafka_` are those that the JMX exporter and Strimzi give to Kafka's metrics,
 so dashboards for Kafka work. `metrics.replicas.enable=false` switches off the metrics with the
 label `partition`.
+
+Each process also has the metrics of prometheus_client's process collector, for instance
+`process_cpu_seconds_total`, `process_resident_memory_bytes` and `process_open_fds`.
 """
 COLUMNS = ("metric", "kind", "labels", "meaning", "declared in")
 

@@ -57,7 +57,7 @@ from strandline_broker.hosts.groups.topics_watch import TopicsWatch
 from strandline_proto.errors import InvalidCommitOffsetSize, WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     from strandline_broker.core.coordination.decision import Decision, Record
     from strandline_broker.core.groups.assignors import PartitionSets
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_broker.hosts.coordination.waiting import Waiting
     from strandline_broker.hosts.groups.group_context import GroupContext
+    from strandline_proto.ids import TopicId
 
 READS: Final = (FetchOffsets, DescribeGroup, ListGroups, ClassicHeartbeat, CallDropped)
 """Commands that write nothing: too few replicas in sync do not refuse them. FetchOffsets follows a
@@ -176,6 +177,23 @@ class GroupShard:
     def members(self) -> int:
         """Returns the number of members; each has a session (I-137)."""
         return sum(isinstance(key, SessionTimer) for key in self.timers())
+
+    def committed(self) -> Iterator[tuple[str, str, TopicId | None, int, int]]:
+        """Yields group, topic, topic id, partition and offset of all committed offsets."""
+        if self.machine.state is not ShardState.ACTIVE:
+            return
+        for group_id in self.groups.group_ids():
+            for topic, partition, value in self.groups.table.offsets_of(group_id):
+                yield group_id, topic, value.topic_id, partition, value.offset
+
+    def members_by_group(self) -> Iterator[tuple[str, int]]:
+        """Yields the groups with the number of their members."""
+        if self.machine.state is not ShardState.ACTIVE:
+            return
+        table = self.groups.table
+        for group_id in self.groups.group_ids():
+            group = table.consumer.get(group_id) or table.live.get(group_id)
+            yield group_id, 0 if group is None else len(group.members)
 
     def timers(self) -> set[TimerKey]:
         """Returns the keys of the groups' timers that run."""
