@@ -34,7 +34,7 @@ def run(options: Options, report: Report) -> None:
 
 async def _rounds(target: Target, options: Options, report: Report) -> None:
     rates: dict[str, list[float]] = {"send_many": [], "send": []}
-    watched: dict[str, list[float]] = {"send_many": [], "send": []}
+    watched: dict[str, list[tuple[float, float]]] = {"send_many": [], "send": []}
     brokers_ms_mb: dict[str, list[float]] = {"send_many": [], "send": []}
     handed_over: list[float] = []
     floors: list[float] = []
@@ -44,8 +44,8 @@ async def _rounds(target: Target, options: Options, report: Report) -> None:
             name = f"bench-{api.replace('_', '-')}-{number}"
             if options.watched:
                 async with watcher(target.bootstrap):
-                    rate, _, _ = await _round(target, name, api, options)
-                watched[api] += [rate] * (number > 0)
+                    rate, brokers_ms, _ = await _round(target, name, api, options)
+                watched[api] += [(rate, brokers_ms)] * (number > 0)
             rate, brokers_ms, handed = await _round(target, name, api, options)
             if number > 0:
                 rates[api].append(rate)
@@ -81,12 +81,16 @@ def _figures(api: str, rates: list[float], floors: list[float], options: Options
     return figures
 
 
-def _watched_figures(rates: list[float], watched: list[float], options: Options) -> Figures:
+def _watched_figures(
+    rates: list[float], watched: list[tuple[float, float]], options: Options
+) -> Figures:
     if not watched:
         return {}
+    rate = median([rate for rate, _ in watched])
     return {
-        "watched_mb_s": median(watched) * options.record_size / 1e6,
-        "watched_share": median(watched) / median(rates),
+        "watched_mb_s": rate * options.record_size / 1e6,
+        "watched_share": rate / median(rates),
+        "watched_brokers_cpu_ms_per_mb": median([brokers_ms for _, brokers_ms in watched]),
     }
 
 
