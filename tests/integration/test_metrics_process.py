@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import json
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
 
 from strandline import NewTopic, TopicPartition, sync
+from strandline_broker.hosts.common.quiet import QUIET_S
 from support.cluster import eventually
 from support.promql import alerts, of_dashboard, selectors
 from support.scrape import get, scrape, scrapes
@@ -30,6 +34,8 @@ TOPIC: Final = "orders"
 GROUP: Final = "readers"
 RECORDS: Final = 30
 READ: Final = 4
+TRIES: Final = 8
+"""Attempts that exceed the limit of lines in the time that they take."""
 
 
 def test_each_process_serves_metrics_and_health_at_a_port_of_its_own(
@@ -99,7 +105,8 @@ def total(shown: list[Scrape], name: str, **labels: str) -> float:
 def test_the_metrics_count_the_work_and_every_expression_finds_its_metrics(
     make_cluster: MakeCluster,
 ) -> None:
-    cluster = make_cluster(brokers=3, metrics_port=0)
+    told = {"log.level": "debug", "log.format": "json"}
+    cluster = make_cluster(brokers=3, metrics_port=0, broker_config=told)
     size = work(cluster)
 
     def settled() -> list[Scrape] | None:
@@ -131,6 +138,30 @@ def test_the_metrics_count_the_work_and_every_expression_finds_its_metrics(
     assert controller.value("kafka_controller_kafkacontroller_activebrokercount") == 3
     assert controller.value("kafka_topic_partitions", topic=TOPIC) == 3
     every_expression_finds_its_metrics([*brokers, controller])
+    killed_processes_fill_no_log(cluster)
+
+
+def killed_processes_fill_no_log(cluster: LocalCluster) -> None:
+    """No controller moves the leaderships of the killed broker: the others try again and again."""
+    log = cluster.process(1).log_file
+    before = len(log.read_text().splitlines())
+    cluster.kill("controller")
+    cluster.kill(2)
+
+    def lines() -> list[dict[str, Any]]:
+        written = log.read_text().rpartition("\n")[0].splitlines()[before:]
+        return [json.loads(line) for line in written]
+
+    def tries(found: list[dict[str, Any]]) -> int:
+        return sum(each["event"] == "fetching stopped" and each["leader"] == 2 for each in found)
+
+    found = eventually(lambda: each if tries(each := lines()) >= TRIES else None, "it tries")
+    first, last = (datetime.fromisoformat(found[at]["timestamp"]) for at in (0, -1))
+    allowed = 3 + (last - first).total_seconds() / QUIET_S
+    for (event, peer), count in Counter(
+        (each["event"], each.get("leader")) for each in found if each["level"] != "debug"
+    ).items():
+        assert count <= allowed, (event, peer, count, allowed)
 
 
 def every_expression_finds_its_metrics(shown: list[Scrape]) -> None:

@@ -29,6 +29,7 @@ from strandline_broker.core.replication.follower import (
     TruncateTo,
 )
 from strandline_broker.hosts.common.fetch_messages import Position
+from strandline_broker.hosts.common.quiet import Quiet
 from strandline_broker.hosts.common.replaced import end_replaced
 from strandline_proto.errors import NONE, StaleBrokerEpoch, WireError
 from strandline_proto.ids import Offset
@@ -96,6 +97,9 @@ class Fetcher:
         self._has_work = asyncio.Event()
         self._nudge = asyncio.Event()
         self._log = runtime.log.bind(leader=leader)
+        self._quiet = Quiet(runtime.clock)
+        """A leader that is gone is tried again each second."""
+        self._quiet_refusals = Quiet(runtime.clock)
 
     # What to fetch
 
@@ -140,10 +144,14 @@ class Fetcher:
         try:
             await self._streams.run(self, self._leader)
         except* asyncio.CancelledError:
-            self._log.info("fetching stopped", reason="the transport cancelled the stream")
+            self._stopped("the transport cancelled the stream")
         except* (grpc.aio.AioRpcError, asyncio.InvalidStateError, OSError, WireError) as broken:
-            self._log.info("fetching stopped", reason=_reason(broken.exceptions[0]))
+            self._stopped(_reason(broken.exceptions[0]))
         deliver_cancellation()
+
+    def _stopped(self, reason: str) -> None:
+        say = self._log.info if self._quiet.is_due() else self._log.debug
+        say("fetching stopped", reason=reason)
 
     # Requests and answers
 
@@ -359,7 +367,8 @@ class Fetcher:
         if refused:
             first, reason = refused[0]
             name, count = first.partition.name, len(refused)
-            self._log.info("fetch refused", partitions=count, partition=name, reason=reason)
+            say = self._log.info if self._quiet_refusals.is_due() else self._log.debug
+            say("fetch refused", partitions=count, partition=name, reason=reason)
 
     def _ask_again(self, targets: list[_Target]) -> None:
         for target in targets:

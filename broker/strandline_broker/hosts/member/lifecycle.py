@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 REGISTRATION_TIMEOUT_S: Final = 5.0
 RETRY_S_MIN: Final = 0.05
 RETRY_S_MAX: Final = 0.5
-COMPLAINT_S: Final = 3.0
+COMPLAINT_S: Final = 10.0
 """Time between two log lines that say the same."""
 QUIET_START_S: Final = 1.0
 DUPLICATE_WAIT_S: Final = 12.0

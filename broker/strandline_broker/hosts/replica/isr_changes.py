@@ -20,6 +20,7 @@ import grpc
 
 from strandline_broker.core.replication.partition_state import IsrAnswer
 from strandline_broker.hosts.common.controller_calls import AlterPartitionAnswer
+from strandline_broker.hosts.common.quiet import Quiet
 from strandline_broker.hosts.replica.leading import Leading
 from strandline_proto.errors import RequestTimedOut, UnknownServerError, WireError
 from strandline_proto.ids import NO_BROKER_EPOCH, TopicId
@@ -57,6 +58,8 @@ class IsrChanges:
         broker_epoch: Callable[[], BrokerEpoch],
     ) -> None:
         self._log = runtime.log
+        self._quiet = Quiet(runtime.clock)
+        """A controller that is gone is asked again and again."""
         self._controller = controller
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -120,7 +123,8 @@ class IsrChanges:
             )
         except grpc.RpcError as error:
             failed = self._controller.failure(error)
-            self._log.info("ISR changes were not answered", partitions=len(batch), why=str(failed))
+            say = self._log.info if self._quiet.is_due() else self._log.debug
+            say("ISR changes were not answered", partitions=len(batch), why=str(failed))
         else:
             if response.error is not None:
                 failed = response.error

@@ -10,6 +10,7 @@ from strandline_broker.hosts.disks.flush_schedule import FlushSchedule
 from strandline_broker.hosts.fetching.fetcher import BACKOFF_MS_MAX, Fetcher
 from strandline_proto.errors import UnknownTopicOrPartition
 from strandline_proto.ids import BrokerId, LeaderEpoch, Offset
+from support.hand_clock import HandClock
 
 KEY = (b"t" * 16, 0)
 
@@ -132,3 +133,35 @@ async def test_partitions_that_are_refused_together_are_told_and_asked_for_toget
         target.backoff_ms = BACKOFF_MS_MAX  # it has gone on for a second
     await fetcher.apply(FetchResponse(0, 2, partitions=refused), 2)
     assert [fields["partitions"] for fields in told] == [1000]
+
+
+async def test_a_leader_that_is_gone_for_a_minute_fills_no_log() -> None:
+    clock, told = HandClock(), list[str]()
+    log: Any = SimpleNamespace(
+        info=lambda event, **_: told.append(event), debug=lambda event, **_: None
+    )
+    runtime: Any = SimpleNamespace(log=SimpleNamespace(bind=lambda **_: log), clock=clock)
+    unused: Any = None
+
+    class Gone:
+        tries = 0
+
+        async def run(self, *_: object) -> None:
+            self.tries += 1
+            raise ConnectionRefusedError("nothing listens there")
+
+    gone: Any = Gone()
+    fetcher = Fetcher(
+        runtime,
+        unused,
+        BrokerId(1),
+        streams=gone,
+        flushes=unused,
+        truncations=unused,
+        copies=unused,
+    )
+    for _ in range(60):
+        await fetcher._until_broken()
+        clock.now_s += BACKOFF_MS_MAX / 1000
+    assert gone.tries == 60
+    assert told == ["fetching stopped"] * 6
