@@ -128,9 +128,6 @@ def parse(argv: Sequence[str]) -> Options:
     if records is None:
         records = max(1000, min(RECORDS_MAX_BY_DEFAULT, BYTES_BY_DEFAULT // given.record_size))
         records = 5000 if given.measure == "latency" else records
-    partitions = given.partitions
-    if partitions is None:
-        partitions = PARTITIONS[given.measure]
     return Options(
         measure=given.measure,
         bootstrap=given.bootstrap,
@@ -139,7 +136,7 @@ def parse(argv: Sequence[str]) -> Options:
         min_insync_replicas=min(2, given.replication_factor),
         acks=given.acks,
         record_size=given.record_size,
-        partitions=partitions,
+        partitions=given.partitions or PARTITIONS[given.measure],
         compression=given.compression,
         records=records,
         flush_policy=given.flush_policy,
