@@ -1,7 +1,7 @@
 """What a test may need of the machine, and a loud word at the end about what could not run.
 
-Markers `spark`, `maven` and `docker` skip where a JDK, Maven, a Docker
-engine or the folder of shared data is missing. In CI that is a failure, except for want of the
+Markers `spark`, `maven`, `docker` and `browser` skip where a JDK, Maven, a Docker engine, Chromium
+or the folder of shared data is missing. In CI that is a failure, except for want of the
 shared folder (and of the engine that its script would have started): a green run must not hide what
 was off.
 

@@ -15,7 +15,15 @@ FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 CITED_FILE = re.compile(r"`([\w/.-]*\w\.(?:py|proto|md|sh))`")
 RECIPE = re.compile(r"^### (.+)\n\nFiles: (.+)$", re.MULTILINE)
-RECIPES = {"A configuration key", "An RPC", "A metric", "A command", "A listener", "An error"}
+RECIPES = {
+    "A configuration key",
+    "An RPC",
+    "A metric",
+    "A command",
+    "A listener",
+    "A page of the console",
+    "An error",
+}
 ARCHITECTURE = ROOT / "docs" / "internals" / "architecture.md"
 ORACLES = ROOT / "proof" / "strandline_proof" / "sim" / "oracles"
 RULE = re.compile(r"^\| (I-\d+) \|.*\| ([^|]*) \|$", re.MULTILINE)
