@@ -226,7 +226,8 @@ class _Console:
         address = f"http://{shown}:{port}/"
         lines = [f"The console is at {address}"]
         if self._fault_reason is None:
-            lines.append(f"Token for faults: {self._token}")
+            given = self._options.token is not None  # its owner has it, and a log must not
+            lines.append(f"Token for faults: {'as given' if given else self._token}")
         elif not self._loopback:
             lines.append("It is read-only, because it does not listen on loopback.")
         sys.stdout.write("".join(f"{line}\n" for line in lines))

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from strandline_broker.config.key import Key
 
 ENVIRONMENT_PREFIX: Final = "STRANDLINE_"
-RESERVED_VARIABLES: Final = frozenset({"STRANDLINE_BOOTSTRAP", "STRANDLINE_DIR"})
+RESERVED_VARIABLES: Final = frozenset(
+    {"STRANDLINE_BOOTSTRAP", "STRANDLINE_CONSOLE_TOKEN", "STRANDLINE_DIR"}
+)
 """Environment variables that the command line reads; they are no configuration keys."""
 
 _Config = TypeVar("_Config", BrokerConfig, ControllerConfig)

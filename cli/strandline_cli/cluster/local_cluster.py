@@ -29,6 +29,7 @@ from strandline_cli.cluster.cluster_files import (
     with_metrics,
     write_cluster_files,
 )
+from strandline_cli.cluster.console_process import stop_console
 from strandline_cli.cluster.listeners import GRPC, ListenerAddress
 from strandline_cli.cluster.metadata_catch_up import applied_offsets, wait_beyond
 from strandline_cli.cluster.overrides import check_overrides
@@ -426,9 +427,10 @@ class LocalCluster:
             )
 
     def down(self, *, wait_s: float = STOP_S) -> list[ProcessId]:
-        """Send SIGTERM to the brokers, then to the controller. Returns the processes that had to be
-        killed.
+        """Send SIGTERM to the console, to the brokers, then to the controller. Returns the servers
+        that had to be killed.
         """
+        stop_console(self.directory)
         forced: list[ProcessId] = []
         for group in (list[ProcessId](self.broker_ids), [CONTROLLER]):
             for process_id in group:
@@ -443,7 +445,8 @@ class LocalCluster:
         return forced
 
     def kill_all(self) -> None:
-        """Send SIGKILL to every process at once, then wait for their end."""
+        """Send SIGKILL to every server at once, then wait for their end."""
+        stop_console(self.directory)
         for process in self._processes.values():
             process.send(signal.SIGKILL)
         for process in self._processes.values():

@@ -1,17 +1,15 @@
 """`strandline console`: the live view of a cluster, in a browser."""
 
 import os
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
+from strandline_cli.cluster.console_process import TOKEN_VARIABLE
 from strandline_cli.cluster.target import find_target
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_cli.options import BootstrapOption, DirOption
 from strandline_runtime.extras import what_is_missing
-
-TOKEN_VARIABLE: Final = "STRANDLINE_CONSOLE_TOKEN"
-"""Environment variable with the token for faults; without it each start has a new one."""
 
 
 def console(
@@ -65,7 +63,7 @@ def console(
                 bootstrap=compose_addresses() if target is None else target.bootstrap,
                 directory=None if local is None else local.directory,
                 compose=compose,
-                token=os.environ.get(TOKEN_VARIABLE) or None,
+                token=os.environ.pop(TOKEN_VARIABLE, None) or None,  # no server gets it
                 host=host,
                 port=port,
                 wait_s=wait,

@@ -202,6 +202,8 @@ class Lab:
         until_ms = self._now_ms() + int(self._aftermath_s * 1000)
         while self._now_ms() < until_ms and not self._is_whole(active):
             await self._look(active)
+            if await self._has_ended_again(machine, active):
+                return
             self._live.set("faults", active.id, {"cost": asdict(self._cost(active))})
 
     async def _look_until(self, active: _Active, heals_ms: int) -> None:
@@ -211,12 +213,7 @@ class Lab:
     async def _look(self, active: _Active) -> None:
         """Count what passes in a tenth of a second."""
         begun = self._clock.monotonic()
-        try:
-            async with asyncio.timeout(LOOK_S):
-                await active.heal_now.wait()
-                await asyncio.sleep(LOOK_S)
-        except TimeoutError:
-            pass
+        await asyncio.sleep(LOOK_S)
         passed_ms = int((self._clock.monotonic() - begun) * 1000)
         if any(each["leader"] == -1 for each in self._live.maps["partitions"].values()):
             active.offline_ms += passed_ms
@@ -224,6 +221,16 @@ class Lab:
             slowest = self._workload.slowest_ms((self._now_ms() - active.begun_ms) / 1000)
             if slowest is not None:
                 active.slowest_ms = max(slowest, active.slowest_ms or 0)
+
+    async def _has_ended_again(self, machine: Machine, active: _Active) -> bool:
+        """True if the process did not stay: then the fault is not healed."""
+        if any(each.target == active.target for each in self._active.values()):
+            return False  # another fault may have killed it
+        if await _on_thread(partial(machine.is_alive, active.target)):
+            return False
+        how = await _on_thread(partial(machine.how_it_ended, active.target))
+        self._fail(active, f"{active.target} was started, and ended again: {how}")
+        return True
 
     def _is_whole(self, active: _Active) -> bool:
         """True if the target is watched again and every ISR is complete."""

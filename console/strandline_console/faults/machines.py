@@ -31,6 +31,10 @@ class Machine(Protocol):
     @property
     def targets(self) -> list[str]: ...
     def is_alive(self, target: str) -> bool: ...
+    def how_it_ended(self, target: str) -> str:
+        """The end of a process in words, with the last lines of its log."""
+        ...
+
     def cannot_do(self) -> Mapping[FaultKind, str]:
         """The faults that cannot be made here, each with the reason."""
         ...
@@ -60,6 +64,9 @@ class LocalMachine:
 
     def is_alive(self, target: str) -> bool:
         return self._cluster.process(target).pid is not None
+
+    def how_it_ended(self, target: str) -> str:
+        return self._cluster.exit_report(target)
 
     def cannot_do(self) -> Mapping[FaultKind, str]:
         return {"cut_off": _LOOPBACK, "slow_disk": _OWN_DISK, "full_disk": _OWN_DISK}
@@ -110,6 +117,9 @@ class ComposeMachine:
 
     def is_alive(self, target: str) -> bool:
         return self._containers.is_alive(target)
+
+    def how_it_ended(self, target: str) -> str:
+        return self._containers.how_it_ended(target)
 
     def cannot_do(self) -> Mapping[FaultKind, str]:
         reasons = self._project.cannot_do()

@@ -242,6 +242,8 @@ def transport_reason(why: grpc.aio.AioRpcError, address: str) -> str:
     details = " ".join((why.details() or "").split())
     if "Connection refused" in details:
         return f"{address} refuses connections: nothing listens there"
+    if "Socket closed" in details or "Connection reset" in details:
+        return f"{address} closed the connection"
     if "DNS resolution failed" in details or "errors resolving" in details:
         return f"{address} has a host name that does not resolve"
     if why.code() is grpc.StatusCode.DEADLINE_EXCEEDED:

@@ -84,6 +84,9 @@ class Machine:
     def is_alive(self, target: str) -> bool:
         return target not in self.dead
 
+    def how_it_ended(self, target: str) -> str:
+        return f"{target} ended with exit status 1"
+
     def cannot_do(self) -> Mapping[FaultKind, str]:
         return {"slow_disk": "no such disk here"}
 
@@ -99,7 +102,9 @@ class Machine:
 
 
 class Rig:
-    def __init__(self, tasks: asyncio.TaskGroup, *, ours: bool = True) -> None:
+    def __init__(
+        self, tasks: asyncio.TaskGroup, *, ours: bool = True, aftermath_s: float = 0
+    ) -> None:
         self.clock = HandClock()
         self.recorder = Recorder("run", lambda: int(self.clock.now_s * 1000))
         self.machine = Machine()
@@ -110,7 +115,7 @@ class Rig:
             reason=None if ours else "the cluster is not ours",
             clock=self.clock,
             tasks=tasks,
-            aftermath_s=0,
+            aftermath_s=aftermath_s,
         )
 
     @property
@@ -132,9 +137,9 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(*, ours: bool = True) -> AsyncIterator[Rig]:
+async def rig(*, ours: bool = True, aftermath_s: float = 0) -> AsyncIterator[Rig]:
     async with asyncio.TaskGroup() as tasks:
-        made = Rig(tasks, ours=ours)
+        made = Rig(tasks, ours=ours, aftermath_s=aftermath_s)
         yield made
         made.clock.now_s += 1_000
 
@@ -236,6 +241,20 @@ async def test_a_fault_that_fails_is_told() -> None:
         made.lab.heal("2")
         await made.until(lambda: made.faults["2"]["state"] == "failed")
         assert made.faults["2"]["sentence"] == "broker-1 was not healed: it does not start"
+
+
+async def test_a_process_that_ends_again_after_its_start_is_not_healed() -> None:
+    async with rig(aftermath_s=60) as made:
+        fields = {"id": "broker-1", "kind": "broker", "state": "absent"}
+        made.recorder.live.set("servers", "broker-1", new_entity("servers", fields))
+        await made.inject()
+        made.lab.heal("1")
+        await made.until(lambda: made.faults["1"]["state"] == "healed")
+        made.machine.dead.add("broker-1")
+        await made.until(lambda: made.faults["1"]["state"] == "failed")
+        assert made.faults["1"]["sentence"] == (
+            "broker-1 was started, and ended again: broker-1 ended with exit status 1"
+        )
 
 
 async def test_a_cluster_that_is_not_ours_is_refused_with_the_reason() -> None:

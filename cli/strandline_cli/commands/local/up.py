@@ -1,11 +1,17 @@
 """`strandline up`: a controller and brokers as processes of this machine."""
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
+from strandline_cli.cluster.console_process import (
+    RunningConsole,
+    check_console,
+    start_console,
+)
 from strandline_cli.cluster.listeners import GRPC, KAFKA, addresses_of, as_documents
 from strandline_cli.cluster.local_cluster import LocalCluster, ProcessId
 from strandline_cli.cluster.target import cluster_directory
@@ -58,6 +64,13 @@ def up(
             " this port + N; kept in the directory. 0: free ports.",
         ),
     ] = None,
+    console: Annotated[
+        bool, typer.Option("--console", help="Start the console too; `down` stops it.")
+    ] = False,
+    console_port: Annotated[
+        int,
+        typer.Option("--console-port", min=0, max=65_535, help="Its port; 0: a free one."),
+    ] = 8080,
     output: FormatOption = Format.TABLE,
 ) -> int:
     """Start a cluster in a directory, or resume the one that is there; stays until Ctrl-C.
@@ -70,6 +83,8 @@ def up(
     from strandline_cli.cluster.overrides import split_overrides
 
     controller_config, broker_config = split_overrides(config or [])
+    if console:
+        check_console(console_port)
     cluster = LocalCluster.create(
         cluster_directory(directory),
         brokers=brokers,
@@ -82,8 +97,10 @@ def up(
         started, is_up = time.monotonic(), False
         try:
             cluster.up()
+            seconds = time.monotonic() - started
+            shown = _with_console(cluster, console_port) if console else None
             try:
-                _announce(cluster, output, seconds=time.monotonic() - started)
+                _announce(cluster, output, shown, seconds=seconds)
             except ReaderLeft:
                 let_go_of_stdout()  # the running cluster is the result
             if detach:
@@ -98,7 +115,17 @@ def up(
             raise
 
 
-def _announce(cluster: LocalCluster, output: Format, *, seconds: float) -> None:
+def _with_console(cluster: LocalCluster, port: int) -> RunningConsole:
+    try:
+        return start_console(cluster.directory, port)
+    except CliError:
+        _stop(cluster)
+        raise
+
+
+def _announce(
+    cluster: LocalCluster, output: Format, console: RunningConsole | None, *, seconds: float
+) -> None:
     processes: list[dict[str, Any]] = [
         {
             "id": process_id,
@@ -119,6 +146,7 @@ def _announce(cluster: LocalCluster, output: Format, *, seconds: float) -> None:
                 "dir": str(cluster.directory),
                 "controller": processes[0],
                 "brokers": processes[1:],
+                **({} if console is None else {"console": asdict(console)}),
             }
         )
         return
@@ -139,6 +167,8 @@ def _announce(cluster: LocalCluster, output: Format, *, seconds: float) -> None:
         note(f"Kafka's clients cannot connect: {_WITHOUT_KAFKA}")
     else:
         note(f"Kafka's clients connect to bootstrap.servers={cluster.file.kafka_bootstrap}")
+    if console is not None:
+        note(f"The console is at {console.address}; token for faults: {console.token}")
 
 
 def _metrics_url(cluster: LocalCluster, process_id: ProcessId) -> str | None:
