@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from strandline_console.answers import Meta, Refusal
+from strandline_console.answers import Meta, Refusal, Tables
 from strandline_console.messages import MESSAGES_VERSION, Deltas
 from strandline_console.serving.parameters import Refused, instant_of, number, scope_of, text
 from strandline_console.serving.security import Actions, Guard
@@ -87,6 +87,7 @@ class RecordingRoutes:
             Route("/api/lag", refusing(self.lag)),
             Route("/api/why", refusing(self.why)),
             Route("/api/trace", refusing(self.trace)),
+            Route("/api/tables", refusing(self.tables)),
         ]
 
     async def meta(self, _request: Request) -> Response:
@@ -145,6 +146,13 @@ class RecordingRoutes:
         maps, at_ms = self._recorder.maps_at(instant_of(query))
         events = self._recorder.events_before(at_ms)
         return answer(why_not_in_isr(maps, topic, partition, broker, events))
+
+    async def tables(self, _request: Request) -> Response:
+        reason = (
+            "This build of the console does not read the tables of pipelines."
+            " `strandline-spark report` shows them."
+        )
+        return answer(Tables(at_ms=self._recorder.now_ms(), pipelines=[], reason=reason))
 
     async def trace(self, request: Request) -> Response:
         query = request.query_params
