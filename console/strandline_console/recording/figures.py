@@ -4,13 +4,14 @@ Each is unknown while a report that it needs is unknown.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 from strandline_console.messages import Summary
+from strandline_console.recording.board import Board
 from strandline_console.recording.entities import (
     Entity,
     Maps,
-    order_on_board,
     replica_key,
     topic_and_number,
 )
@@ -20,6 +21,8 @@ RATE_MS: Final = 3_000
 TROUBLED_MAX: Final = 100
 LAG_POINTS: Final = 15 * 60
 GROUPS_MAX: Final = 500
+STEP: Final = 250
+"""Committed offsets whose lag is computed before the event loop has its turn."""
 
 
 def is_watched(maps: Maps, server: str) -> bool:
@@ -71,8 +74,8 @@ class Growth:
         )
 
 
-def summary_of(maps: Maps, rates: tuple[float, float] | None) -> Summary:
-    """The line above the board."""
+def summary_of(maps: Maps, board: Board, rates: tuple[float, float] | None) -> Summary:
+    """The line above the board. Its cost does not depend on the number of partitions."""
     is_rated = rates is not None and any(
         server["kind"] == "broker" and server["state"] == "watching"
         for server in maps["servers"].values()
@@ -82,38 +85,38 @@ def summary_of(maps: Maps, rates: tuple[float, float] | None) -> Summary:
         summary.records_per_s, summary.committed_per_s = rates
     if not is_watched(maps, "controller"):
         return summary
-    troubled, under, below, offline = [], 0, 0, 0
-    for key, partition in maps["partitions"].items():
-        isr, leader = partition["isr"], partition["leader"]
-        is_under = len(isr) < len(partition["replicas"])
-        is_below = len(isr) < partition["min_isr"]
-        under += is_under
-        below += is_below
-        offline += leader == -1
-        if is_under or is_below or leader == -1:
-            troubled.append(key)
-    summary.partitions = len(maps["partitions"])
-    summary.under_replicated, summary.below_minimum, summary.offline = under, below, offline
-    summary.troubled = sorted(troubled, key=order_on_board)[:TROUBLED_MAX]
+    summary.partitions = board.partitions
+    summary.under_replicated = board.under_replicated
+    summary.below_minimum = board.below_minimum
+    summary.offline = board.offline
+    summary.troubled = board.troubled(TROUBLED_MAX)
     return summary
 
 
-def offsets_with_lag(maps: Maps, group: Entity) -> tuple[dict[str, Entity] | None, int | None]:
+class GroupLag:
     """The committed offsets of a group with the present lags, and their sum."""
-    offsets: dict[str, Entity] | None = group["offsets"]
-    if offsets is None:
-        return None, None
-    found: dict[str, Entity] = {}
-    total: int | None = None
-    is_known = is_watched(maps, f"broker-{group['coordinator']}")
-    for key, committed in offsets.items():
-        leader = leader_replica(maps, *topic_and_number(key)) if is_known else None
-        end = None if leader is None else leader["high_watermark"]
-        lag = None if end is None else max(0, end - committed["offset"])
-        found[key] = {**committed, "lag": lag}
-        if lag is not None:
-            total = lag if total is None else total + lag
-    return found, total
+
+    def __init__(self, maps: Maps, group: Entity) -> None:
+        self._maps = maps
+        self._group = group
+        self.committed: dict[str, Entity] | None = group["offsets"]
+        self.offsets: dict[str, Entity] | None = None if self.committed is None else {}
+        self.lag: int | None = None
+
+    def steps(self) -> Iterator[None]:
+        """Compute them, in steps of `STEP` partitions."""
+        maps, coordinator = self._maps, f"broker-{self._group['coordinator']}"
+        is_known = is_watched(maps, coordinator)
+        for number, (key, committed) in enumerate((self.committed or {}).items(), 1):
+            leader = leader_replica(maps, *topic_and_number(key)) if is_known else None
+            end = None if leader is None else leader["high_watermark"]
+            lag = None if end is None else max(0, end - committed["offset"])
+            assert self.offsets is not None
+            self.offsets[key] = {**committed, "lag": lag}
+            if lag is not None:
+                self.lag = lag if self.lag is None else self.lag + lag
+            if number % STEP == 0:
+                yield
 
 
 class LagHistory:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strandline_console.messages import EventKind, TimelineEvent
+from strandline_console.recording.board import Board
 from strandline_console.recording.entities import MAPS, Entity, Maps, new_entity, new_maps
 
 
@@ -31,8 +32,7 @@ class Live:
         self.maps = new_maps()
         self.frame = 0
         """Number of the last frame that was taken."""
-        self.partitions_changed = True
-        """True if a partition has come or left since this was last set to False."""
+        self.board = Board()
         self._now_ms = now_ms
         self._on_change = on_change
         self._changes = Changes()
@@ -52,13 +52,17 @@ class Live:
         if known is None:
             of_map[key] = new_entity(map_name, fields)
             self._note(map_name)[key] = dict(of_map[key])
-            if map_name in ("partitions", "replicas"):
-                self.partitions_changed = True
+            if map_name == "replicas":
+                self.board.add_replica(key)
+            elif map_name == "partitions":
+                self.board.set_partition(key, of_map[key])
             return
         patch = {name: value for name, value in fields.items() if known[name] != value}
         if not patch:
             return
         known.update(patch)
+        if map_name == "partitions":
+            self.board.set_partition(key, known)
         noted = self._note(map_name)
         earlier = noted.get(key)
         if earlier is None:
@@ -80,8 +84,10 @@ class Live:
         if not noted:
             del self._changes.changed[map_name]
         self._changes.removed.setdefault(map_name, []).append(key)
-        if map_name in ("partitions", "replicas"):
-            self.partitions_changed = True
+        if map_name == "replicas":
+            self.board.remove_replica(key)
+        elif map_name == "partitions":
+            self.board.remove_partition(key)
 
     def event(self, kind: EventKind, sentence: str, **others: Any) -> TimelineEvent:
         """Add an event to the frame that is being collected."""

@@ -1,12 +1,12 @@
 """The recording: the live state, its frames as they are made, and every instant of 15 minutes.
 
 Watchers of servers change `live`. The owner of the recorder calls `tick` after changes, at most 20
-times a second, and `measure` twice a second.
+times a second, and `measuring` twice a second.
 """
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from typing import Final
 
@@ -19,13 +19,14 @@ from strandline_console.messages import (
     State,
     Summary,
     TimelineEvent,
+    Window,
 )
-from strandline_console.recording.archive import BYTES_MAX, KEPT_MS, Archive
+from strandline_console.recording.archive import BYTES_MAX, CHUNK, KEPT_MS, Archive
 from strandline_console.recording.entities import WORKLOAD, Maps
 from strandline_console.recording.figures import (
+    GroupLag,
     Growth,
     LagHistory,
-    offsets_with_lag,
     summary_of,
 )
 from strandline_console.recording.live import Live
@@ -49,6 +50,7 @@ class Recorder:
         *,
         bytes_max: int = BYTES_MAX,
         kept_ms: int = KEPT_MS,
+        chunk: int = CHUNK,
     ) -> None:
         self.run = run
         self.on_change: Callable[[], None] = lambda: None
@@ -61,10 +63,12 @@ class Recorder:
         self._summary_changed = False
         self._lags = LagHistory()
         self._events: deque[TimelineEvent] = deque(maxlen=EVENTS_MAX)
-        self._ordered: list[str] = []
         self._latest_ms = now_ms()
         self._archive = Archive(
-            lambda: (self.live.maps, self._summary), bytes_max=bytes_max, kept_ms=kept_ms
+            lambda: (self.live.maps, self._summary),
+            bytes_max=bytes_max,
+            kept_ms=kept_ms,
+            chunk=chunk,
         )
         self._archive.begin(0, self._latest_ms)
 
@@ -81,16 +85,25 @@ class Recorder:
 
     def measure(self) -> None:
         """Compute the figures that several reports make up."""
+        for _ in self.measuring():
+            pass
+
+    def measuring(self) -> Iterator[None]:
+        """`measure` in steps, whose work does not grow with the cluster."""
         maps, now_ms = self.live.maps, self.now_ms()
-        summary = summary_of(maps, self.growth.rates(now_ms))
+        summary = summary_of(maps, self.live.board, self.growth.rates(now_ms))
         if summary != self._summary:
             self._summary, self._summary_changed = summary, True
             self.on_change()
         lags: dict[str, int | None] = {}
         for key, group in list(maps["groups"].items()):
-            offsets, lag = offsets_with_lag(maps, group)
-            self.live.set("groups", key, {"offsets": offsets, "lag": lag})
-            lags[key] = lag
+            yield
+            found = GroupLag(maps, group)
+            yield from found.steps()
+            # A commit or a removal that came between the steps makes another report of it.
+            if maps["groups"].get(key) is group and group["offsets"] is found.committed:
+                self.live.set("groups", key, {"offsets": found.offsets, "lag": found.lag})
+            lags[key] = found.lag
         self._lags.note(now_ms, lags)
 
     def tick(self) -> Delta:
@@ -120,38 +133,42 @@ class Recorder:
     @property
     def ordered(self) -> list[str]:
         """All partitions now, in the order of the board. The list is replaced when it changes."""
-        if self.live.partitions_changed:
-            self.live.partitions_changed = False
-            found = ordered_partitions(self.live.maps)
-            if found != self._ordered:
-                self._ordered = found
-        return self._ordered
+        return self.live.board.names
 
     def now(self, scope: Scope) -> Keyframe:
         """The state at the last frame. A change since then is in the state already, and comes
         again with the next frame.
         """
-        maps, ordered = self.live.maps, self.ordered
-        return self._keyframe(self.frame, self._latest_ms, maps, self._summary, ordered, scope)
+        maps = self.live.maps
+        names, window = scope.choose(self.ordered)
+        if not scope.is_all:
+            maps = {**maps, **self._chosen(names)}
+        return self._keyframe(self.frame, self._latest_ms, maps, self._summary, window)
+
+    def _chosen(self, names: Collection[str]) -> Maps:
+        """The partitions of these names, and their replicas."""
+        partitions, replicas = self.live.maps["partitions"], self.live.maps["replicas"]
+        keys = [key for name in names for key in self.live.board.replicas_of(name)]
+        return {
+            "partitions": {name: partitions[name] for name in names if name in partitions},
+            "replicas": {key: replicas[key] for key in keys},
+        }
 
     def at(
         self, scope: Scope, *, instant_ms: int | None = None, frame: int | None = None
     ) -> Keyframe:
-        """The state at the last frame at or before an instant, or at a frame."""
+        """The state at the last frame at or before an instant, or at a frame. It reads the archive
+        and may take long: any thread may call it.
+        """
         number, at_ms, maps, summary = self._archive.state_at(instant_ms=instant_ms, frame=frame)
-        return self._keyframe(number, at_ms, maps, summary, ordered_partitions(maps), scope)
+        names, window = scope.choose(ordered_partitions(maps))
+        if not scope.is_all:
+            maps = {**maps, **_empty, **within(maps, names)}
+        return self._keyframe(number, at_ms, maps, summary, window)
 
     def _keyframe(
-        self,
-        frame: int,
-        at_ms: int,
-        maps: Maps,
-        summary: Summary,
-        ordered: list[str],
-        scope: Scope,
+        self, frame: int, at_ms: int, scoped: Maps, summary: Summary, window: Window
     ) -> Keyframe:
-        names, window = scope.choose(ordered)
-        scoped = maps if scope.is_all else {**maps, **_empty, **within(maps, names)}
         state = State(
             summary=summary,
             servers=scoped["servers"],  # type: ignore[arg-type]
@@ -192,8 +209,13 @@ class Recorder:
     def deltas_after(
         self, frame: int, scope: Scope, *, until_ms: int | None = None
     ) -> Iterator[Delta]:
-        """The frames after one, within the scope as it is at that frame."""
+        """The frames after one, within the scope as it is now. Any thread may read them on."""
         names = scope.choose(self.ordered)[0]
+        return self._deltas_after(frame, scope, names, until_ms)
+
+    def _deltas_after(
+        self, frame: int, scope: Scope, names: frozenset[str], until_ms: int | None
+    ) -> Iterator[Delta]:
         for delta in self._archive.deltas_after(frame, until_ms=until_ms):
             yield delta if scope.is_all else within_scope(delta, names)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -40,12 +40,18 @@ EVENTS_MAX: Final = 5_000
 
 _encode: Final = msgspec.json.Encoder().encode
 
+Found = TypeVar("Found")
 Handler = Callable[["Request"], Awaitable[Response]]
 
 
 def answer(value: object, status: int = 200) -> Response:
     """An answer as JSON."""
     return Response(_encode(value), status, media_type="application/json")
+
+
+async def _aside(work: Callable[[], Found]) -> Found:
+    """The result of work that reads many frames, on a thread: the event loop goes on."""
+    return await asyncio.get_running_loop().run_in_executor(None, work)
 
 
 def refusing(handler: Handler) -> Handler:
@@ -115,7 +121,7 @@ class RecordingRoutes:
         scope, instant = scope_of(request.query_params), instant_of(request.query_params)
         if instant is None:
             return answer(self._recorder.now(scope))
-        return answer(self._recorder.at(scope, **instant))
+        return await _aside(lambda: answer(self._recorder.at(scope, **instant)))
 
     async def deltas(self, request: Request) -> Response:
         query = request.query_params
@@ -123,9 +129,14 @@ class RecordingRoutes:
         if not self._recorder.has_all_after(after):
             raise Refused(410, f"frames after {after} are not all kept: ask /api/at for a keyframe")
         limit = number(query, "limit", 200, least=1, most=DELTAS_MAX)
-        found = list(islice(self._recorder.deltas_after(after, scope_of(query)), limit + 1))
-        more = len(found) > limit
-        return answer(Deltas(run=self._recorder.run, deltas=found[:limit], more=more))
+        kept = self._recorder.deltas_after(after, scope_of(query))
+
+        def read() -> Response:
+            found = list(islice(kept, limit + 1))
+            more = len(found) > limit
+            return answer(Deltas(run=self._recorder.run, deltas=found[:limit], more=more))
+
+        return await _aside(read)
 
     async def timeline(self, request: Request) -> Response:
         query = request.query_params
@@ -143,7 +154,11 @@ class RecordingRoutes:
         query = request.query_params
         topic = text(query, "topic")
         partition, broker = number(query, "partition"), number(query, "broker")
-        maps, at_ms = self._recorder.maps_at(instant_of(query))
+        instant = instant_of(query)
+        if instant is None:
+            maps, at_ms = self._recorder.maps_at(None)
+        else:
+            maps, at_ms = await _aside(lambda: self._recorder.maps_at(instant))
         events = self._recorder.events_before(at_ms)
         return answer(why_not_in_isr(maps, topic, partition, broker, events))
 
@@ -158,7 +173,7 @@ class RecordingRoutes:
         query = request.query_params
         first, last = number(query, "from"), number(query, "to")
         work = partial(_trace_file, self._recorder, first, last, self._recorder.now_ms())
-        body = await asyncio.get_running_loop().run_in_executor(None, work)
+        body = await _aside(work)
         name = f"strandline-{first}-{last}.html"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Response(body, media_type="text/html", headers=headers)

@@ -40,7 +40,8 @@ class Pulse:
             now_s = self._monotonic()
             if now_s - measured_s >= MEASURE_S:
                 measured_s = now_s
-                self.recorder.measure()
+                for _ in self.recorder.measuring():
+                    await asyncio.sleep(0)
             if self._changed.is_set() and now_s - framed_s >= FRAME_S:
                 framed_s = now_s
                 self.beat()

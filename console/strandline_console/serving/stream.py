@@ -1,5 +1,6 @@
 """The stream of a page, as server-sent events: a keyframe, then what changed within its scope."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -50,7 +51,7 @@ class Stream:
     async def parts(self) -> AsyncIterator[bytes]:
         """The bytes of the stream, until the console ends."""
         yield b"retry: 1000\n\n"
-        yield self._begin()
+        yield await self._begin()
         while not self._pulse.is_over:
             assert self._frame is not None
             if not await self._pulse.beyond(self._frame, QUIET_S):
@@ -58,14 +59,15 @@ class Stream:
             elif data := self._go_on(self._frame):
                 yield data
 
-    def _begin(self) -> bytes:
+    async def _begin(self) -> bytes:
         frame, recorder = self._frame, self._recorder
         if frame is None or not recorder.has_all_after(frame):
             return self._keyframe()
         if recorder.frame - frame > RESUME_FRAMES_MAX:
             return self._keyframe()
         self._choose()
-        return self._deltas(list(recorder.deltas_after(frame, self._scope)))
+        kept = recorder.deltas_after(frame, self._scope)
+        return self._deltas(await asyncio.get_running_loop().run_in_executor(None, list, kept))
 
     def _go_on(self, frame: int) -> bytes:
         deltas = self._pulse.after(frame)

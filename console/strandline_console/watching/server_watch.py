@@ -162,9 +162,9 @@ class ServerWatch:
                     raise WrongServer(
                         f"{address} answered with error {frame.error_code}: {frame.error_message}"
                     )
-                self._take(frame, address)
+                await self._take(frame, address)
 
-    def _take(self, frame: watch_pb2.WatchResponse, address: str) -> None:
+    async def _take(self, frame: watch_pb2.WatchResponse, address: str) -> None:
         is_controller = frame.server == watch_pb2.WATCHED_SERVER_CONTROLLER
         name = "controller" if is_controller else f"broker-{frame.node_id}"
         if name != self._server:
@@ -178,16 +178,16 @@ class ServerWatch:
         if frame.continues:
             return
         parts, self._parts = self._parts, []
-        self._apply(parts)
+        await self._apply(parts)
 
-    def _apply(self, parts: list[watch_pb2.WatchResponse]) -> None:
+    async def _apply(self, parts: list[watch_pb2.WatchResponse]) -> None:
         last = parts[-1]
         now_ms = self._now_ms()
         if last.incarnation_id != self._incarnation:
             self._incarnation = last.incarnation_id
             self._seen.clear()
         # Only then: events below refer to the entries of the keyframe.
-        self._apply_state(parts)
+        await self._apply_state(parts)
         self._live.set(
             "servers",
             self._server,
@@ -209,21 +209,26 @@ class ServerWatch:
                     details={"server": self._server, "lost": part.events_lost},
                 )
 
-    def _apply_state(self, parts: list[watch_pb2.WatchResponse]) -> None:
+    async def _apply_state(self, parts: list[watch_pb2.WatchResponse]) -> None:
         report = self._report
         if not parts[0].keyframe:
-            for part in parts:
-                report.take(part)
+            await self._take_parts(parts)
         elif isinstance(report, BrokerReport):
             known = report.restart()
-            for part in parts:
-                report.take(part)
+            await self._take_parts(parts)
             report.drop(known)
         else:
             known_partitions = report.restart()
-            for part in parts:
-                report.take(part)
+            await self._take_parts(parts)
             report.drop(known_partitions)
+
+    async def _take_parts(self, parts: list[watch_pb2.WatchResponse]) -> None:
+        """Take the parts of a frame. The event loop has a turn after each: a server with thousands
+        of partitions sends many.
+        """
+        for part in parts:
+            self._report.take(part)
+            await asyncio.sleep(0)
 
     def _take_event(self, event: watch_pb2.WatchEvent, frame_ms: int, now_ms: int) -> None:
         if event.number in self._seen:

@@ -82,11 +82,15 @@ ACTIONS = st.lists(
 )
 
 
-@given(actions=ACTIONS, step_ms=st.sampled_from([10, 700, 12_000]))
+@given(
+    actions=ACTIONS,
+    step_ms=st.sampled_from([10, 700, 12_000]),
+    chunk=st.sampled_from([1, 2, 500]),
+)
 def test_every_kept_frame_gives_the_state_of_its_time(
-    actions: list[tuple[int, int, str]], step_ms: int
+    actions: list[tuple[int, int, str]], step_ms: int, chunk: int
 ) -> None:
-    recorder, clock = a_recorder(bytes_max=40_000, kept_ms=60_000)
+    recorder, clock = a_recorder(bytes_max=40_000, kept_ms=60_000, chunk=chunk)
     states = {0: copy.deepcopy(recorder.live.maps)}
     for number, value, action in actions:
         if action == "set":
