@@ -1,6 +1,12 @@
-"""The listeners of docker-compose.yml: each place has both protocols and addresses in its reach."""
+"""The listeners of docker-compose.yml: each place has both protocols and addresses in its reach.
+Its health check asks a process whether it serves clients.
+"""
 
 import re
+import shutil
+import socket
+import subprocess
+import threading
 from typing import Final
 
 import pytest
@@ -60,3 +66,40 @@ def test_the_published_ports_lead_to_the_listeners_that_advertise_them(number: i
         for each in config.listeners
         if each.name in HOST
     }
+
+
+def health_check(answer: bytes | None) -> subprocess.CompletedProcess[str]:
+    """Run the check against a server that gives this answer; None: nothing listens."""
+    block = TEXT[TEXT.index("- CMD\n") : TEXT.index("    interval:")]
+    program, option, script = (line.strip() for line in re.split(r"\n +- ", block)[1:])
+    script = " ".join(script.removeprefix(">-").split("\n")).replace("$$", "$")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        if answer is None:
+            server.close()
+        else:
+            threading.Thread(target=serve_once, args=(server, answer), daemon=True).start()
+        command = [program, option, script.replace("127.0.0.1/9400", f"127.0.0.1/{port}")]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def serve_once(server: socket.socket, answer: bytes) -> None:
+    connection, _ = server.accept()
+    with connection:
+        asked = b""
+        while b"\r\n\r\n" not in asked and (more := connection.recv(1000)):
+            asked += more
+        connection.sendall(
+            answer if asked == b"GET /readyz HTTP/1.0\r\n\r\n" else b"HTTP/1.1 400 ?"
+        )
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="NOT TESTED: no bash found")
+def test_a_container_is_healthy_while_its_process_serves_clients() -> None:
+    healthy = health_check(b"HTTP/1.1 200 OK\r\n\r\nready\n")
+    assert (healthy.returncode, healthy.stderr) == (0, "")
+    unready = health_check(b"HTTP/1.1 503 Service Unavailable\r\n\r\nnot ready: logs are loading\n")
+    assert unready.returncode == 1
+    assert "not ready: logs are loading" in unready.stdout
+    assert health_check(b"").returncode == 1
+    assert health_check(None).returncode == 1
