@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_console.recording.archive import BYTES_MAX
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
     from strandline_console.faults.lab import Lab
-    from strandline_console.faults.machines import ComposeMachine, LocalMachine
+    from strandline_console.faults.machines import ComposeMachine, LocalMachine, Machine
     from strandline_console.watching.cluster_watch import ClusterWatch
     from strandline_runtime.runtime import Runtime
 
@@ -132,7 +133,7 @@ class _Console:
                 options.bootstrap.split(","), recorder, self._runtime.network, clock
             )
             if self._machine is not None:
-                watch.controller_address = self._machine.controller_address
+                watch.find_controller = partial(_find_controller, self._machine)
             await _until_stopped(self._tasks(watch, pulse, listener))
 
     async def _tasks(self, watch: ClusterWatch, pulse: Pulse, listener: socket.socket) -> None:
@@ -244,6 +245,15 @@ def _machine_of(options: Options) -> LocalMachine | ComposeMachine | None:
     if options.compose:
         return compose_machine()
     return None if options.directory is None else local_machine(options.directory)
+
+
+async def _find_controller(machine: Machine) -> str | None:
+    from strandline_cli.errors import CliError
+
+    try:
+        return await asyncio.to_thread(machine.find_controller)
+    except CliError:
+        return None
 
 
 async def _until_stopped(work: Any) -> None:

@@ -1,23 +1,32 @@
 """The images and the compose file, tried: a cluster of containers used from inside and from the
-host, killed leaders under a checking workload, and the Spark job.
+host, killed leaders under a checking workload, the console's faults, and the Spark job.
 """
 
 import json
 import os
 import subprocess
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
 from strandline_cli.cluster.cluster_files import free_ports
-from support.command import clean_environ, strandline
+from strandline_cli.cluster.console_process import TOKEN_VARIABLE
+from support.cluster import eventually
+from support.command import clean_environ, start_strandline, strandline
 
 ROOT = Path(__file__).resolve().parents[2]
+PROJECT = f"strandline-test-{zlib.crc32(str(ROOT).encode()):08x}"
+"""Two checkouts on one machine do not take each other's containers away."""
 INSIDE = "broker-1:9192,broker-2:9192,broker-3:9192"
 BUILD_S = 900.0
 COMMAND_S = 180.0
+UP_S = 600.0
+"""A container that does not become healthy ends the wait before, with its name."""
 SPARK_S = 900.0
 """Spark starts in a container beside the other tests, and each of its stages waits for a core."""
 REACHED_S = "120"
@@ -59,7 +68,7 @@ def containers() -> Iterator[Containers]:
     ports, grpc_ports = all_ports[:3], all_ports[3:]
     environ = clean_environ(
         {
-            "COMPOSE_PROJECT_NAME": "strandline-test",
+            "COMPOSE_PROJECT_NAME": PROJECT,
             **{f"BROKER_{i}_PORT": str(port) for i, port in enumerate(ports, start=1)},
             **{f"BROKER_{i}_GRPC_PORT": str(port) for i, port in enumerate(grpc_ports, start=1)},
         }
@@ -68,7 +77,7 @@ def containers() -> Iterator[Containers]:
     project.compose(*DOWN)
     try:
         project.compose("--profile", "chaos", "build", deadline_s=BUILD_S)
-        project.compose("up", "--detach", "--wait", deadline_s=COMMAND_S)
+        project.compose("up", "--detach", "--wait", deadline_s=UP_S)
         yield project
     finally:
         project.compose(*DOWN)
@@ -140,6 +149,52 @@ def test_a_broker_that_is_cut_off_loses_nothing(containers: Containers, tmp_path
     said = containers.run(str(ROOT / "chaos" / "partition.sh"), deadline_s=400)
     assert said.splitlines()[-1].startswith("verdict: sound"), said
     assert "end   1: partition " in said
+
+
+def test_the_console_cuts_a_broker_off_and_heals_it(containers: Containers) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("NOT TESTED: only root can enter the network namespace of a container")
+    with start_strandline(
+        ["console", "--compose", "--port", "0", "--wait", REACHED_S],
+        environ={**containers.environ, TOKEN_VARIABLE: "secret"},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+    ) as console:
+        assert console.stdout is not None
+        try:
+            line = console.stdout.readline().decode()
+            cut_a_broker_off(line.removeprefix("The console is at ").strip())
+        finally:
+            console.terminate()
+            assert console.wait(COMMAND_S) == 0
+
+
+def ask(address: str, path: str, body: Any = None) -> Any:
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer secret"}
+    data = None if body is None else json.dumps(body).encode()
+    with urlopen(Request(f"{address}api/{path}", data, headers), timeout=60) as answer:
+        return json.loads(answer.read())
+
+
+def cut_a_broker_off(address: str) -> None:
+    def state() -> Any:
+        return ask(address, "at")["state"]
+
+    def all_watched() -> bool:
+        servers = state()["servers"].values()
+        return len(servers) == 4 and all(each["state"] == "watching" for each in servers)
+
+    eventually(all_watched, "every server is watched")
+    ask(address, "workload", {"running": True, "records_per_s": 50})
+    eventually(lambda: state()["workload"]["read"] > 0, "the workload runs")
+    fault = ask(address, "faults", {"kind": "cut_off", "target": "broker-2", "duration_s": 600})
+    eventually(lambda: state()["servers"]["broker-2"]["state"] == "absent", "the cut is seen")
+    before = state()["workload"]["read"]
+    eventually(lambda: state()["workload"]["read"] > before, "the others serve")
+    ask(address, f"faults/{fault['id']}/heal", {})
+    eventually(lambda: state()["faults"][fault["id"]]["state"] == "healed", "the fault heals")
+    eventually(all_watched, "the broker is back")
+    assert (state()["workload"]["lost"], state()["workload"]["doubled"]) == (0, 0)
 
 
 def test_a_broker_that_is_stopped_leaves_in_order(containers: Containers) -> None:

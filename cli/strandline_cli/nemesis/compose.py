@@ -100,6 +100,12 @@ class Project:
         """Run a program of the container."""
         return run_tool("docker", "exec", "-u", "0", self.services[name], *words)
 
+    def network(self, container: str) -> dict[str, str]:
+        """A container's place in the project's network; its values are empty if it does not run."""
+        words = ("docker", "inspect", "-f", "{{json .NetworkSettings.Networks}}")
+        networks: dict[str, dict[str, str]] = json.loads(run_tool(*words, container))
+        return next(iter(networks.values()))
+
     def state(self, name: str) -> dict[str, Any]:
         words = ("docker", "inspect", "-f", "{{json .State}}", self.services[name])
         found: dict[str, Any] = json.loads(run_tool(*words))
@@ -150,13 +156,18 @@ def _compose_command() -> tuple[str, ...]:
 
 
 class Containers:
-    """The target of `--containers`."""
+    """The target of `--containers`.
+
+    Clients are in the workload's container, or on this machine (`clients_here`). A broker that is
+    cut off sends no packet to this machine, whose own packets still arrive.
+    """
 
     title = "containers of docker-compose.yml"
     flag = "--containers"
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, *, clients_here: bool = False) -> None:
         self._project = project
+        self._clients_here = clients_here
         self._cuts: dict[tuple[str, str], list[str]] = {}
         """The addresses that cut links lead away from."""
         self._struck: list[tuple[Fault, str]] = []
@@ -227,11 +238,13 @@ class Containers:
     def _cut(self, fault: Fault, name: str) -> None:
         for link in self._links(fault, name):
             cuts = self._cuts.setdefault(link, [])
-            cuts.append(self._address(link[1]))
+            cuts.append(self._address_of(link))
             self._neighbour(link[0], f"replace {cuts[-1]} dev eth0 lladdr {_NOWHERE} nud permanent")
 
     def _join(self, fault: Fault, name: str) -> None:
         for link in self._links(fault, name):
+            if not self._cuts.get(link):
+                continue  # the cut failed before it reached this link
             address = self._cuts[link].pop()
             if address not in self._cuts[link]:
                 self._neighbour(link[0], f"del {address} dev eth0")
@@ -249,16 +262,21 @@ class Containers:
             others.append(_CLIENTS)
         ahead = [(name, other) for other in others]
         behind = [] if fault.detail == plan.MUTE else [(other, name) for other in others]
-        return ahead + behind
+        return ahead + [link for link in behind if not (self._clients_here and link[0] == _CLIENTS)]
 
     def _container(self, name: str) -> str:
         return self._workload if name == _CLIENTS else self._project.services[name]
 
-    def _address(self, name: str) -> str:
-        """The address as it is now: a restarted container may have another."""
-        words = ("docker", "inspect", "-f", "{{json .NetworkSettings.Networks}}")
-        networks = json.loads(run_tool(*words, self._container(name)))
-        return str(next(iter(networks.values()))["IPAddress"])
+    def _address_of(self, link: tuple[str, str]) -> str:
+        """The receiver's address as it is now: a restarted container may have another.
+
+        This machine is the gateway of the sender's network.
+        """
+        sender, receiver = link
+        here = receiver == _CLIENTS and self._clients_here
+        return self._project.network(self._container(sender if here else receiver))[
+            "Gateway" if here else "IPAddress"
+        ]
 
     def is_alive(self, name: str) -> bool:
         return bool(self._project.state(name)["Running"])

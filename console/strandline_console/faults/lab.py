@@ -6,6 +6,7 @@ A fault heals by itself, also when the console ends first: `close` heals what is
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -181,6 +182,8 @@ class Lab:
         try:
             await _on_thread(partial(machine.strike, active.kind, active.target))
         except (CliError, OSError) as why:
+            with contextlib.suppress(CliError, OSError):  # what is half done is taken back
+                await _on_thread(partial(machine.heal, active.kind, active.target))
             del self._active[active.id]
             self._fail(active, f"{active.target}: the fault was not injected: {why}")
             raise NotInjected(502, str(why)) from None

@@ -30,6 +30,10 @@ class Machine(Protocol):
 
     @property
     def targets(self) -> list[str]: ...
+    def find_controller(self) -> str | None:
+        """The controller's address from here; None: the one that it gives of itself."""
+        ...
+
     def is_alive(self, target: str) -> bool: ...
     def how_it_ended(self, target: str) -> str:
         """The end of a process in words, with the last lines of its log."""
@@ -40,7 +44,7 @@ class Machine(Protocol):
         ...
 
     def strike(self, kind: FaultKind, target: str) -> None:
-        """Begin a fault. Raises CliError."""
+        """Begin a fault. Raises CliError; `heal` then takes back what was done."""
         ...
 
     def heal(self, kind: FaultKind, target: str) -> None:
@@ -51,9 +55,6 @@ class Machine(Protocol):
 class LocalMachine:
     """The processes of the cluster that `strandline up` made in a directory."""
 
-    controller_address: str | None = None
-    """None: the controller says itself where it is."""
-
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
 
@@ -61,6 +62,9 @@ class LocalMachine:
     def targets(self) -> list[str]:
         ids = self._cluster.process_ids
         return [i if isinstance(i, str) else f"broker-{i}" for i in ids]
+
+    def find_controller(self) -> str | None:
+        return None
 
     def is_alive(self, target: str) -> bool:
         return self._cluster.process(target).pid is not None
@@ -90,7 +94,6 @@ class LocalMachine:
             self._cluster.start(target, wait_s=0)
 
 
-_ADDRESSES: Final = "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}"
 _CONTROLLER_PORT: Final = 9090
 _PLANNED: Final = {
     "kill": plan.KILL,
@@ -106,14 +109,17 @@ class ComposeMachine:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._containers = Containers(project)
+        self._containers = Containers(project, clients_here=True)
         self._struck: dict[tuple[FaultKind, str], plan.Fault] = {}
-        found = run_tool("docker", "inspect", "-f", _ADDRESSES, project.services["controller"])
-        self.controller_address: str | None = f"{found.split()[0]}:{_CONTROLLER_PORT}"
 
     @property
     def targets(self) -> list[str]:
         return sorted(self._containers.names, key=lambda name: (name != "controller", name))
+
+    def find_controller(self) -> str | None:
+        """A restarted controller may have another address."""
+        address = self._project.network(self._project.services["controller"])["IPAddress"]
+        return f"{address}:{_CONTROLLER_PORT}" if address else None
 
     def is_alive(self, target: str) -> bool:
         return self._containers.is_alive(target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from strandline_console.watching.broker_report import BrokerReport
 from strandline_console.watching.controller_report import ControllerReport
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 AGAIN_S: Final = 5.0
 SOON_S: Final = 0.5
 """Time until discovery is repeated after a server was lost, or while none was ever found."""
+
+
+class FindController(Protocol):
+    """Returns the controller's address; None if it is not known."""
+
+    async def __call__(self) -> str | None: ...
 
 
 class FramesByChannel:
@@ -67,8 +73,9 @@ class ClusterWatch:
         self._lost = asyncio.Event()
         self.found = asyncio.Event()
         """Set once the servers of the cluster are known."""
-        self.controller_address: str | None = None
-        """The controller's address from here; None: the one that it gives of itself."""
+        self.find_controller: FindController | None = None
+        """Asked for the controller's address from here, until the controller is watched."""
+        self._controller_address: str | None = None
         self.cluster_id: str | None = None
         self.reason: str | None = "no broker has answered yet"
         """Why no server is known; None once the cluster was found."""
@@ -78,6 +85,7 @@ class ClusterWatch:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 found = await discover(self._ask, self.brokers())
+                await self._find_controller()
                 self._take(found, tasks)
                 self._lost.clear()
                 wait_s = self._again_s if found.servers else self._soon_s
@@ -88,6 +96,12 @@ class ClusterWatch:
                     await asyncio.sleep(self._soon_s)
                 except TimeoutError:
                     pass
+
+    async def _find_controller(self) -> None:
+        controller = self._live.maps["servers"].get("controller")
+        watched = controller is not None and controller["state"] == "watching"
+        if self.find_controller is not None and not watched:
+            self._controller_address = await self.find_controller() or self._controller_address
 
     def brokers(self) -> list[str]:
         """Addresses of brokers to ask, those of watched brokers first."""
@@ -119,8 +133,8 @@ class ClusterWatch:
     def _take_server(self, server: KnownServer, tasks: asyncio.TaskGroup) -> None:
         before = self._addresses.get(server.id)
         self._addresses[server.id] = server.address or before
-        if server.id == "controller" and self.controller_address is not None:
-            self._addresses[server.id] = self.controller_address
+        if server.id == "controller" and self._controller_address is not None:
+            self._addresses[server.id] = self._controller_address
         if server.id in self._watches:
             if server.build is not None:
                 self._live.set("servers", server.id, {"build": server.build})

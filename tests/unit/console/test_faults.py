@@ -90,6 +90,9 @@ class Machine:
     def cannot_do(self) -> Mapping[FaultKind, str]:
         return {"slow_disk": "no such disk here"}
 
+    def find_controller(self) -> str | None:
+        return None
+
     def strike(self, kind: FaultKind, target: str) -> None:
         if self.fails == "strike":
             raise CliError("no right to do it")
@@ -236,6 +239,7 @@ async def test_a_fault_that_fails_is_told() -> None:
         with pytest.raises(NotInjected, match="no right"):
             await made.inject()
         assert made.faults["1"]["state"] == "failed"
+        assert made.machine.did == ["heal kill broker-1"], "what was half done is taken back"
         made.machine.fails = "heal"
         await made.inject()
         made.lab.heal("2")

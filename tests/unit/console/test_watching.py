@@ -209,6 +209,26 @@ async def test_a_silent_server_is_absent() -> None:
         assert "has sent nothing for 0.05 s" in watched.server("broker-1")["reason"]
 
 
+async def test_a_controller_that_has_moved_is_looked_up() -> None:
+    cluster = ScriptedCluster()
+    places = ["moved:1", "moved:2"]
+    cluster.send("moved:1", controller_frame(partition(), keyframe=True))
+    cluster.unreachable.add("c:1")
+
+    async def find() -> str | None:
+        return places[0]
+
+    async with watching(cluster) as watched:
+        watched.watch.find_controller = find
+        await watched.until_state("controller", "watching")
+        assert watched.server("controller")["address"] == "moved:1"
+        cluster.unreachable.add("moved:1")
+        places.pop(0)
+        cluster.send("moved:1", ENDED)
+        cluster.send("moved:2", controller_frame(partition("u"), keyframe=True))
+        await watched.until(lambda: "u-0" in watched.maps["partitions"])
+
+
 async def test_an_older_broker_is_named_and_the_rest_is_shown() -> None:
     cluster = ScriptedCluster()
     cluster.send("b1:1", rpc_error(grpc.StatusCode.UNIMPLEMENTED, "Method not found!"))

@@ -1,0 +1,99 @@
+"""Faults in containers: the commands that `docker` and `nsenter` get, which are fakes here."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from strandline_chaos.faults import plan
+from strandline_chaos.faults.plan import Fault
+from strandline_cli.errors import CliError
+from strandline_cli.nemesis.compose import Containers, Project
+
+SERVICES = {name: f"id-{name}" for name in ("broker-1", "broker-2", "controller")}
+ADDRESSES = {"id-broker-1": "10.0.0.3", "id-broker-2": "10.0.0.4", "id-controller": "10.0.0.2"}
+NOWHERE = "dev eth0 lladdr 02:00:00:00:00:ff nud permanent"
+DOCKER = """#!/bin/sh
+for last; do :; done
+case "$*" in
+    *NetworkSettings*) cat "$FAKES/$last" ;;
+    *State.Pid*) cat "$FAKES/pid-$last" ;;
+esac
+"""
+NSENTER = """#!/bin/sh
+container=$2
+shift 4
+echo "$container: $*" >> "$FAKES/done"
+"""
+
+
+class Fakes:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        for name, script in (("docker", DOCKER), ("nsenter", NSENTER)):
+            (directory / name).write_text(script)
+            (directory / name).chmod(0o755)
+        for number, container in enumerate(ADDRESSES, start=71):
+            self.place(container, ADDRESSES[container])
+            (directory / f"pid-{container}").write_text(str(number))
+
+    def place(self, container: str, address: str) -> None:
+        network = {"IPAddress": address, "Gateway": "10.0.0.1"}
+        (self._directory / container).write_text(json.dumps({"strandline_default": network}))
+
+    def forget(self, container: str) -> None:
+        (self._directory / container).unlink()
+
+    def done(self) -> list[str]:
+        """The commands since the last question, sorted."""
+        file = self._directory / "done"
+        lines = file.read_text().splitlines() if file.exists() else []
+        file.write_text("")
+        return sorted(lines)
+
+
+@pytest.fixture
+def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fakes:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKES", str(tmp_path))
+    return Fakes(tmp_path)
+
+
+@pytest.fixture
+def containers() -> Containers:
+    return Containers(Project(("docker", "compose"), SERVICES), clients_here=True)
+
+
+def cut_off(victim: str) -> Fault:
+    return Fault(1, plan.PARTITION, victim, 0, 0, plan.CUT_OFF)
+
+
+def test_a_broker_is_cut_off_from_servers_and_from_clients_on_this_machine(
+    fakes: Fakes, containers: Containers
+) -> None:
+    containers.strike(cut_off("broker-1"), ["broker-1"])
+    assert fakes.done() == [
+        f"71: ip neigh replace 10.0.0.1 {NOWHERE}",
+        f"71: ip neigh replace 10.0.0.2 {NOWHERE}",
+        f"71: ip neigh replace 10.0.0.4 {NOWHERE}",
+        f"72: ip neigh replace 10.0.0.3 {NOWHERE}",
+        f"73: ip neigh replace 10.0.0.3 {NOWHERE}",
+    ]
+    containers.heal(cut_off("broker-1"), ["broker-1"])
+    assert fakes.done() == [
+        "71: ip neigh del 10.0.0.1 dev eth0",
+        "71: ip neigh del 10.0.0.2 dev eth0",
+        "71: ip neigh del 10.0.0.4 dev eth0",
+        "72: ip neigh del 10.0.0.3 dev eth0",
+        "73: ip neigh del 10.0.0.3 dev eth0",
+    ]
+
+
+def test_a_cut_that_fails_half_way_is_taken_back(fakes: Fakes, containers: Containers) -> None:
+    fakes.forget("id-controller")
+    with pytest.raises(CliError, match="id-controller"):
+        containers.strike(cut_off("broker-1"), ["broker-1"])
+    assert fakes.done() == [f"71: ip neigh replace 10.0.0.4 {NOWHERE}"]
+    containers.heal(cut_off("broker-1"), ["broker-1"])
+    assert fakes.done() == ["71: ip neigh del 10.0.0.4 dev eth0"]
