@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections import Counter
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -19,7 +23,9 @@ from support.scrape import get, scrape, scrapes
 from support.tidy_tree import ROOT
 
 if TYPE_CHECKING:
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from pathlib import Path
+
+    from strandline_cli.cluster.local_cluster import LocalCluster, ProcessId
     from support.cluster import MakeCluster
     from support.promql import Selector
     from support.scrape import Scrape
@@ -36,6 +42,25 @@ RECORDS: Final = 30
 READ: Final = 4
 TRIES: Final = 8
 """Attempts that exceed the limit of lines in the time that they take."""
+CLIENT: Final = """
+import sys
+from strandline import sync
+from strandline.errors import StrandlineError
+
+bootstrap, topic = sys.argv[1:]
+with (
+    sync.Producer(bootstrap, delivery_timeout_ms=1_000, request_timeout_ms=1_000) as producer,
+    sync.Consumer(topic, bootstrap_servers=bootstrap, group_id="watched") as consumer,
+):
+    while True:
+        try:
+            producer.send_and_wait(topic, b"x")
+            consumer.getmany(timeout_ms=10)
+            print("sent", flush=True)
+        except StrandlineError:
+            print("failed", flush=True)
+"""
+"""A client that goes on, whatever is killed. Its log is its standard error."""
 
 
 def test_each_process_serves_metrics_and_health_at_a_port_of_its_own(
@@ -103,10 +128,10 @@ def total(shown: list[Scrape], name: str, **labels: str) -> float:
 
 
 def test_the_metrics_count_the_work_and_every_expression_finds_its_metrics(
-    make_cluster: MakeCluster,
+    make_cluster: MakeCluster, tmp_path: Path
 ) -> None:
     told = {"log.level": "debug", "log.format": "json"}
-    cluster = make_cluster(brokers=3, metrics_port=0, broker_config=told)
+    cluster = make_cluster(brokers=3, metrics_port=0, broker_config=told, controller_config=told)
     size = work(cluster)
 
     def settled() -> list[Scrape] | None:
@@ -138,30 +163,67 @@ def test_the_metrics_count_the_work_and_every_expression_finds_its_metrics(
     assert controller.value("kafka_controller_kafkacontroller_activebrokercount") == 3
     assert controller.value("kafka_topic_partitions", topic=TOPIC) == 3
     every_expression_finds_its_metrics([*brokers, controller])
-    killed_processes_fill_no_log(cluster)
+    killed_processes_fill_no_log(cluster, tmp_path)
 
 
-def killed_processes_fill_no_log(cluster: LocalCluster) -> None:
-    """No controller moves the leaderships of the killed broker: the others try again and again."""
-    log = cluster.process(1).log_file
-    before = len(log.read_text().splitlines())
-    cluster.kill("controller")
-    cluster.kill(2)
+class NewLines:
+    """The log lines of a server since now, without those of the level debug."""
 
-    def lines() -> list[dict[str, Any]]:
-        written = log.read_text().rpartition("\n")[0].splitlines()[before:]
+    def __init__(self, cluster: LocalCluster, process_id: ProcessId) -> None:
+        self._file = cluster.process(process_id).log_file
+        self._before = len(self._file.read_text().splitlines())
+
+    def all(self) -> list[dict[str, Any]]:
+        written = self._file.read_text().rpartition("\n")[0].splitlines()[self._before :]
         return [json.loads(line) for line in written]
 
-    def tries(found: list[dict[str, Any]]) -> int:
-        return sum(each["event"] == "fetching stopped" and each["leader"] == 2 for each in found)
+    def count(self, event: str, **fields: object) -> int:
+        return sum(each["event"] == event and fields.items() <= each.items() for each in self.all())
 
-    found = eventually(lambda: each if tries(each := lines()) >= TRIES else None, "it tries")
-    first, last = (datetime.fromisoformat(found[at]["timestamp"]) for at in (0, -1))
-    allowed = 3 + (last - first).total_seconds() / QUIET_S
-    for (event, peer), count in Counter(
-        (each["event"], each.get("leader")) for each in found if each["level"] != "debug"
-    ).items():
-        assert count <= allowed, (event, peer, count, allowed)
+    def are_few(self) -> None:
+        """Fails if a kind of line, about one peer, came more often than its limit allows."""
+        found = self.all()
+        first, last = (datetime.fromisoformat(found[at]["timestamp"]) for at in (0, -1))
+        allowed = 3 + (last - first).total_seconds() / QUIET_S
+        for (event, peer), count in Counter(
+            (each["event"], each.get("leader")) for each in found if each["level"] != "debug"
+        ).items():
+            assert count <= allowed, (event, peer, count, allowed)
+
+
+def killed_processes_fill_no_log(cluster: LocalCluster, directory: Path) -> None:
+    """First a broker is killed. Then the controller is, and a second broker: no controller moves
+    its leaderships, so the last broker tries to reach it again and again.
+    """
+    answers, errors = directory / "answers", directory / "errors"
+    words = [sys.executable, "-c", CLIENT, cluster.grpc_bootstrap, TOPIC]
+    with answers.open("wb") as out, errors.open("wb") as err:
+        client = subprocess.Popen(words, stdout=out, stderr=err)
+    try:
+        eventually(lambda: answers.read_text().count("sent") >= TRIES, "the client works")
+        logs = {name: NewLines(cluster, name) for name in ("controller", 1, 3)}
+        before = answers.read_text().count("sent")
+        cluster.kill(2)
+        eventually(lambda: logs["controller"].count("broker fenced", broker=2), "it is seen")
+        eventually(
+            lambda: answers.read_text().count("sent") >= before + TRIES, "the client goes on"
+        )
+        for log in logs.values():
+            log.are_few()
+        cluster.kill("controller")
+        cluster.kill(3)
+        begun, failed = time.monotonic(), answers.read_text().count("failed")
+        tries = partial(logs[1].count, "fetching stopped", leader=3)
+        eventually(lambda: tries() >= TRIES, "the broker tries")
+        eventually(
+            lambda: answers.read_text().count("failed") >= failed + TRIES, "the client tries"
+        )
+        logs[1].are_few()
+        lines = errors.read_text().splitlines()
+        assert len(lines) <= 3 + (time.monotonic() - begun) / QUIET_S, lines
+    finally:
+        client.kill()
+        client.wait()
 
 
 def every_expression_finds_its_metrics(shown: list[Scrape]) -> None:

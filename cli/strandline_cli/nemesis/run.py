@@ -187,6 +187,7 @@ class ChaosRun:
             return
         named = "" if fault.victim == victims[0] else f" = {', '.join(victims)}"
         detail = f" ({fault.detail})" if fault.detail else ""
+        self._delay_plan(fault)
         self.say(
             f"{self._now_s:7.1f} s  begin {fault.number}: {fault.kind} {fault.victim}{named}"
             f"{detail}, {fault.lasts_s:.1f} s"
@@ -195,6 +196,10 @@ class ChaosRun:
         # Known before it begins: what is half done is taken back too.
         self.running.append(_Running(fault, victims, fault.ends_s))
         self.target.strike(fault, victims)
+        self._delay_plan(fault)
+
+    def _delay_plan(self, fault: Fault) -> None:
+        """Delay what follows by the time that this fault is late."""
         self._shift_s += max(0.0, self._now_s - fault.at_s)
 
     def _passes_gate(self, fault: Fault) -> bool:
@@ -211,7 +216,7 @@ class ChaosRun:
         return True
 
     def _skip(self, fault: Fault, why: str) -> None:
-        self._shift_s += max(0.0, self._now_s - fault.at_s)
+        self._delay_plan(fault)
         self.say(f"{self._now_s:7.1f} s  skip {fault.number}: {fault.kind} {fault.victim}: {why}")
         self.skipped.append(f"{fault.number} ({fault.kind} {fault.victim}): {why}")
 

@@ -36,6 +36,7 @@ class Machine:
         self.dead: set[str] = set()
         self.dies_at: dict[float, str] = {}
         self.leads: int | None = 2
+        self.answers_after_s = 0.0
         self.lacks: dict[tuple[float, float], str] = {}
         """What is out of sync between two times."""
         self.stuck_from_s = float("inf")
@@ -99,6 +100,7 @@ class Machine:
     # Its answers.
 
     def leader(self) -> int | None:
+        self.now_s += self.answers_after_s
         return self.leads
 
     def out_of_sync(self) -> str:
@@ -189,6 +191,15 @@ def test_what_begins_late_delays_all_that_follows() -> None:
         (13, "kill broker-2"),
         (19, "heal kill broker-2"),
     ]
+
+
+def test_the_printed_times_never_go_back() -> None:
+    machine = Machine()
+    machine.answers_after_s = machine.strike_takes_s = 5
+    chaos(machine, PAUSES, Fault(2, KILL, LEADER, at_s=4, lasts_s=2), seconds=40).run()
+    times = [float(line.split()[0]) for line in machine.said]
+    assert times == sorted(times), machine.said
+    assert times[:2] == [3.0, 4.0], machine.said
 
 
 def test_a_loss_of_power_waits_for_replicas_in_sync_or_is_skipped() -> None:
