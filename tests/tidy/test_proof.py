@@ -24,6 +24,7 @@ PROOF = TESTS / "proof"
 UNITS = TESTS / "unit" / "proof"
 MARKER = "pytest.mark.proof"
 MARKED = {
+    "tests/browser/test_kip101_ghosts.py": "plays each history with and without its switch",
     "tests/chaos/test_compaction_survival.py": "kills a leader more than once",
     "tests/chaos/test_survival.py": "kills leader and controller more than once",
     "tests/integration/test_group_consumers_process.py": "kills a coordinator ten times",
