@@ -200,6 +200,8 @@ class Pipeline:
     tables: list[TableState]
     batches: list[Batch]
     """The last 20 of each table, newest first."""
+    error: str | None = None
+    """Why the pipeline's file or the checkpoint of its query cannot be read; null otherwise."""
 
 
 @dataclass(slots=True, kw_only=True)

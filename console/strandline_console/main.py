@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import secrets
 import signal
 import socket
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
 
     from strandline_console.faults.lab import Lab
     from strandline_console.faults.machines import ComposeMachine, LocalMachine, Machine
+    from strandline_console.tables.reader import TablesReader
     from strandline_console.watching.cluster_watch import ClusterWatch
     from strandline_runtime.runtime import Runtime
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 8080
 WAIT_S: Final = 10.0
+PIPELINE_FILE: Final = "pipeline.toml"
 _SHUTDOWN_S: Final = 2
 
 
@@ -56,6 +59,8 @@ class Options:
     """The directory of a cluster that `strandline up` made; None: the cluster is not ours."""
     compose: bool = False
     """True if the cluster is that of docker-compose.yml here."""
+    pipelines: tuple[str, ...] = ()
+    """Files of pipelines whose tables are shown."""
 
 
 def run_console(options: Options) -> None:
@@ -71,6 +76,25 @@ def compose_addresses() -> str:
     from strandline_console.faults.machines import compose_bootstrap
 
     return compose_bootstrap()
+
+
+def pipeline_files(given: Sequence[str]) -> tuple[str, ...]:
+    """The files of pipelines, each given as such or by its folder. Raises ConsoleError."""
+    from strandline_console.tables.reader import why_no_tables
+
+    if given and (reason := why_no_tables()):
+        raise ConsoleError(reason)
+    found: dict[str, None] = {}
+    for each in given:
+        path = os.path.abspath(each)
+        file = os.path.join(path, PIPELINE_FILE) if os.path.isdir(path) else path
+        if not os.path.isfile(file):
+            raise ConsoleError(
+                f"--pipeline {each}: there is no file {file}: give a {PIPELINE_FILE}, or the folder"
+                " that has one"
+            )
+        found[file] = None
+    return tuple(found)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -213,13 +237,19 @@ class _Console:
 
         reason = None if self._loopback else _read_only(self._options.host)
         actions = Actions(self._token, read_only_reason=reason)
-        facts = Facts(bootstrap=self._options.bootstrap, has_tables=False)
+        facts = Facts(bootstrap=self._options.bootstrap)
         reader = RecordReader(self._runtime.network, watch.brokers)
         return [
-            *RecordingRoutes(pulse, facts, actions).routes(),
+            *RecordingRoutes(pulse, facts, actions, self._tables(pulse.recorder)).routes(),
             *record_routes(reader),
             *FaultRoutes(lab, pulse.recorder.live, actions).routes(),
         ]
+
+    def _tables(self, recorder: Recorder) -> TablesReader | None:
+        from strandline_console.tables.reader import TablesReader
+
+        files = self._options.pipelines
+        return TablesReader(files, recorder, self._runtime.clock.monotonic) if files else None
 
     def _announce(self, listener: socket.socket) -> None:
         host, port = listener.getsockname()[:2]

@@ -32,6 +32,14 @@ def console(
         bool,
         typer.Option("--compose", help="The cluster of the docker-compose.yml here, with faults."),
     ] = False,
+    pipeline: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pipeline",
+            help="Show the tables of this pipeline.toml, or of the one in this folder; may be given"
+            " several times. Needs the spark extra, but no Spark.",
+        ),
+    ] = None,
     memory_mb: Annotated[
         int,
         typer.Option(
@@ -51,7 +59,13 @@ def console(
     """
     if missing := what_is_missing("console"):
         raise CliError(missing)
-    from strandline_console.main import ConsoleError, Options, compose_addresses, run_console
+    from strandline_console.main import (
+        ConsoleError,
+        Options,
+        compose_addresses,
+        pipeline_files,
+        run_console,
+    )
 
     if compose and (bootstrap is not None or directory is not None):
         raise UsageMistake("--compose names a cluster: leave out --bootstrap and --dir")
@@ -68,6 +82,7 @@ def console(
                 port=port,
                 wait_s=wait,
                 bytes_max=memory_mb << 20,
+                pipelines=pipeline_files(pipeline or ()),
             )
         )
     except ConsoleError as why:

@@ -23,6 +23,7 @@ from strandline_console.serving.security import Actions, Guard
 from strandline_console.serving.stream import Stream
 from strandline_console.serving.trace import trace_between, trace_file
 from strandline_console.serving.why import why_not_in_isr
+from strandline_console.tables.reader import TablesUnread
 from strandline_runtime.build_id import build_id
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from strandline_console.recording.recorder import Recorder
     from strandline_console.serving.pulse import Pulse
+    from strandline_console.tables.reader import TablesReader
 
 STATIC: Final = Path(__file__).parents[1] / "static"
 DELTAS_MAX: Final = 500
@@ -71,13 +73,15 @@ class Facts:
     """The facts about the console that do not change while it runs."""
 
     bootstrap: str
-    has_tables: bool
 
 
 class RecordingRoutes:
     """The routes that read the recording."""
 
-    def __init__(self, pulse: Pulse, facts: Facts, actions: Actions) -> None:
+    def __init__(
+        self, pulse: Pulse, facts: Facts, actions: Actions, tables: TablesReader | None = None
+    ) -> None:
+        self._tables = tables
         self._pulse = pulse
         self._recorder: Recorder = pulse.recorder
         self._facts = facts
@@ -106,7 +110,7 @@ class RecordingRoutes:
                 bootstrap=self._facts.bootstrap,
                 read_only=reason is not None,
                 read_only_reason=reason,
-                has_tables=self._facts.has_tables,
+                has_tables=self._tables is not None,
                 kept_ms=self._recorder.kept_ms,
             )
         )
@@ -163,11 +167,16 @@ class RecordingRoutes:
         return answer(why_not_in_isr(maps, topic, partition, broker, events))
 
     async def tables(self, _request: Request) -> Response:
-        reason = (
-            "This build of the console does not read the tables of pipelines."
-            " `strandline-spark report` shows them."
-        )
-        return answer(Tables(at_ms=self._recorder.now_ms(), pipelines=[], reason=reason))
+        if self._tables is None:
+            reason = (
+                "The console was started without a pipeline: give --pipeline with the folder of a"
+                " pipeline.toml, or the file."
+            )
+            return answer(Tables(at_ms=self._recorder.now_ms(), pipelines=[], reason=reason))
+        try:
+            return answer(await self._tables.read())
+        except TablesUnread as why:
+            raise Refused(503, str(why)) from None
 
     async def trace(self, request: Request) -> Response:
         query = request.query_params

@@ -29,7 +29,7 @@ class Console:
         self.recorder = Recorder("run", lambda: int(self.clock.now_s * 1000))
         self.pulse = Pulse(self.recorder, self.clock.monotonic)
         actions = Actions("secret", read_only_reason=None if loopback else "it is read-only")
-        facts = Facts(bootstrap="b1:1", has_tables=False)
+        facts = Facts(bootstrap="b1:1")
         routes = RecordingRoutes(self.pulse, facts, actions).routes()
         self.client = AsgiClient(build_app(routes, loopback=loopback), host)
 
@@ -223,7 +223,7 @@ async def test_a_selection_that_is_not_kept_is_refused(query: str, status: int) 
 async def test_the_page_of_tables_says_why_it_is_empty() -> None:
     found = (await Console().client.get("/api/tables")).json
     assert found["pipelines"] == []
-    assert "`strandline-spark report` shows them" in found["reason"]
+    assert "give --pipeline with the folder" in found["reason"]
 
 
 async def test_the_page_and_its_files_are_served() -> None:

@@ -139,7 +139,7 @@ function Assignment({ group }: { group: Group }) {
           {members.map((member) => (
             <tr key={member.id}>
               <td class="clip member" title={`${visible(member.id)} on ${visible(member.client_host)}`}>
-                <bdi>{visible(member.instance_id ?? (member.client_id === "" ? member.id : member.client_id))}</bdi>
+                <bdi>{visible(labelOf(member, group.members ?? []))}</bdi>
               </td>
               <td>
                 <Epoch epoch={member.epoch} />
@@ -186,6 +186,14 @@ function Assignment({ group }: { group: Group }) {
       </p>
     </div>
   );
+}
+
+/** A name by which a reader tells members apart: the client's, with the start of the id if two share it. */
+function labelOf(member: Member, all: readonly Member[]): string {
+  if (member.instance_id !== null) return member.instance_id;
+  if (member.client_id === "") return member.id;
+  const isShared = all.some((one) => one.id !== member.id && one.client_id === member.client_id);
+  return isShared ? `${member.client_id} ${member.id.slice(0, 6)}` : member.client_id;
 }
 
 function Owned({ member, partition }: { member: Member; partition: string }) {

@@ -96,7 +96,7 @@ function Lanes({ drawn }: { drawn: Drawn }) {
                 <g key={one.from}>
                   <title>{`${one.text}, epoch ${one.epoch}`}</title>
                   <rect x={x(one.from)} width={w} height="18" rx="2" fill={one.epoch === null || one.epoch < 0 ? "var(--line)" : epochFill(one.epoch)} />
-                  {w > 90 && (
+                  {w > 7 * `${one.text} · e${one.epoch}`.length + 10 && (
                     <text class="segment-text" x={x(one.from) + 6} y="13" fill={epochInk(one.epoch ?? 0)}>
                       {one.text} · e{one.epoch}
                     </text>

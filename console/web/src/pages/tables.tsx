@@ -63,6 +63,11 @@ function PipelineView({ pipeline, state, at }: { pipeline: Pipeline; state: Stat
         <h2>{visible(pipeline.name)}</h2>
         <span class="dim mono clip">{visible(pipeline.folder)}</span>
       </div>
+      {pipeline.error !== null && (
+        <p class="note bad" role="alert">
+          {visible(pipeline.error)}
+        </p>
+      )}
       <div class="flow">
         <Topics pipeline={pipeline} state={state} at={at} batches={batches} />
         {LAYERS.map((layer) => {

@@ -365,6 +365,7 @@ export interface Pipeline {
   readonly topics: readonly TopicProgress[];
   readonly tables: readonly TableState[];
   readonly batches: readonly Batch[];
+  readonly error: string | null;
 }
 
 export interface Tables {

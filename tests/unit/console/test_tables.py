@@ -1,0 +1,247 @@
+"""The page of tables: what the files of a pipeline tell, without Spark."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from strandline_console.main import ConsoleError, pipeline_files
+from strandline_console.recording.entities import new_entity
+from strandline_console.recording.recorder import Recorder
+from strandline_console.tables.progress import PipelineFiles
+from strandline_console.tables.reader import FRESH_S, TablesReader
+from support.hand_clock import HandClock
+from support.spark_tables import commit, taken, write_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from strandline_console.answers import Pipeline
+
+FILE = """
+[pipeline]
+name = "numbers"
+topics = ["t", "new"]
+directory = "lake"
+
+[silver]
+format = "json"
+event_time = "timestamp"
+
+[silver.columns]
+n = "int"
+
+[[gold]]
+name = "counts"
+window = "1 minute"
+watermark = "1 minute"
+sql = "SELECT window_start, window_end, count(*) AS n FROM silver GROUP BY ALL"
+"""
+
+
+def a_pipeline(folder: Path) -> PipelineFiles:
+    (folder / "pipeline.toml").write_text(FILE)
+    return PipelineFiles(str(folder / "pipeline.toml"))
+
+
+def plan(folder: Path, batch: int, end: int, *, done: bool) -> None:
+    """A batch in the checkpoint, as Spark writes it."""
+    checkpoint = folder / "lake" / "_checkpoint"
+    for name in ("offsets", "commits"):
+        (checkpoint / name).mkdir(parents=True, exist_ok=True)
+    (checkpoint / "metadata").write_text('{"id":"q"}')
+    offset = json.dumps({"t": {"0": end}})
+    (checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{offset}")
+    if done:
+        (checkpoint / "commits" / str(batch)).write_text("v1\n{}")
+
+
+def table(found: Pipeline, name: str) -> Any:
+    (one,) = (each for each in found.tables if each.name == name)
+    return one
+
+
+def test_a_pipeline_that_has_not_run_has_no_tables_yet(tmp_path: Path) -> None:
+    found = a_pipeline(tmp_path).read()
+    assert (found.name, found.error, found.batches) == ("numbers", None, [])
+    assert [(one.name, one.layer) for one in found.tables] == [
+        ("bronze", "bronze"),
+        ("silver", "silver"),
+        ("quarantine", "quarantine"),
+        ("gold counts", "gold"),
+    ]
+    assert {(one.version, one.rows, one.error) for one in found.tables} == {(None, None, None)}
+    assert [(one.topic, one.planned) for one in found.topics] == [("t", None), ("new", None)]
+
+
+def test_planned_batches_stand_beside_committed_ones(tmp_path: Path) -> None:
+    files = a_pipeline(tmp_path)
+    bronze = str(tmp_path / "lake" / "bronze")
+    plan(tmp_path, 0, 3, done=True)
+    plan(tmp_path, 1, 5, done=False)
+    commit(bronze, 0, taken(0, 3), write_file(bronze, [0, 1, 2]))
+    found = files.read()
+    assert [(one.number, one.state) for one in found.batches] == [(1, "planned"), (0, "committed")]
+    assert [one.sources[0].planned for one in found.batches] == [5, 3]
+    assert found.topics[0].planned == 5
+    state = table(found, "bronze")
+    assert (state.rows, state.files, state.batch) == (3, 1, 0)
+    assert state.written_ms == found.batches[1].at_ms
+    commit(bronze, 1, taken(3, 5), write_file(bronze, [3, 4]))
+    again = files.read()
+    assert (table(again, "bronze").rows, table(again, "bronze").batch) == (5, 1)
+    assert again.batches[0].state == "committed"  # its rows are in the table
+
+
+def test_a_table_is_read_again_for_another_version_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    actions = DeltaTable.get_add_actions
+
+    def noted(table: DeltaTable, **options: Any) -> Any:
+        read.append(table.table_uri)
+        return actions(table, **options)
+
+    files = a_pipeline(tmp_path)
+    bronze = str(tmp_path / "lake" / "bronze")
+    commit(bronze, 0, taken(0, 3), write_file(bronze, [0, 1, 2]))
+    monkeypatch.setattr(DeltaTable, "get_add_actions", noted)
+    files.read()
+    assert len(read) == 1
+    files.read()
+    assert len(read) == 1
+
+
+def test_rows_in_quarantine_are_counted(tmp_path: Path) -> None:
+    files = a_pipeline(tmp_path)
+    # Each fenced table has the same accounts: silver's say how many records went elsewhere.
+    silver = str(tmp_path / "lake" / "silver")
+    one = taken(0, 3, rows=1)
+    commit(silver, 0, type(one)(**{**vars_of(one), "elsewhere": 2}), write_file(silver, [0]))
+    assert table(files.read(), "silver").quarantined == 2
+    assert table(files.read(), "bronze").quarantined is None
+
+
+def vars_of(one: Any) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in one.__dataclass_fields__}
+
+
+@pytest.mark.parametrize(
+    ("damaged", "content", "word"),
+    [
+        ("pipeline.toml", "[pipeline", "is no TOML"),
+        ("pipeline.toml", "[pipeline]\nname = 3", "pipeline"),
+        ("lake/_checkpoint/offsets/0", "v9", "is not an offset log"),
+        ("lake/_checkpoint/metadata", "[]", "query's id"),
+    ],
+)
+def test_a_damaged_file_is_a_sentence_that_names_it(
+    tmp_path: Path, damaged: str, content: str, word: str
+) -> None:
+    files = a_pipeline(tmp_path)
+    plan(tmp_path, 0, 3, done=True)
+    (tmp_path / damaged).write_text(content)
+    found = files.read()
+    assert found.error is not None
+    assert word in found.error
+    assert str(tmp_path / damaged) in found.error
+
+
+def test_a_damaged_table_is_named_and_the_others_are_shown(tmp_path: Path) -> None:
+    files = a_pipeline(tmp_path)
+    plan(tmp_path, 0, 3, done=True)
+    bronze = tmp_path / "lake" / "bronze"
+    commit(str(bronze), 0, taken(0, 3), write_file(str(bronze), [0, 1, 2]))
+    (bronze / "_delta_log" / f"{1:020}.json").write_text('{"metaData":')
+    found = files.read()
+    assert str(bronze) in table(found, "bronze").error
+    assert table(found, "bronze").version is None
+    assert table(found, "silver").error is None
+    assert [one.state for one in found.batches] == ["committed"]  # by Spark's checkpoint
+
+
+def a_reader(folder: Path) -> tuple[TablesReader, Recorder, HandClock]:
+    a_pipeline(folder)
+    clock = HandClock()
+    recorder = Recorder("run", lambda: int(clock.now_s * 1000))
+    reader = TablesReader([str(folder / "pipeline.toml")], recorder, clock.monotonic)
+    return reader, recorder, clock
+
+
+async def test_offsets_stand_against_the_leaders_watermarks(tmp_path: Path) -> None:
+    reader, recorder, clock = a_reader(tmp_path)
+    plan(tmp_path, 0, 3, done=True)
+    live = recorder.live
+    server = {"id": "broker-1", "kind": "broker", "node_id": 1, "state": "watching"}
+    live.set("servers", "broker-1", new_entity("servers", server))
+    for number, end in ((0, 10), (1, 4)):
+        known = {"topic": "t", "partition": number, "broker": 1, "role": "leader"}
+        fields = {**known, "leader_epoch": 1, "high_watermark": end}
+        live.set("replicas", f"t-{number}@1", fields)
+        live.set("partitions", f"t-{number}", {"topic": "t", "partition": number})
+    live.set("partitions", "other-0", {"topic": "other", "partition": 0})
+    (found,) = (await reader.read()).pipelines
+    assert [(o.topic, o.partition, o.planned, o.high_watermark, o.lag) for o in found.topics] == [
+        ("new", 0, None, None, None),
+        ("t", 0, 3, 10, 7),
+        ("t", 1, None, 4, None),
+    ]
+    plan(tmp_path, 1, 9, done=False)
+    live.set("replicas", "t-0@1", {"high_watermark": 11})
+    (soon,) = (await reader.read()).pipelines
+    assert (soon.topics[1].planned, soon.topics[1].lag) == (3, 8)  # the files were read just now
+    clock.now_s += FRESH_S
+    (later,) = (await reader.read()).pipelines
+    assert (later.topics[1].planned, later.topics[1].lag) == (9, 2)
+
+
+def test_a_pipeline_is_named_by_its_file_or_its_folder(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text(FILE)
+    assert pipeline_files([str(tmp_path), str(file)]) == (str(file),)
+    assert pipeline_files([]) == ()
+    with pytest.raises(ConsoleError, match=r"there is no file .*nothing: give a pipeline\.toml"):
+        pipeline_files([str(tmp_path / "nothing")])
+
+
+def test_without_the_extra_the_console_names_it(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.toml").write_text(FILE)
+    program = (
+        "import importlib.util, sys\n"
+        "real = importlib.util.find_spec\n"
+        "lacks = {'pyspark', 'deltalake'}\n"
+        "gone = lambda name, *rest: None if name in lacks else real(name, *rest)\n"
+        "importlib.util.find_spec = gone\n"
+        "from strandline_cli.main import main\n"
+        "sys.argv = ['strandline', 'console', '--bootstrap', '127.0.0.1:1', '--pipeline', '.']\n"
+        "main()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode != 0
+    assert "deltalake is not installed: pip install 'strandline[spark]'" in ended.stderr
+
+
+def test_spark_is_not_needed(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.toml").write_text(FILE)
+    program = (
+        "import sys\n"
+        "sys.modules['pyspark'] = None\n"
+        "from strandline_console.tables.progress import PipelineFiles\n"
+        f"found = PipelineFiles({str(tmp_path / 'pipeline.toml')!r}).read()\n"
+        "print(found.name, found.error)\n"
+    )
+    said = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=120)
+    assert said == "numbers None\n"
