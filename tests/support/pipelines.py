@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from deltalake import DeltaTable
+from pyspark.sql.streaming.query import StreamingQueryManager
 
+from strandline_spark.pipeline import job
 from strandline_spark.pipeline.config import parse_pipeline
 from strandline_spark.pipeline.failures import StepsFailed
 from strandline_spark.pipeline.job import PipelineRun, PipelineStream, bronze_job, prepare_pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener
 
     from strandline_spark.bronze.micro_batch import BatchReport
     from strandline_spark.pipeline.config import Pipeline
@@ -38,6 +43,27 @@ def run_pipeline_once(
     if failed := stream.failures.said():
         raise StepsFailed("; ".join(f"{step}: {said}" for step, said in failed.items()))
     return reports
+
+
+@contextlib.contextmanager
+def commands_on(session: SparkSession) -> Iterator[None]:
+    """`strandline-spark run` in this process uses this session, and starts and ends none."""
+    plain = StreamingQueryManager.addListener
+    added: list[StreamingQueryListener] = []
+
+    def add(streams: StreamingQueryManager, listener: StreamingQueryListener) -> None:
+        added.append(listener)
+        plain(streams, listener)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StreamingQueryManager, "addListener", add)
+        patch.setattr(job, "start_session", lambda name, **settings: session)
+        patch.setattr(job, "end_session", lambda ended: None)
+        try:
+            yield
+        finally:
+            for listener in added:
+                session.streams.removeListener(listener)
 
 
 def rows_of(path: str, *columns: str) -> list[tuple[Any, ...]]:

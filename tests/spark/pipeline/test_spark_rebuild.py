@@ -6,27 +6,29 @@ import contextlib
 import json
 import os
 import shutil
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
 from strandline_spark.bronze.fenced_table import FencedTable
+from strandline_spark.cluster.cluster import close_channels
 from strandline_spark.errors import TableError
 from strandline_spark.gold.verify import verify_step
 from strandline_spark.pipeline.failures import Failures
 from strandline_spark.pipeline.gold import GoldSteps
 from strandline_spark.pipeline.verify import verify_parsed
 from strandline_spark.silver.rebuild import Rebuild, running
+from support.fake_broker_sync import FakeBroker
 from support.pipelines import of_file, rows_of, run_pipeline_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from strandline_spark.pipeline.config import Pipeline
-    from support.fake_broker_sync import FakeBroker, FakeTopic
+    from support.fake_broker_sync import FakeTopic
 
 pytestmark = pytest.mark.spark
 
@@ -113,21 +115,45 @@ class Dies:
         return acts
 
 
-@pytest.fixture
-def days(spark: SparkSession, broker: FakeBroker, tmp_path: Path) -> Pipeline:
+class Days(NamedTuple):
+    """What all tests of this file begin with."""
+
+    folder: Path
+    copy: Path
+    bootstrap: str
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Days]:
     """Run in several batches; the topic holds none of the records any more."""
-    topic = broker.create("t", 2)
-    fill(topic, 0, 25)
-    pipeline = of_file(DAYS, tmp_path)
-    run_pipeline_once(spark, pipeline, broker.address, close=True)
-    assert numbers(pipeline) == [n for n in range(25) if n % 3 and n % 10 != 9 and n != 5]
-    return pipeline
+    folder = tmp_path_factory.mktemp("days")
+    with FakeBroker() as broker:  # type: ignore[abstract] # as in conftest.py
+        fill(broker.create("t", 2), 0, 25)
+        pipeline = of_file(DAYS, folder / "own")
+        run_pipeline_once(spark, pipeline, broker.address, close=True)
+        assert numbers(pipeline) == [n for n in range(25) if n % 3 and n % 10 != 9 and n != 5]
+        shutil.copytree(folder / "own", folder / "copy")
+        yield Days(folder / "own", folder / "copy", broker.address)
+        close_channels()
+
+
+@pytest.fixture
+def folder(made: Days) -> Path:
+    """The pipeline's, as it was after that run."""
+    shutil.rmtree(made.folder)
+    shutil.copytree(made.copy, made.folder)
+    return made.folder
+
+
+@pytest.fixture
+def days(folder: Path) -> Pipeline:
+    return of_file(DAYS, folder)
 
 
 def test_a_corrected_rule_makes_silver_what_it_would_have_been(
-    spark: SparkSession, days: Pipeline, tmp_path: Path
+    spark: SparkSession, days: Pipeline, folder: Path
 ) -> None:
-    other = of_file(OTHER, tmp_path)
+    other = of_file(OTHER, folder)
     done = rebuild(spark, other)
     assert done.rows == 25
     assert len(done.aside) == 2
@@ -140,9 +166,9 @@ def test_a_corrected_rule_makes_silver_what_it_would_have_been(
 
 
 def test_what_is_in_quarantine_is_parsed_again_alone(
-    spark: SparkSession, days: Pipeline, tmp_path: Path
+    spark: SparkSession, days: Pipeline, folder: Path
 ) -> None:
-    other = of_file(OTHER, tmp_path)
+    other = of_file(OTHER, folder)
     rebuild(spark, other, quarantine_only=True)
     assert numbers(other) == [n for n in range(25) if n % 10 != 9 and n != 5]
     assert len(rows_of(other.quarantine, "offset")) == 2
@@ -162,14 +188,14 @@ def test_a_lost_table_is_made_again(spark: SparkSession, days: Pipeline, lost: s
 @pytest.mark.parametrize("quarantine_only", [False, True])
 def test_wherever_it_breaks_off_a_second_run_goes_on(
     spark: SparkSession,
-    broker: FakeBroker,
+    made: Days,
     days: Pipeline,
-    tmp_path: Path,
+    folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     quarantine_only: bool,
 ) -> None:
     monkeypatch.setattr("strandline_spark.silver.catch_up.CHUNK_RANGES", 4)
-    other = of_file(OTHER, tmp_path)
+    other = of_file(OTHER, folder)
     before = offsets(days.silver), offsets(days.quarantine)
     for number in range(40):
         with monkeypatch.context() as patch:
@@ -183,7 +209,7 @@ def test_wherever_it_breaks_off_a_second_run_goes_on(
             assert (offsets(days.silver), offsets(days.quarantine)) == before
     assert 4 < number < 39
     check(spark, other)
-    run_pipeline_once(spark, other, broker.address)
+    run_pipeline_once(spark, other, made.bootstrap)
     assert len(offsets(other.silver)) + len(offsets(other.quarantine)) == 25
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +15,7 @@ from strandline_spark.gold.verify import verify_step
 from strandline_spark.pipeline.failures import Failures, StepsFailed
 from strandline_spark.pipeline.verify import verify_parsed
 from strandline_spark.silver.tables import SilverTable
-from support.pipelines import of_file, rows_of, run_pipeline_once
+from support.pipelines import commands_on, of_file, rows_of, run_pipeline_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -198,16 +196,19 @@ def test_a_step_that_failed_is_left_alone_for_a_while() -> None:
     assert (failures.said(), notes[1]) == ({}, "gold a goes on again")
 
 
-def test_the_command_says_which_steps_stand_still(broker: FakeBroker, tmp_path: Path) -> None:
+def test_the_command_says_which_steps_stand_still(
+    spark: SparkSession, broker: FakeBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     fill(broker.create("t", 1), (6, 3), (6, 0))
     file = tmp_path / "pipeline.toml"
     file.write_text(SALES)
-    command = [sys.executable, "-m", "strandline_spark.commands.main", "run", str(file), "--close"]
-    command += ["--bootstrap", broker.address, "--format", "json"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert run.returncode == 1, run.stderr
-    assert json.loads(run.stdout)["rows"] == 2
-    (failed,) = json.loads(run.stdout)["failed"].items()
+    command = ["run", str(file), "--close", "--bootstrap", broker.address, "--format", "json"]
+    with commands_on(spark), pytest.raises(SystemExit) as ended:
+        main(command)
+    run = capsys.readouterr()
+    assert ended.value.code == 1, run.err
+    assert json.loads(run.out)["rows"] == 2
+    (failed,) = json.loads(run.out)["failed"].items()
     assert failed[0] == "gold price"
-    assert f"error: gold price stands still: {failed[1]}" in run.stderr
+    assert f"error: gold price stands still: {failed[1]}" in run.err
     assert SilverTable.open(str(tmp_path / "lake/silver")).delta.to_pyarrow_table().num_rows == 2

@@ -13,6 +13,7 @@ import pytest
 
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.verify import verify
+from strandline_spark.commands.main import main
 
 if TYPE_CHECKING:
     from support.fake_broker_sync import FakeBroker, FakeTopic
@@ -128,17 +129,33 @@ def test_without_java_the_job_says_so_in_one_line(broker: FakeBroker, tmp_path: 
     assert "JAVA_HOME (/nowhere)" in message
 
 
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one message of a command that must fail, in this process."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (1, "")
+    (line,) = (one for one in err.splitlines() if one.startswith("error: "))
+    return line
+
+
 @pytest.mark.spark
-def test_an_unknown_topic_is_said_in_one_line(broker: FakeBroker, tmp_path: Path) -> None:
-    message = one_line_error(*job_arguments(broker, tmp_path))
+def test_an_unknown_topic_is_said_in_one_line(
+    broker: FakeBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = refused(capsys, *job_arguments(broker, tmp_path))
     assert "topic t does not exist; create it with `strandline topic create`" in message
 
 
-def test_wrong_arguments_are_refused(broker: FakeBroker, tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(
+    broker: FakeBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = job_arguments(broker, tmp_path)
     for interval in ("soon", "0s", "1000000h"):
-        assert "give a number with s, m or h" in one_line_error(*arguments, "--every", interval)
-    assert "above 0" in one_line_error(*arguments, "--max-offsets-per-trigger", "0")
-    assert "not host:port" in one_line_error(*arguments, "--bootstrap", "here")
-    status, _, err = finished(start("-m", "strandline_spark.commands.main", "ingest", "gold"))
-    assert (status, "invalid choice" in err) == (2, True)
+        said = refused(capsys, *arguments, "--every", interval)
+        assert "give a number with s, m or h" in said
+    assert "above 0" in refused(capsys, *arguments, "--max-offsets-per-trigger", "0")
+    assert "not host:port" in refused(capsys, *arguments, "--bootstrap", "here")
+    with pytest.raises(SystemExit) as ended:
+        main(["ingest", "gold"])
+    assert (ended.value.code, "invalid choice" in capsys.readouterr().err) == (2, True)
