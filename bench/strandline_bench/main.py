@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from strandline_bench import baseline
+from strandline_bench.console import options as console_options
 from strandline_bench.group import options as group_options
 from strandline_bench.kafka import options as kafka_options
 from strandline_bench.log import options as log_options
@@ -14,20 +15,23 @@ from strandline_bench.report import Report
 from strandline_bench.spark import options as spark_options
 
 if TYPE_CHECKING:
+    from strandline_bench.console.options import ConsoleOptions
     from strandline_bench.group.options import GroupOptions
     from strandline_bench.kafka.options import KafkaOptions
     from strandline_bench.log.options import LogOptions
     from strandline_bench.spark.options import SparkOptions
 
-ROOMS: Final = ("group", "kafka", "log", "spark")
+ROOMS: Final = ("console", "group", "kafka", "log", "spark")
 """Measures with a separate folder."""
 
 
 def run(argv: Sequence[str]) -> int:
     """Run one benchmark; returns the exit status."""
-    options: Options | LogOptions | GroupOptions | KafkaOptions | SparkOptions
+    options: Options | ConsoleOptions | LogOptions | GroupOptions | KafkaOptions | SparkOptions
     if argv[:1] == ["log"]:
         options = log_options.parse(argv[1:])
+    elif argv[:1] == ["console"]:
+        options = console_options.parse(argv[1:])
     elif argv[:1] == ["group"]:
         options = group_options.parse(argv[1:])
     elif argv[:1] == ["kafka"]:

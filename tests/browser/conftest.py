@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.browser import Browser, chromium
+from strandline_bench.console.browser import Browser, chromium
 
 
 @pytest.fixture(scope="session")

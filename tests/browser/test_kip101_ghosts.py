@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from strandline_bench.console.browser import Browser
 from strandline_cli.demo.kip101_history import TOPIC, A, C, History
-from support.browser import Browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.proof]
 GHOSTS = '[data-testid="ghost-line"]'

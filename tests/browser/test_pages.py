@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
+from strandline_bench.console.browser import KEYS, Browser
 from strandline_console.answers import (
     BatchHeader,
     FaultChoice,
@@ -18,7 +19,6 @@ from strandline_console.answers import (
 )
 from strandline_console.messages import Ghost, Waiter
 from support import console_scenes as scenes
-from support.browser import KEYS, Browser
 from support.scripted_console import ScriptedConsole
 
 pytestmark = pytest.mark.browser

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import strandline_console
+from strandline_bench.console.browser import Browser
 from strandline_console.messages import MESSAGES_VERSION
 from strandline_console.serving.trace import trace_file
 from support import console_scenes as scenes
-from support.browser import Browser
 from support.scripted_console import ScriptedConsole
 
 pytestmark = pytest.mark.browser

@@ -94,7 +94,7 @@ class Browser:
         return self._call("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def complaints(self) -> list[str]:
-        """What the browser logged: errors of scripts, refusals by the content security policy."""
+        """The browser's log: errors of scripts, refusals by the content security policy."""
         found = self._call("POST", "/se/log", {"type": "browser"})
         return [str(one["message"]) for one in found if one["level"] in ("SEVERE", "WARNING")]
 
