@@ -1,16 +1,19 @@
-"""The forks in which tests run commands behave as a command in an interpreter of its own."""
+"""The forks in which tests run commands and servers behave as new interpreters do."""
 
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from support.cluster import MakeCluster
 from support.command import clean_environ, start_strandline, strandline
 from support.command_forks import Forks
+from support.server_forks import server_forks
 
-NOBODYS = ("--bootstrap", "127.0.0.1:1", "--timeout", "0.2")
+NOBODYS = ("--bootstrap", "127.0.0.1:1", "--timeout", "2")
 
 
 @pytest.mark.parametrize(
@@ -49,3 +52,31 @@ def test_a_fork_has_the_environment_of_its_caller_or_is_left_to_a_new_interprete
         assert killed.returncode == -signal.SIGKILL
     finally:
         forks.close()
+
+
+def test_a_forked_server_says_and_ends_as_a_new_interpreter_does(tmp_path: Path) -> None:
+    words = ["broker", "--set", "log.segment.byte=1"]
+    new = subprocess.run(
+        [sys.executable, "-m", "strandline_broker", *words], capture_output=True, check=False
+    )
+    log = tmp_path / "log"
+    with log.open("ab") as output:
+        forked = server_forks().start_into(output.fileno(), words, os.environ)
+    assert (forked.wait(60), log.read_bytes()) == (new.returncode, new.stderr)
+    assert b"log.segment.bytes" in new.stderr
+
+
+def test_a_forked_server_is_a_session_of_its_own_and_its_end_is_known(
+    make_cluster: MakeCluster,
+) -> None:
+    cluster = make_cluster(brokers=1)
+    for process_id in cluster.process_ids:
+        pid = cluster.process(process_id).pid
+        assert pid is not None
+        assert os.getsid(pid) == pid
+        assert b"command_forks" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    cluster.kill(1)
+    assert cluster.process(1).exit_status == -signal.SIGKILL
+    cluster.start(1)
+    cluster.stop(1)
+    assert cluster.process(1).exit_status == 0

@@ -14,12 +14,15 @@ import pytest
 
 from strandline.errors import NoBrokerReachable
 from strandline_cli.cluster.local_cluster import LocalCluster
+from support.server_forks import use_forks
 
 DEADLINE_S = 180.0
 _POLL_S = 0.02
 
 T = TypeVar("T")
 MakeCluster = Callable[..., LocalCluster]
+
+use_forks()
 
 
 @pytest.fixture(scope="module")

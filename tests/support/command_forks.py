@@ -1,9 +1,10 @@
-"""A process that has imported the command line, and forks for each command that a test runs.
+"""A process that has imported the command line or the servers. It forks for each command or server
+that a test runs.
 
-A command in a new interpreter spends most of its processor time on imports. A fork is a process of
-its own too: it has the streams, the folder and the environment of its caller, and its own exit.
+A new interpreter spends most of its processor time on imports. A fork is a process of its own too:
+it has the streams, the folder and the environment of its caller, and its own exit.
 
-    python command_forks.py DESCRIPTOR-OF-A-SOCKET
+    python command_forks.py commands|servers DESCRIPTOR-OF-A-SOCKET
 """
 
 from __future__ import annotations
@@ -26,28 +27,46 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+COMMANDS: Final = "commands"
+SERVERS: Final = "servers"
 _REQUEST_BYTES_MAX: Final = 150_000
 _READ_AT_START: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GRPC_")
 """Beginnings of the variables that an interpreter, or a library, reads before a command runs."""
 
 
 class Fork:
-    """One command, with what a test uses of `subprocess.Popen`."""
+    """One command or server, with what a test uses of `subprocess.Popen`."""
 
-    def __init__(self, pid: int, streams: tuple[int, int, int], ended: socket.socket) -> None:
+    def __init__(
+        self, pid: int, ended: socket.socket, streams: tuple[int, int, int] | None
+    ) -> None:
         self.pid = pid
         self.returncode: int | None = None
         self._streams = streams
         self._ended = ended
 
+    def __del__(self) -> None:
+        self._ended.close()
+
     def communicate(self, given: bytes) -> tuple[bytes, bytes]:
+        assert self._streams is not None
         stdin, stdout, stderr = self._streams
-        with ThreadPoolExecutor(2) as pool, self._ended:
+        with ThreadPoolExecutor(2) as pool:
             pool.submit(_give, stdin, given)
             error = pool.submit(_all_of, stderr)
             out, err = _all_of(stdout), error.result()
-            self.returncode = int(self._ended.recv(64))
+            self.wait()
         return out, err
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            self._ended.settimeout(timeout)
+            try:
+                self.returncode = int(self._ended.recv(64))
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0) from None
+            self._ended.close()
+        return self.returncode
 
     def kill(self) -> None:
         if self.returncode is None:
@@ -68,13 +87,13 @@ def _all_of(descriptor: int) -> bytes:
 class Forks:
     """The caller's end. The process ends with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = COMMANDS) -> None:
         self._environ = dict(os.environ)
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             # Python decides at its start how to buffer: the streams are pipes, as a command's.
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
+                [sys.executable, __file__, kind, str(theirs.fileno())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -90,13 +109,34 @@ class Forks:
         return not any(name.startswith(_READ_AT_START) for name in differ)
 
     def start(self, arguments: list[str], environ: Mapping[str, str], cwd: Path | None) -> Fork:
+        """With pipes, for `communicate`."""
         (stdin, given), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        handed = (stdin, stdout, stderr, theirs.detach())
-        socket.send_fds(self._requests, [_request(arguments, environ, cwd)], handed)
-        for descriptor in handed:
-            os.close(descriptor)
-        return Fork(int(ours.recv(64)), (given, out, err), ours)
+        theirs = (stdin, stdout, stderr)
+        try:
+            return self._start(arguments, environ, cwd, theirs, (given, out, err))
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+
+    def start_into(self, output: int, arguments: list[str], environ: Mapping[str, str]) -> Fork:
+        """Without input, and with all output to this descriptor."""
+        with open(os.devnull, "rb") as nothing:
+            streams = (nothing.fileno(), output, output)
+            return self._start(arguments, environ, None, streams, None)
+
+    def _start(
+        self,
+        arguments: list[str],
+        environ: Mapping[str, str],
+        cwd: Path | None,
+        theirs: tuple[int, int, int],
+        own: tuple[int, int, int] | None,
+    ) -> Fork:
+        ours, ended = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ended:
+            handed = (*theirs, ended.fileno())
+            socket.send_fds(self._requests, [_request(arguments, environ, cwd)], handed)
+        return Fork(int(ours.recv(64)), ours, own)
 
     def close(self) -> None:
         self._requests.close()
@@ -154,24 +194,46 @@ def _become(request: bytes, streams: list[int]) -> None:
     sys.argv = ["-c", *arguments]
 
 
-def _import_commands() -> None:
-    # As the command line does before it imports gRPC.
+def _import_all(package: str) -> None:
+    # As both do before they import gRPC.
     from strandline_runtime.grpc_experiments import without_event_engine
 
     without_event_engine()
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    found = importlib.import_module(package)
+    for module in pkgutil.walk_packages(found.__path__, f"{package}."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
 
-    import strandline_cli
 
-    for module in pkgutil.walk_packages(strandline_cli.__path__, "strandline_cli."):
-        importlib.import_module(module.name)
+def _run_command() -> None:
+    from strandline_cli.main import main
+
+    main()
+
+
+def _run_server() -> None:
+    from strandline_broker.__main__ import main
+    from strandline_runtime.log_output import end_process, take_over_stderr
+
+    os.setsid()
+    take_over_stderr()
+    end_process(main())
+
+
+def _forks() -> None:
+    kind, descriptor = sys.argv[1:]
+    sys.path[0] = ""  # as with `python -c`
+    if kind == COMMANDS:
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        _import_all("strandline_cli")
+    else:
+        import uvloop  # noqa: F401 - for the forks
+
+        _import_all("strandline_broker")
     gc.freeze()
+    _serve(socket.socket(fileno=int(descriptor)))
+    _run_command() if kind == COMMANDS else _run_server()
 
 
 if __name__ == "__main__":
-    _import_commands()
-    from strandline_cli.main import main
-
-    sys.path[0] = ""  # as with `python -c`
-    _serve(socket.socket(fileno=int(sys.argv[1])))
-    main()
+    _forks()

@@ -1,9 +1,8 @@
 """Raw connections to a broker: requests that the client library would never send."""
 
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from strandline_proto.batch import build_batch
 from strandline_proto.v1 import metadata_pb2, produce_pb2
 from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 from support.command import CompletedCommand, clean_environ
+from support.server_forks import server_forks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,15 +100,15 @@ def run_server(cluster: LocalCluster, process: str, *settings: str) -> Completed
     """A server of `cluster` with changed settings, which must end by itself within the deadline."""
     kind = "controller" if process == "controller" else "broker"
     config: Path = cluster.directory / f"{process}.toml"
-    argv = [sys.executable, "-m", "strandline_broker", kind, "--config", str(config)]
+    words = [kind, "--config", str(config)]
     for setting in settings:
-        argv += ["--set", setting]
-    ended = subprocess.run(
-        argv,
-        capture_output=True,
-        env=clean_environ(),
-        timeout=SERVER_DEADLINE_S,
-        check=False,
-        text=True,
-    )
-    return CompletedCommand(ended.returncode, ended.stdout, ended.stderr)
+        words += ["--set", setting]
+    server = server_forks().start(words, clean_environ(), None)
+    with ThreadPoolExecutor(1) as pool:
+        talk = pool.submit(server.communicate, b"")
+        try:
+            out, err = talk.result(SERVER_DEADLINE_S)
+        finally:
+            server.kill()
+    assert server.returncode is not None
+    return CompletedCommand(server.returncode, out.decode(), err.decode())

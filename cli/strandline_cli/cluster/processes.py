@@ -75,6 +75,21 @@ def how_it_ended(status: int) -> str:
     return f"was ended by {signal.Signals(-status).name}"
 
 
+def spawn(
+    argv: Sequence[str], environ: Mapping[str, str], output: int
+) -> "subprocess.Popen[bytes]":
+    """Run `argv` in a session of its own, with its output to this descriptor."""
+    # Ctrl-C at the terminal reaches the command alone, which then stops the servers in order.
+    return subprocess.Popen(
+        list(argv),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        env=dict(environ),
+        start_new_session=True,
+    )
+
+
 class ServerProcess:
     """The process called `name`, with its pid file and its log file."""
 
@@ -90,16 +105,7 @@ class ServerProcess:
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         self.pid_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
-            # A session of its own: Ctrl-C at the terminal reaches the command, which then stops
-            # the servers in order.
-            child = subprocess.Popen(
-                list(argv),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=dict(environ),
-                start_new_session=True,
-            )
+            child = spawn(argv, environ, log.fileno())
         self._child = child
         try:
             self._write_pid_file(child.pid)
