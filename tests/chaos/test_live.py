@@ -71,3 +71,4 @@ def test_ctrl_c_in_the_middle_of_a_fault_leaves_nothing_behind(tmp_path: Path) -
         process.kill()
         process.wait()
     assert left_behind(tmp_path) == []
+    assert list(tmp_path.glob("*.html")) == []

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -30,7 +31,8 @@ UP_S = 600.0
 SPARK_S = 900.0
 """Spark starts in a container beside the other tests, and each of its stages waits for a core."""
 REACHED_S = "120"
-DOWN = ("--profile", "chaos", "--profile", "spark", "down", "--volumes", "--timeout", "5")
+PROFILES = ("--profile", "chaos", "--profile", "spark", "--profile", "console")
+DOWN = (*PROFILES, "down", "--volumes", "--timeout", "5")
 """With every profile: without it compose leaves the volume of the tables behind."""
 LINES = [f"line {number}" for number in range(200)]
 
@@ -64,11 +66,12 @@ class Containers:
 
 @pytest.fixture(scope="module")
 def containers() -> Iterator[Containers]:
-    all_ports = free_ports(6)
-    ports, grpc_ports = all_ports[:3], all_ports[3:]
+    all_ports = free_ports(7)
+    ports, grpc_ports, console_port = all_ports[:3], all_ports[3:6], all_ports[6]
     environ = clean_environ(
         {
             "COMPOSE_PROJECT_NAME": PROJECT,
+            "CONSOLE_PORT": str(console_port),
             **{f"BROKER_{i}_PORT": str(port) for i, port in enumerate(ports, start=1)},
             **{f"BROKER_{i}_GRPC_PORT": str(port) for i, port in enumerate(grpc_ports, start=1)},
         }
@@ -149,6 +152,30 @@ def test_a_broker_that_is_cut_off_loses_nothing(containers: Containers, tmp_path
     said = containers.run(str(ROOT / "chaos" / "partition.sh"), deadline_s=400)
     assert said.splitlines()[-1].startswith("verdict: sound"), said
     assert "end   1: partition " in said
+
+
+def test_the_console_in_a_container_watches_all_servers_and_is_read_only(
+    containers: Containers,
+) -> None:
+    containers.compose(
+        "--profile", "console", "up", "--detach", "--build", "console", deadline_s=BUILD_S
+    )
+    address = f"http://127.0.0.1:{containers.environ['CONSOLE_PORT']}/"
+
+    def all_watched() -> bool:
+        try:
+            servers = ask(address, "at")["state"]["servers"].values()
+        except OSError:
+            return False  # it is starting
+        return len(servers) == 4 and all(each["state"] == "watching" for each in servers)
+
+    eventually(all_watched, "every server is watched")
+    with urlopen(address, timeout=60) as page:
+        assert b'<script src="app.js"' in page.read()
+    assert "it listens on 0.0.0.0" in ask(address, "faults")["reason"]
+    with pytest.raises(HTTPError, match="403"):
+        ask(address, "faults", {"kind": "kill", "target": "broker-1", "duration_s": 1})
+    containers.compose("--profile", "console", "stop", "--timeout", "5", "console")
 
 
 def test_the_console_cuts_a_broker_off_and_heals_it(containers: Containers) -> None:

@@ -101,6 +101,9 @@ def live(
     if containers and brokers is not None:
         raise UsageMistake("--brokers is for own processes: compose's file has its brokers")
     chosen = secrets.randbelow(1 << 31) if seed is None else seed
+    where = page or Path(f"chaos-live-{chosen}.html")
+    if not plan_only:
+        _check_writable(where, *([history] if history else []))
     from strandline_chaos.faults.plan import PlanMistake
     from strandline_cli.nemesis.preparation import Wanted, prepare
 
@@ -122,8 +125,6 @@ def live(
         raise UsageMistake(str(why)) from None
     if plan_only:
         return EXIT_OK
-    where = page or Path(f"chaos-live-{chosen}.html")
-    _check_writable(where, *([history] if history else []))
     return _run(prepared, where, history, say, output)
 
 
@@ -134,10 +135,14 @@ class NoVerdict(CliError):
 
 
 def _check_writable(*files: Path) -> None:
+    """Raises UsageMistake for a file that cannot be written, and leaves no empty one behind."""
     for file in files:
+        was_there = file.exists()
         try:
             with file.open("a"):
                 pass
+            if not was_there:
+                file.unlink()
         except OSError as why:
             raise UsageMistake(f"cannot write {file}: {why.strerror}; name another file") from None
 

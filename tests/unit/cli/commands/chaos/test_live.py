@@ -64,3 +64,15 @@ def test_nothing_to_inject_is_refused_with_the_reason(
     monkeypatch.setattr("strandline_cli.nemesis.disks.has_sys_admin", lambda: False)
     assert run(["chaos", "live", "--plan", "--faults", "power"]) == EXIT_USAGE
     assert "none of these faults can be made here: power: only root" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for options in (["--page", "no/page.html"], ["--history", str(tmp_path)]):
+        assert run(["chaos", "live", "--seed", "1", *options]) == EXIT_USAGE
+        told = capsys.readouterr()
+        assert told.err.startswith(f"error: cannot write {options[1]}: ")
+        assert told.out == ""
+    assert list(tmp_path.iterdir()) == [], "the page of a run that did not begin"
