@@ -65,8 +65,13 @@ def job(broker: FakeBroker, tmp_path: Path) -> BronzeJob:
         topics=("t",),
         table=str(tmp_path / "table"),
         checkpoint=str(tmp_path / "checkpoint"),
-        max_offsets_per_trigger=800,
     )
+
+
+@pytest.fixture
+def batches(job: BronzeJob) -> BronzeJob:
+    """The job, which reads the topic in three batches."""
+    return replace(job, max_offsets_per_trigger=800)
 
 
 def run(spark: SparkSession, job: BronzeJob) -> list[BatchReport]:
@@ -91,9 +96,9 @@ def assert_whole(job: BronzeJob, topic: FakeTopic) -> None:
 
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "dataframe"])
 def test_every_record_comes_into_the_table_once_over_batches_and_restarts(
-    spark: SparkSession, job: BronzeJob, topic: FakeTopic, direct: bool, tmp_path: Path
+    spark: SparkSession, batches: BronzeJob, topic: FakeTopic, direct: bool, tmp_path: Path
 ) -> None:
-    job = replace(job, direct=direct)
+    job = replace(batches, direct=direct)
     reports = run(spark, job)
     assert [(r.batch_id, r.rows) for r in reports] == [(0, 800), (1, 800), (2, 400)]
     assert_whole(job, topic)
@@ -131,12 +136,12 @@ def assert_audited(job: BronzeJob, direct: bool) -> None:
 
 
 def test_the_modes_may_change_on_one_checkpoint(
-    spark: SparkSession, job: BronzeJob, topic: FakeTopic
+    spark: SparkSession, batches: BronzeJob, topic: FakeTopic
 ) -> None:
-    run(spark, replace(job, direct=False))
+    run(spark, replace(batches, direct=False))
     fill(topic, 2)
-    run(spark, replace(job, direct=True))
-    assert_whole(job, topic)
+    run(spark, replace(batches, direct=True))
+    assert_whole(batches, topic)
 
 
 def test_control_batches_are_accounted_for(
@@ -246,7 +251,7 @@ def test_a_new_checkpoint_without_anything_to_read_keeps_where_it_began(
 
 
 def test_a_query_that_spark_ended_is_started_again_a_bounded_number_of_times(
-    spark: SparkSession, job: BronzeJob, topic: FakeTopic
+    spark: SparkSession, batches: BronzeJob, topic: FakeTopic
 ) -> None:
     """An error that is none of ours stands for a worker that came too late."""
     failing = [True, True]
@@ -257,10 +262,10 @@ def test_a_query_that_spark_ended_is_started_again_a_bounded_number_of_times(
             failing.pop()
             raise OSError("no such worker")
 
-    stream(spark, job, prepare(job), on_batch, note=notes.append)
+    stream(spark, batches, prepare(batches), on_batch, note=notes.append)
     again = [note.rpartition("; ")[2] for note in notes]
     assert again == [f"starting the query again, {n} of 3 times" for n in (1, 2)]
-    assert_whole(job, topic)
+    assert_whole(batches, topic)
 
     def always(report: BatchReport) -> None:
         raise OSError("no such worker")
@@ -268,7 +273,7 @@ def test_a_query_that_spark_ended_is_started_again_a_bounded_number_of_times(
     fill(topic, 1)
     notes.clear()
     with pytest.raises(StrandlineSparkError, match=r"Spark stopped the query: .*has the rest"):
-        stream(spark, job, prepare(job), always, note=notes.append)
+        stream(spark, batches, prepare(batches), always, note=notes.append)
     assert len(notes) == 3
 
 
@@ -329,19 +334,19 @@ def test_a_range_that_no_disk_holds_ends_the_query_after_the_first_attempt_of_it
 
 
 def test_a_table_is_compacted_and_vacuumed_while_its_job_runs(
-    spark: SparkSession, job: BronzeJob, topic: FakeTopic
+    spark: SparkSession, batches: BronzeJob, topic: FakeTopic
 ) -> None:
     """Also while a batch is on its way: its file is there, and its commit is not."""
     for partition in topic.partitions:
-        partition.on_range = lambda: compact(job.table)
+        partition.on_range = lambda: compact(batches.table)
     done: list[int] = []
 
     def maintain(report: BatchReport) -> None:
-        done.append(compact(job.table).files_after)
-        vacuum(job.table)
+        done.append(compact(batches.table).files_after)
+        vacuum(batches.table)
 
-    stream(spark, job, prepare(job), maintain)
-    assert_whole(job, topic)
+    stream(spark, batches, prepare(batches), maintain)
+    assert_whole(batches, topic)
     assert sum(done) > 0
 
 
