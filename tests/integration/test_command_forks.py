@@ -10,7 +10,7 @@ import pytest
 
 from support.cluster import MakeCluster
 from support.command import clean_environ, start_strandline, strandline
-from support.command_forks import Forks
+from support.command_forks import SERVERS, Forks
 from support.server_forks import server_forks
 
 NOBODYS = ("--bootstrap", "127.0.0.1:1", "--timeout", "2")
@@ -50,6 +50,23 @@ def test_a_fork_has_the_environment_of_its_caller_or_is_left_to_a_new_interprete
         os.kill(killed.pid, signal.SIGKILL)
         killed.communicate(b"")
         assert killed.returncode == -signal.SIGKILL
+    finally:
+        forks.close()
+
+
+def test_forks_import_nothing_that_a_tests_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uvloop.py").write_text("raise ImportError('of the test')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    forks = Forks(SERVERS)
+    try:
+        assert not forks.can_take(["broker", "--version"], os.environ)
+        monkeypatch.undo()
+        assert forks.can_take(["broker", "--version"], os.environ)
+        server = forks.start(["broker", "--version"], os.environ, None)
+        assert server.communicate(b"")[0].startswith(b"strandline ")
+        assert server.returncode == 0
     finally:
         forks.close()
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = "commands"
 SERVERS: Final = "servers"
+_ENVIRON: Final = dict(os.environ)
+"""Before a test changes it: a path of modules would change what is imported for all tests."""
 _REQUEST_BYTES_MAX: Final = 150_000
 _READ_AT_START: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GRPC_")
 """Beginnings of the variables that an interpreter, or a library, reads before a command runs."""
@@ -88,7 +90,6 @@ class Forks:
     """The caller's end. The process ends with it."""
 
     def __init__(self, kind: str = COMMANDS) -> None:
-        self._environ = dict(os.environ)
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             # Python decides at its start how to buffer: the streams are pipes, as a command's.
@@ -97,6 +98,7 @@ class Forks:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                env=_ENVIRON,
                 pass_fds=[theirs.fileno()],
             )
 
@@ -104,8 +106,8 @@ class Forks:
         """False if only an interpreter that starts would do the same."""
         if len(_request(arguments, environ, None)) > _REQUEST_BYTES_MAX:
             return False
-        names = {*environ, *self._environ}
-        differ = (name for name in names if environ.get(name) != self._environ.get(name))
+        names = {*environ, *_ENVIRON}
+        differ = (name for name in names if environ.get(name) != _ENVIRON.get(name))
         return not any(name.startswith(_READ_AT_START) for name in differ)
 
     def start(self, arguments: list[str], environ: Mapping[str, str], cwd: Path | None) -> Fork:
