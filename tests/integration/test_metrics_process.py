@@ -44,6 +44,7 @@ TRIES: Final = 8
 """Attempts that exceed the limit of lines in the time that they take."""
 CLIENT: Final = """
 import sys
+import time
 from strandline import sync
 from strandline.errors import StrandlineError
 
@@ -59,6 +60,7 @@ with (
             print("sent", flush=True)
         except StrandlineError:
             print("failed", flush=True)
+        time.sleep(0.01)
 """
 """A client that goes on, whatever is killed. Its log is its standard error."""
 
