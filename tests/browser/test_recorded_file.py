@@ -81,6 +81,16 @@ def test_a_file_of_another_version_is_refused(browser: Browser, tmp_path: Path) 
     browser.wait_text("body", f"replays version {MESSAGES_VERSION}")
 
 
+@pytest.mark.parametrize("content", ["", "null", "[]", "{}", '{"version":1,"keyfr'])
+def test_a_damaged_file_is_refused(browser: Browser, tmp_path: Path, content: str) -> None:
+    page = recorded().decode()
+    before, _, rest = page.partition('id="strandline-trace">')
+    path = tmp_path / "damaged.html"
+    path.write_text(f'{before}id="strandline-trace">{content}{rest[rest.index("</script>") :]}')
+    browser.open(path.as_uri())
+    browser.wait_text("body", "The recording in this file is damaged or cut short.")
+
+
 def test_a_file_names_its_trace_before_its_script() -> None:
     text = recorded().decode()
     assert text.index('id="strandline-trace"') < text.rindex("<script>")

@@ -56,6 +56,12 @@ class FaultRoutes:
             Route("/api/workload", refusing(self.workload), methods=["POST"]),
         ]
 
+    def _check(self, request: Request) -> None:
+        """Raises Refused. A lab without a cluster has no token that its user could know."""
+        if self._lab.reason is not None:
+            raise Refused(403, self._lab.reason)
+        self._actions.check(request.headers)
+
     async def describe(self, _request: Request) -> Response:
         lab = await self._lab.describe()
         reason = self._actions.read_only_reason
@@ -64,21 +70,21 @@ class FaultRoutes:
         return answer(lab)
 
     async def inject(self, request: Request) -> Response:
-        self._actions.check(request.headers)
+        self._check(request)
         wanted = await _body(request, FaultRequest)
         if not math.isfinite(wanted.duration_s):
             raise Refused(400, "duration_s is no number")
         return answer(await _refused(self._lab.inject(wanted)), 201)
 
     async def heal(self, request: Request) -> Response:
-        self._actions.check(request.headers)
+        self._check(request)
         try:
             return answer(self._lab.heal(request.path_params["fault"]))
         except NotInjected as why:
             raise Refused(why.status, str(why)) from None
 
     async def workload(self, request: Request) -> Response:
-        self._actions.check(request.headers)
+        self._check(request)
         wanted = await _body(request, WorkloadRequest)
         if self._lab.workload is None:
             raise Refused(403, self._lab.reason or "there is no fault lab")

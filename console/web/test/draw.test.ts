@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { round, scale, slide, tail, ticks, whole, zoom } from "../src/draw/axis.ts";
 import { burstsOf } from "../src/draw/bursts.ts";
-import { brief, bytes, count, span, visible } from "../src/draw/format.ts";
+import { brief, bytes, count, indentedJson, span, visible } from "../src/draw/format.ts";
 import { isSettled, lanesOf, samplesOf } from "../src/draw/rebalance.ts";
 import { epochRows, segmentsOf, segmentsOfGhost } from "../src/draw/segments.ts";
 import { TRACKS, trackOf } from "../src/draw/tracks.ts";
@@ -104,4 +104,14 @@ test("a rebalance is the spans between its deltas", () => {
     { from: 200, to: 300, epoch: 2, text: "1 partition" },
   ]);
   assert.deepEqual(lanes[2]?.spans, [{ from: 200, to: 300, epoch: 2, text: "1 partition" }]);
+});
+
+test("JSON is laid out without a change of its text", () => {
+  const given = '{"id":9007199254740993,"a":[1,{"b":"x, {y}: \\"[z]"}],"e":[],"o":{},"id":1.50}';
+  const laid = indentedJson(given);
+  assert.equal(laid.replace(/\n */g, "").replaceAll('": ', '":'), given.replaceAll('": ', '":').replace("}: ", "}: "));
+  assert.ok(laid.includes('"id": 9007199254740993'));
+  assert.ok(laid.includes('"id": 1.50'));
+  assert.equal(indentedJson('[1,[2]]'), "[\n  1,\n  [\n    2\n  ]\n]");
+  assert.equal(indentedJson(' "a b" '), '"a b"');
 });

@@ -319,3 +319,13 @@ async def test_a_workload_needs_a_lab() -> None:
         wanted = {"running": True}
         answer = await made.client().post("/api/workload", wanted, authorization="Bearer secret")
         assert (answer.status, answer.json["error"]) == (403, "the cluster is not ours")
+
+
+@pytest.mark.parametrize("token", [None, "Bearer secret", "Bearer wrong"])
+async def test_a_cluster_that_is_not_ours_is_named_before_the_token(token: str | None) -> None:
+    """A console without a lab prints no token: it must not ask for one."""
+    async with rig(ours=False) as made:
+        headers = {} if token is None else {"authorization": token}
+        for target in ("/api/faults", "/api/faults/1/heal", "/api/workload"):
+            answer = await made.client().post(target, GOOD, **headers)
+            assert (answer.status, answer.json["error"]) == (403, "the cluster is not ours")

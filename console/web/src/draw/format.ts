@@ -60,3 +60,21 @@ export function visible(text: string): string {
     (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
 }
+
+/** A JSON document with a line for each value. Its text stays: a parsed number would lose digits, and a key given twice one of both. */
+export function indentedJson(json: string): string {
+  const tokens = json.match(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g) ?? [];
+  let out = "";
+  let depth = 0;
+  let before = "";
+  for (const token of tokens) {
+    const closes = token === "}" || token === "]";
+    const isFirst = before === "{" || before === "[";
+    if (closes) depth--;
+    if (closes ? !isFirst : isFirst || before === ",") out += `\n${"  ".repeat(depth)}`;
+    out += token === ":" ? ": " : token;
+    if (token === "{" || token === "[") depth++;
+    before = token;
+  }
+  return out;
+}

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { useConsole } from "../app.tsx";
-import { bytes, clock, count, visible } from "../draw/format.ts";
+import { bytes, clock, count, indentedJson, visible } from "../draw/format.ts";
 import { useScope } from "../parts/hooks.ts";
 import { Empty, Epoch, Known } from "../parts/known.tsx";
 import { PartitionPicker } from "../parts/picker.tsx";
@@ -206,6 +206,7 @@ function Rows({ page, end }: { page: Records; end: number | null }) {
 
 function Line({ payload }: { payload: Payload | null }) {
   if (payload === null) return <span class="faint">none</span>;
+  if (payload.size === 0) return <span class="faint">empty</span>;
   if (payload.text === null) return <span class="mono faint">0x{payload.hex.slice(0, 80)}</span>;
   return <bdi class="mono">{visible(payload.text.slice(0, 200))}</bdi>;
 }
@@ -281,7 +282,7 @@ function PayloadView({ name, payload }: { name: string; payload: Payload | null 
 
 function rendered(payload: Payload, form: Form): string {
   if (form === "hex" || payload.text === null) return dump(payload.hex);
-  const text = form === "json" ? JSON.stringify(JSON.parse(payload.text), null, 2) : payload.text;
+  const text = form === "json" ? indentedJson(payload.text) : payload.text;
   return text
     .split("\n")
     .map((line) => visible(line.replaceAll("\t", "    ")))

@@ -149,7 +149,7 @@ export function act<T>(path: string, token: string, body: object): Promise<T> {
 export function embeddedTrace(document: Document): Trace | null {
   const element = document.getElementById("strandline-trace");
   if (element === null) return null;
-  const trace = JSON.parse(element.textContent ?? "") as Trace;
+  const trace = parsedTrace(element.textContent ?? "");
   if (trace.version !== MESSAGES_VERSION) {
     throw new RequestFailed(
       `This recording has version ${trace.version} (${trace.build}); the page in this file replays version` +
@@ -157,6 +157,19 @@ export function embeddedTrace(document: Document): Trace | null {
     );
   }
   return trace;
+}
+
+function parsedTrace(text: string): Trace {
+  let found: unknown = null;
+  try {
+    found = JSON.parse(text);
+  } catch {
+    // the sentence below says it
+  }
+  if (typeof found !== "object" || found === null || typeof (found as Partial<Trace>).version !== "number") {
+    throw new RequestFailed("The recording in this file is damaged or cut short. Save it again, or take another copy of the file.");
+  }
+  return found as Trace;
 }
 
 export class TraceSource implements Source {
