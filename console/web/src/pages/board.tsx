@@ -48,6 +48,7 @@ export function Board() {
         <Nothing q={q} isTroubled={isTroubled} />
       ) : (
         <Matrix
+          key={`${q} ${isTroubled}`}
           state={state}
           total={total}
           nameAt={nameAt}
@@ -320,7 +321,7 @@ function Block({ state, index, name, brokers, label, cell, chosen, onChoose }: B
   const { route } = useConsole();
   if (name === null) {
     return (
-      <span class="block faint" role="row">
+      <span class="block faint" role="row" style={{ width: `${label + cell * brokers.length}px` }}>
         <span class="block-name">…</span>
       </span>
     );

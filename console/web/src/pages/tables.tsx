@@ -140,13 +140,19 @@ function thenOf(topic: TopicProgress, state: State, batches: readonly Batch[]): 
 function TableView({ table, batches, at }: { table: TableState; batches: readonly Batch[]; at: number | null }) {
   const last = batches.find((one) => one.table === table.name && one.state === "committed");
   const now = at === null;
+  const isMissing = now && table.version === null && table.error === null;
   return (
     <div class="table-state">
       <p>
-        <b>{visible(table.name)}</b> <span class="dim">version {now ? <Known value={table.version} /> : <Unknown />}</span>
+        <b>{visible(table.name)}</b>{" "}
+        {!isMissing && (
+          <span class="dim nowrap">version {now ? <Known value={table.version} /> : <Unknown />}</span>
+        )}
       </p>
       {table.error !== null ? (
-        <p class="bad">{table.error}</p>
+        <p class="bad">{visible(table.error)}</p>
+      ) : isMissing ? (
+        <p class="faint">not made yet</p>
       ) : (
         <dl class="pairs">
           <div>
