@@ -19,6 +19,7 @@ from strandline_cli.nemesis.local import number_in
 from strandline_cli.nemesis.tools import run_tool
 
 FILE: Final = Path("docker-compose.yml")
+FLAG: Final = "--containers"
 DATA: Final = "/var/lib/strandline/data"
 DISK_BYTES_MAX: Final = 2 << 30
 """A volume with more room than this is the machine's own disk, and is never filled."""
@@ -112,11 +113,13 @@ class Project:
         return found
 
 
-def find() -> Project:
-    """The project of the compose file here. Raises UsageMistake if it is not up."""
+def find(option: str = FLAG) -> Project:
+    """The project of the compose file here, which `option` names. Raises UsageMistake if it is not
+    up.
+    """
     if not FILE.exists():
         raise UsageMistake(
-            f"there is no {FILE} here: run this in the repository, or leave out --containers"
+            f"there is no {FILE} here: run this in the repository, or leave out {option}"
         )
     command = _compose_command()
     try:
@@ -163,7 +166,7 @@ class Containers:
     """
 
     title = "containers of docker-compose.yml"
-    flag = "--containers"
+    flag = FLAG
 
     def __init__(self, project: Project, *, clients_here: bool = False) -> None:
         self._project = project

@@ -95,6 +95,7 @@ class LocalMachine:
 
 
 _CONTROLLER_PORT: Final = 9090
+_OPTION: Final = "--compose"
 _PLANNED: Final = {
     "kill": plan.KILL,
     "pause": plan.PAUSE,
@@ -157,11 +158,11 @@ def local_machine(directory: Path) -> LocalMachine:
 
 def compose_machine() -> ComposeMachine:
     """The cluster of the docker-compose.yml in the working directory. Raises CliError."""
-    return ComposeMachine(find())
+    return ComposeMachine(find(_OPTION))
 
 
 def compose_bootstrap() -> str:
     """The addresses of compose's brokers for this machine. Raises CliError."""
-    containers = Containers(find())
+    containers = Containers(find(_OPTION))
     containers.begin()
     return containers.bootstrap

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from strandline_chaos.faults import plan
-from strandline_cli.errors import CliError, UsageMistake
+from strandline_cli.errors import EXIT_USAGE, CliError, UsageMistake
+from strandline_cli.main import run
 from strandline_cli.nemesis.compose import find
 from strandline_cli.nemesis.delay_line import pass_on
 from strandline_cli.nemesis.local import links, number_in
@@ -98,6 +99,16 @@ def test_containers_need_a_compose_file(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageMistake, match=r"no docker-compose.yml here: run this in the repo"):
         find()
+
+
+def test_the_console_of_containers_names_its_own_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["console", "--compose"]) == EXIT_USAGE
+    told = capsys.readouterr().err
+    assert told.startswith("error: there is no docker-compose.yml here: ")
+    assert told.endswith("or leave out --compose\n")
 
 
 def test_a_workload_that_ends_or_babbles_is_no_verdict(tmp_path: Path) -> None:
