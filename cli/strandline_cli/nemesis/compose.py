@@ -65,21 +65,23 @@ class Project:
             return "only root can enter the network namespace of a container"
         if missing := [tool for tool in ("nsenter", "ip") if shutil.which(tool) is None]:
             return f"no {', '.join(missing)} here (Debian: iproute2, util-linux)"
-        if not Path(f"/proc/{self.pid(self.services['broker-1'])}/ns/net").exists():
+        if not Path(f"/proc/{self.pid(self.services[self._sample()])}/ns/net").exists():
             return "the containers run on another machine or in a virtual one"
         return None
 
     def _cannot_delay(self) -> str | None:
         try:
-            self.inside(self.services["broker-1"], *_NETEM.split(), "delay", "1ms")
-            self.inside(self.services["broker-1"], *_NO_NETEM.split())
+            container = self.services[self._sample()]
+            self.inside(container, *_NETEM.split(), "delay", "1ms")
+            self.inside(container, *_NO_NETEM.split())
         except CliError as why:
             return f"tc cannot delay packets here: {why}"
         return None
 
     def _cannot_fill(self) -> str | None:
         try:
-            free = int(self.execute("broker-1", "df", "-B1", "--output=avail", DATA).split()[-1])
+            words = ("df", "-B1", "--output=avail", DATA)
+            free = int(self.execute(self._sample(), *words).split()[-1])
         except CliError as why:
             return f"the room of a volume is not known: {why}"
         if free > DISK_BYTES_MAX:
@@ -88,6 +90,11 @@ class Project:
                 " cluster with `-f docker-compose.yml -f chaos/small-disks.yml`"
             )
         return None
+
+    def _sample(self) -> str:
+        """A broker that runs, if there is one: brokers are alike."""
+        brokers = [name for name in self.services if name != CONTROLLER]
+        return next((name for name in brokers if self.state(name)["Running"]), brokers[0])
 
     def pid(self, container: str) -> int:
         """The pid of a container's process on this machine; 0 if it does not run."""
@@ -113,9 +120,9 @@ class Project:
         return found
 
 
-def find(option: str = FLAG) -> Project:
+def find(option: str = FLAG, *, whole: bool = True) -> Project:
     """The project of the compose file here, which `option` names. Raises UsageMistake if it is not
-    up.
+    up: all of its servers, or one broker if it need not be `whole`.
     """
     if not FILE.exists():
         raise UsageMistake(
@@ -134,7 +141,8 @@ def find(option: str = FLAG) -> Project:
         if not once and (name == CONTROLLER or name.startswith("broker-")):
             services[name] = str(row["Id"])
     down = sorted(name for name in services if not _row(rows, services[name])["Running"])
-    if CONTROLLER not in services or "broker-1" not in services or down:
+    up = services.keys() - {CONTROLLER, *down}
+    if CONTROLLER not in services or not up or (whole and down):
         which = f" ({', '.join(down)} is down)" if down else ""
         raise UsageMistake(
             f"the cluster of {FILE} is not up{which}: start it with"
@@ -189,7 +197,7 @@ class Containers:
         return ",".join(f"{name}:9192" for name in self.names if name != CONTROLLER)
 
     def begin(self) -> None:
-        brokers = [name for name in self.names if name != CONTROLLER]
+        brokers = [name for name in self.names if name != CONTROLLER and self.is_alive(name)]
         ports = [self._project.compose("port", name, 9292).strip() for name in brokers]
         self._bootstrap = ",".join(ports)
 

@@ -158,11 +158,11 @@ def local_machine(directory: Path) -> LocalMachine:
 
 def compose_machine() -> ComposeMachine:
     """The cluster of the docker-compose.yml in the working directory. Raises CliError."""
-    return ComposeMachine(find(_OPTION))
+    return ComposeMachine(find(_OPTION, whole=False))
 
 
 def compose_bootstrap() -> str:
     """The addresses of compose's brokers for this machine. Raises CliError."""
-    containers = Containers(find(_OPTION))
+    containers = Containers(find(_OPTION, whole=False))
     containers.begin()
     return containers.bootstrap

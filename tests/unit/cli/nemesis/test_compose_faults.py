@@ -8,16 +8,22 @@ import pytest
 
 from strandline_chaos.faults import plan
 from strandline_chaos.faults.plan import Fault
-from strandline_cli.errors import CliError
-from strandline_cli.nemesis.compose import Containers, Project
+from strandline_cli.errors import CliError, UsageMistake
+from strandline_cli.nemesis.compose import Containers, Project, find
 
 SERVICES = {name: f"id-{name}" for name in ("broker-1", "broker-2", "controller")}
 ADDRESSES = {"id-broker-1": "10.0.0.3", "id-broker-2": "10.0.0.4", "id-controller": "10.0.0.2"}
 NOWHERE = "dev eth0 lladdr 02:00:00:00:00:ff nud permanent"
 DOCKER = """#!/bin/sh
 for last; do :; done
-[ -e "$FAKES/$last" ] || echo "no container $last" >> "$FAKES/done"
+[ $1 = compose ] || [ -e "$FAKES/$last" ] || echo "no container $last" >> "$FAKES/done"
 case "$*" in
+    "compose version") ;;
+    "compose ps"*) echo id-broker-1 id-broker-2 id-controller ;;
+    "compose port broker-2 "*) exit 1 ;;
+    "compose port "*) echo "127.0.0.1:$4" ;;
+    "inspect id-broker-1 id-broker-2 id-controller") cat "$FAKES/rows" ;;
+    *json*State*) cat "$FAKES/state-$last" ;;
     *NetworkSettings*) cat "$FAKES/$last" ;;
     *State.Pid*) cat "$FAKES/pid-$last" ;;
 esac
@@ -38,10 +44,21 @@ class Fakes:
         for number, container in enumerate(ADDRESSES, start=71):
             self.place(container, ADDRESSES[container])
             (directory / f"pid-{container}").write_text(str(number))
+        self.run(*SERVICES)
 
     def place(self, container: str, address: str) -> None:
         network = {"IPAddress": address, "Gateway": "10.0.0.1"}
         (self._directory / container).write_text(json.dumps({"strandline_default": network}))
+
+    def run(self, *names: str) -> None:
+        """Let these services run, and no others."""
+        rows = []
+        for name, container in SERVICES.items():
+            state = {"Running": name in names}
+            (self._directory / f"state-{container}").write_text(json.dumps(state))
+            labels = {"com.docker.compose.service": name, "com.docker.compose.oneoff": "False"}
+            rows.append({"Id": container, "State": state, "Config": {"Labels": labels}})
+        (self._directory / "rows").write_text(json.dumps(rows))
 
     def forget(self, container: str) -> None:
         (self._directory / container).unlink()
@@ -101,3 +118,20 @@ def test_a_cut_that_fails_half_way_is_taken_back(fakes: Fakes, containers: Conta
     ]
     containers.heal(cut_off("broker-1"), ["broker-1"])
     assert fakes.done() == ["71: ip neigh del 10.0.0.4 dev eth0"]
+
+
+def test_a_console_shows_a_cluster_of_which_a_broker_is_down(
+    fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "docker-compose.yml").touch()
+    monkeypatch.chdir(tmp_path)
+    fakes.run("broker-1", "controller")
+    with pytest.raises(UsageMistake, match=r"is not up \(broker-2 is down\): start it with"):
+        find()
+    containers = Containers(find("--compose", whole=False))
+    containers.begin()
+    assert containers.bootstrap == "127.0.0.1:9292"
+    assert containers.names == ["broker-1", "broker-2", "controller"]
+    fakes.run("controller")
+    with pytest.raises(UsageMistake, match=r"is not up \(broker-1, broker-2 is down\)"):
+        find("--compose", whole=False)
