@@ -1,6 +1,6 @@
 /** The last fifteen minutes at the foot of every page. */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { pauseOrPlay, stepBy, useConsole } from "../app.tsx";
 import { clock, span } from "../draw/format.ts";
 import { TRACKS, trackOf } from "../draw/tracks.ts";
@@ -61,6 +61,8 @@ function Icon({ d }: { d: string }) {
   );
 }
 
+const STEP_MS = 1000;
+
 function Track() {
   const { store, go } = useConsole();
   const box = useRef<HTMLDivElement>(null);
@@ -72,10 +74,12 @@ function Track() {
     watch.observe(box.current);
     return () => watch.disconnect();
   }, []);
-  const to = store.newest;
-  const from = Math.min(to - 1000, Math.max(store.oldest, to - (store.meta?.kept_ms ?? 900_000)));
+  // A step of a second, so that the marks of up to 20,000 events are not drawn with each frame.
+  const to = Math.ceil(store.newest / STEP_MS) * STEP_MS;
+  const from = Math.min(to - STEP_MS, Math.max(store.oldest, to - (store.meta?.kept_ms ?? 900_000)));
   const x = (time: number) => ((time - from) / (to - from)) * (width - 8) + 4;
-  const at = store.at ?? to;
+  const at = store.at ?? store.newest;
+  const marks = useMemo(() => <Marks events={store.events} x={x} from={from} />, [store.events, from, to, width]);
   // The store moves at once: the next key counts from there.
   const show = (time: number | null) => {
     store.go(time);
@@ -115,7 +119,7 @@ function Track() {
         onPointerUp={() => setDragging(false)}
       >
         <rect x="0" y="0" width={width} height="34" fill="var(--sunk)" />
-        <Marks events={store.events} x={x} from={from} />
+        {marks}
         {store.meta !== null && from > store.oldest + 1 ? null : <line x1={x(Math.max(from, store.oldest))} x2={x(Math.max(from, store.oldest))} y1="0" y2="34" stroke="var(--line-strong)" />}
         <line x1={x(at)} x2={x(at)} y1="0" y2="34" stroke={store.isLive ? "var(--accent)" : "var(--warn)"} stroke-width="2" />
         <circle cx={x(at)} cy="17" r="4.5" fill={store.isLive ? "var(--accent)" : "var(--warn)"} />
