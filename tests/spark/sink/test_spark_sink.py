@@ -175,12 +175,12 @@ def test_a_streaming_batch_that_is_run_again_writes_nothing_twice_unless_asked_t
     sends many more batches than a leader remembers one by one.
     """
     create(cluster, "in", "out")
-    fill(cluster, "in", 2500)
+    fill(cluster, "in", 500)
     options = {"topic": "out", "deliveryGuarantee": guarantee, "kafka.batch.size": "1000"}
     run(spark, cluster, tmp_path, **options)
     once = read(spark, cluster, "out")
     assert Counter(bytes(row.value) for row in once) == Counter(
-        b"%d/%d" % (p, n) for p in range(PARTITIONS) for n in range(2500)
+        b"%d/%d" % (p, n) for p in range(PARTITIONS) for n in range(500)
     )
     chosen = {row.producerId in CHOSEN_PRODUCER_IDS for row in once}
     assert chosen == {guarantee == "exactly-once"}
