@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from strandline import TopicPartition
+from strandline.sync import Consumer
 from strandline_cli.cluster import probe
 from strandline_cli.cluster.cluster_files import free_ports
 from strandline_cli.cluster.local_cluster import LocalCluster
@@ -42,9 +44,16 @@ def _create(cluster: LocalCluster, topic: str, *more: object) -> None:
 
 
 def _values(cluster: LocalCluster, topic: str) -> list[str]:
-    read = _on(cluster, "consume", topic, "--from-beginning", "--exit-at-end")
-    assert read.status == 0, read
-    return read.out.splitlines()
+    only = TopicPartition(topic, 0)
+    values: list[str] = []
+    with Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
+        consumer.assign([only])
+        consumer.seek_to_beginning()
+        end = consumer.end_offsets([only])[only]
+        while consumer.position(only) < end:
+            for records in consumer.getmany(timeout_ms=1000).values():
+                values += [(record.value or b"").decode() for record in records]
+    return values
 
 
 def _server_error(ended: CompletedCommand) -> str:

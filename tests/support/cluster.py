@@ -17,7 +17,7 @@ from strandline_cli.cluster.local_cluster import LocalCluster
 from support.server_forks import use_forks
 
 DEADLINE_S = 180.0
-_POLL_S = 0.02
+_POLL_S = 0.05
 
 T = TypeVar("T")
 MakeCluster = Callable[..., LocalCluster]
