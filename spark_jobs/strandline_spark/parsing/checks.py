@@ -9,8 +9,11 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from strandline_spark.errors import OptionError
+from strandline_spark.parsing.epochs import EPOCHS
 from strandline_spark.parsing.settings import PLAIN_TYPES, RECORD_TIME, ColumnType, fields_of
 from strandline_spark.parsing.strptime import check_format
+from strandline_spark.parsing.texts import BYTES
+from strandline_spark.parsing.zones import Zone
 
 if TYPE_CHECKING:
     from strandline_spark.parsing.settings import ParseSettings
@@ -47,7 +50,7 @@ def check_settings(settings: ParseSettings) -> None:
     if not settings.columns:
         raise OptionError("[silver.columns] names no column: give at least one, as name = 'type'")
     for name, kind in settings.columns.items():
-        _check_column(name, kind)
+        _check_column(name, kind, settings.format)
     _check_fields(settings)
     _check_event_time(settings)
     if settings.format == "regex":
@@ -58,9 +61,14 @@ def check_settings(settings: ParseSettings) -> None:
         _check_avro(settings)
 
 
-def _check_column(name: str, kind: ColumnType) -> None:
+def _check_column(name: str, kind: ColumnType, form: str) -> None:
+    """`form` is the format of the values."""
     if not name.strip() or not name.isprintable():
         raise OptionError(f"[silver.columns] {name!r} is no name: give one that can be printed")
+    _check_zone(name, kind)
+    if kind.name == "binary":
+        _check_bytes(name, kind, form)
+        return
     if kind.format is None:
         return
     if kind.name not in _WITH_FORMAT:
@@ -68,7 +76,46 @@ def _check_column(name: str, kind: ColumnType) -> None:
             f"[silver.columns] {name}: a {kind.name} has no format, and {kind.format!r} is given:"
             " leave it out, or make the column a date or timestamp"
         )
-    check_format(name, kind.name, kind.format)
+    if not kind.format.startswith("epoch"):
+        check_format(name, kind.name, kind.format, kind.zone)
+    elif kind.format not in EPOCHS:
+        raise OptionError(
+            f"[silver.columns] {name}: format {kind.format!r} is none of {', '.join(EPOCHS)}"
+        )
+    elif kind.name != "timestamp":
+        raise OptionError(
+            f"[silver.columns] {name}: format {kind.format!r} is of a time, and the column is a"
+            f" {kind.name}: make it a timestamp"
+        )
+
+
+def _check_bytes(name: str, kind: ColumnType, form: str) -> None:
+    said = f"[silver.columns] {name}: a binary column"
+    if form == "avro" and kind.format is not None:
+        raise OptionError(
+            f"{said} of avro has no format, and {kind.format!r} is given: leave it out"
+        )
+    if form != "avro" and kind.format not in BYTES:
+        is_now = "none is given" if kind.format is None else f"not {kind.format!r}"
+        raise OptionError(
+            f"{said} of {form} needs the format of its texts, {' or '.join(BYTES)}; {is_now}"
+        )
+
+
+def _check_zone(name: str, kind: ColumnType) -> None:
+    if kind.zone is None:
+        return
+    said = f"[silver.columns] {name}: zone {kind.zone!r}"
+    if kind.name != "timestamp":
+        raise OptionError(
+            f"{said} is for a timestamp, and the column is a {kind.name}: leave it out"
+        )
+    if kind.format in EPOCHS:
+        raise OptionError(f"{said}: {kind.format} counts from 1970 in UTC; leave the zone out")
+    try:
+        Zone(kind.zone)
+    except OptionError as why:
+        raise OptionError(f"[silver.columns] {name}: {why}") from why
 
 
 def _check_fields(settings: ParseSettings) -> None:
@@ -148,7 +195,7 @@ def _check_csv(settings: ParseSettings) -> None:
 
 
 def _check_avro(settings: ParseSettings) -> None:
-    from strandline_spark.parsing.avro_datums import SchemaProblem, reader_plan
+    from strandline_spark.parsing.avro_columns import SchemaProblem, reader_plan
 
     if not settings.avro_schema:
         raise OptionError("[silver] avro_schema: format 'avro' needs the writer's schema, as JSON")

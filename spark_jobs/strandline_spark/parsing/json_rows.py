@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from strandline_spark.parsing.epochs import EPOCHS
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
 from strandline_spark.parsing.inference import (
     BIGINT,
@@ -165,9 +166,10 @@ class JsonRows:
             raise _Wrong(_too_large(name, value, wanted))
         if wanted == "boolean" and of is bool:
             return value
-        if wanted in ("string", "date", "timestamp") and of is str:
+        if wanted in ("string", "binary", "date", "timestamp") and of is str:
             return value
-        if wanted.startswith("decimal") and of in (str, _Integer, _Fraction):
+        takes_both = wanted.startswith("decimal") or kind.format in EPOCHS
+        if takes_both and of in (str, _Integer, _Fraction):
             return str(value)
         if kind.any_kind:
             fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])

@@ -19,6 +19,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from msgspec import UNSET, Raw, UnsetType
 
 from strandline_spark.parsing.decoded import Decoded, data_of
+from strandline_spark.parsing.epochs import EPOCHS
 from strandline_spark.parsing.inference import is_decimal, is_double, merge_fields
 from strandline_spark.parsing.json_rows import RANGES, JsonColumns, JsonRows
 from strandline_spark.parsing.settings import fields_of
@@ -186,8 +187,11 @@ def _read_as(kind: ColumnType) -> Any:
 
 
 def _is_raw(kind: ColumnType) -> bool:
-    """True if a number is taken as written: decimals, and numbers that must not lose a digit."""
-    return kind.name.startswith("decimal") or (kind.any_kind and kind.name == "double")
+    """True if a number is taken as written: decimals, times since 1970, and numbers that must not
+    lose a digit.
+    """
+    is_exact = kind.name.startswith("decimal") or kind.format in EPOCHS
+    return is_exact or (kind.any_kind and kind.name == "double")
 
 
 def _array_type(kind: ColumnType) -> Any:

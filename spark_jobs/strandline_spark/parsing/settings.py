@@ -18,6 +18,7 @@ RECORD_TIME: Final = "timestamp"
 DEADLINE_SECONDS: Final = 120
 PLAIN_TYPES: Final[Mapping[str, Any]] = {
     "string": pa.string(),
+    "binary": pa.binary(),
     "int": pa.int32(),
     "bigint": pa.int64(),
     "double": pa.float64(),
@@ -36,7 +37,11 @@ class ColumnType:
     """One of PLAIN_TYPES, or `decimal(p,s)`."""
     arrow: Any
     format: str | None = None
-    """Format of a date or timestamp for Python's strptime; None for ISO 8601."""
+    """Format of a date or timestamp for Python's strptime (None: ISO 8601), one of `epochs.EPOCHS`
+    for a timestamp, one of `texts.BYTES` for a binary column.
+    """
+    zone: str | None = None
+    """Zone of a timestamp's texts that have none; None for UTC."""
     field: str | None = None
     """Name of the json or avro field that it is read from; None for its own name."""
     any_kind: bool = False

@@ -37,7 +37,7 @@ class Times:
     """Microseconds in UTC, since 1970."""
 
 
-def check_format(name: str, kind: str, form: str) -> None:
+def check_format(name: str, kind: str, form: str, zone: str | None = None) -> None:
     """Raises OptionError unless the format gives a whole date, and hours that are no half day."""
     said = f"[silver.columns] {name}: format {form!r}"
     try:
@@ -53,6 +53,10 @@ def check_format(name: str, kind: str, form: str) -> None:
         raise OptionError(f"{said} has %I without %p: add %p, or use %H")
     if kind == "date" and "z" in directives.names:
         raise OptionError(f"{said} has a time zone, and a date has none: make it a timestamp")
+    if zone is not None and directives.names & {"z", "Z"}:
+        raise OptionError(
+            f"{said} gives a zone, and zone = {zone!r} is for texts without one: leave it out"
+        )
 
 
 class TimeFormat:

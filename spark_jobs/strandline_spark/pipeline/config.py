@@ -356,7 +356,8 @@ def _columns(given: Mapping[str, str | ColumnKeys]) -> dict[str, ColumnType]:
             )
         one = ColumnKeys(type=kind) if isinstance(kind, str) else kind
         try:
-            columns[name] = replace(column_type(one.type, one.format), field=one.field)
+            of_type = column_type(one.type, one.format)
+            columns[name] = replace(of_type, field=one.field, zone=one.zone)
         except OptionError as why:
             raise OptionError(f"{where}: {why}") from why
     return columns

@@ -48,7 +48,15 @@ class ColumnKeys(Section):
 
     type: Annotated[str, Meta(description="Name of the type.")]
     format: Annotated[
-        str | None, Meta(description="Format of a date or timestamp for strptime (default: ISO).")
+        str | None,
+        Meta(
+            description="Format of a date or timestamp for strptime (default: ISO); epoch_s,"
+            " epoch_ms, epoch_us or epoch_ns for numbers since 1970."
+        ),
+    ] = None
+    zone: Annotated[
+        str | None,
+        Meta(description="Zone of a timestamp's texts without one, like Europe/Berlin."),
     ] = None
     field: Annotated[
         str | None, Meta(description="Field of json or avro (default: the column's name).")

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _TIMES: Final = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
+_MORE: Final = ("zone", "field", "any_kind")
+"""What a column has beside name, type and format."""
 _QUARANTINE_OPTIONS: Final[dict[str, Any]] = {
     "compression": "snappy",
     "use_dictionary": ["partition", "reason", "batch_id"],
@@ -45,7 +47,7 @@ class SilverPlan:
     def to_json(self) -> str:
         parse = self.parse
         columns = [
-            (name, one.name, one.format, {"field": one.field, "any_kind": one.any_kind})
+            (name, one.name, one.format, {key: getattr(one, key) for key in _MORE})
             for name, one in parse.columns.items()
         ]
         plain = {name: getattr(parse, name) for name in ParseSettings.__slots__}
