@@ -11,6 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from strandline_spark.parsing.avro_columns import reader_plan
 from strandline_spark.parsing.avro_walk import LEVELS_MAX, AvroWalk, TooDeepError
+from strandline_spark.parsing.cleaning import clean_text
 from strandline_spark.parsing.decoded import Decoded
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
 from strandline_spark.parsing.texts import in_zone
@@ -47,8 +48,10 @@ class AvroDecoder:
         found: list[list[Any]] = [[] for _ in self._columns]
         for row, value in enumerate(values.to_pylist()):
             datum = self._datum(row, value, faults)
-            for column, held in zip(self._columns, found, strict=True):
+            for column, kind, held in zip(self._columns, self._kinds, found, strict=True):
                 one = datum.get(column.field)
+                if isinstance(one, str):
+                    one = clean_text(one, kind)
                 try:
                     held.append(None if one is None else column.read(one))
                 except (ValueError, ArithmeticError) as error:

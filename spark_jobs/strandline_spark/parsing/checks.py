@@ -9,6 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from strandline_spark.errors import OptionError
+from strandline_spark.parsing.cleaning import clean_text, default_of
 from strandline_spark.parsing.epochs import EPOCHS
 from strandline_spark.parsing.settings import PLAIN_TYPES, RECORD_TIME, ColumnType, fields_of
 from strandline_spark.parsing.strptime import check_format
@@ -51,6 +52,7 @@ def check_settings(settings: ParseSettings) -> None:
         raise OptionError("[silver.columns] names no column: give at least one, as name = 'type'")
     for name, kind in settings.columns.items():
         _check_column(name, kind, settings.format)
+        _check_default(name, kind)
     _check_fields(settings)
     _check_event_time(settings)
     if settings.format == "regex":
@@ -87,6 +89,17 @@ def _check_column(name: str, kind: ColumnType, form: str) -> None:
             f"[silver.columns] {name}: format {kind.format!r} is of a time, and the column is a"
             f" {kind.name}: make it a timestamp"
         )
+
+
+def _check_default(name: str, kind: ColumnType) -> None:
+    said = f"[silver.columns] {name}: default {kind.default!r}"
+    if kind.default is None:
+        return
+    if kind.required:
+        raise OptionError(f"{said} leaves no null, so required never applies: leave one of the two")
+    if clean_text(kind.default, kind) != kind.default:
+        raise OptionError(f"{said} means null, or has blanks that trim removes: give another")
+    default_of(name, kind)
 
 
 def _check_bytes(name: str, kind: ColumnType, form: str) -> None:

@@ -15,9 +15,10 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.csv as pv  # type: ignore[import-untyped]
 
+from strandline_spark.parsing.cleaning import clean_fields
 from strandline_spark.parsing.decoded import Decoded, data_of
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
-from strandline_spark.parsing.texts import Texts, or_null
+from strandline_spark.parsing.texts import Texts
 
 if TYPE_CHECKING:
     from strandline_spark.parsing.settings import ParseSettings
@@ -54,7 +55,7 @@ class CsvDecoder:
         for n, (texts, kind) in enumerate(zip(self._texts, self._kinds, strict=True)):
             parts = [block[n] for block in blocks]
             column = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
-            columns.append(texts.read(or_null(column, kind, self._nulls), faults))
+            columns.append(texts.read(clean_fields(column, kind, self._nulls), faults))
         return Decoded(columns, faults)
 
     def _read(

@@ -25,6 +25,7 @@ class Reason(StrEnum):
     NOT_ONE_ROW = "not one row"
     NO_MATCH = "no match"
     NOT_AVRO = "not Avro"
+    NULL = "null"
     CRASH = "ends the parser"
 
 

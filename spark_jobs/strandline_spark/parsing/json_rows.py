@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from strandline_spark.parsing.cleaning import clean_text
 from strandline_spark.parsing.epochs import EPOCHS
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
 from strandline_spark.parsing.inference import (
@@ -149,8 +150,11 @@ class JsonRows:
 
     def _value(self, name: str, value: Any, text: str) -> Any:
         """Returns the column's value. Raises _Wrong for a value that the column cannot hold."""
-        if value is None:
-            return None
+        if type(value) is str:
+            value = clean_text(value, self._columns[name])
+        return None if value is None else self._typed(name, value, text)
+
+    def _typed(self, name: str, value: Any, text: str) -> Any:
         kind, of = self._columns[name], type(value)
         wanted = kind.name
         if wanted in RANGES and of is _Integer:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from msgspec import UNSET, Raw, UnsetType
 
+from strandline_spark.parsing.cleaning import clean_text, clean_texts
 from strandline_spark.parsing.decoded import Decoded, data_of
 from strandline_spark.parsing.epochs import EPOCHS
 from strandline_spark.parsing.inference import is_decimal, is_double, merge_fields
@@ -41,10 +42,13 @@ _PLAIN_MAX: Final = 15
 
 
 class JsonDecoder:
-    """The decoder; `columns` as in the settings."""
+    """The decoder; `columns` and `ignores_new_fields` as in the settings."""
 
-    def __init__(self, columns: Mapping[str, ColumnType]) -> None:
+    def __init__(
+        self, columns: Mapping[str, ColumnType], *, ignores_new_fields: bool = False
+    ) -> None:
         self._columns = columns
+        self._ignores = ignores_new_fields
         self._texts = {name: Texts(name, kind) for name, kind in columns.items()}
         self._rows = JsonRows(columns)
         names = {f"f{n}": name for n, name in enumerate(fields_of(columns).values())}
@@ -83,9 +87,13 @@ class JsonDecoder:
         arrays = []
         for (name, kind), column in zip(self._columns.items(), columns, strict=True):
             array = column.replaced(rows, again.columns[name])
+            if array.type == pa.string() and not _is_raw(kind):
+                array = clean_texts(array, kind)
             arrays.append(
                 array if array.type == kind.arrow else self._texts[name].read(array, faults)
             )
+        if self._ignores:
+            return Decoded(arrays, faults)
 
         def new_fields(bad: Collection[int]) -> dict[str, str]:
             return _new_fields(again, rows, bad)
@@ -141,8 +149,16 @@ class _Column:
         written = [value if value is UNSET else bytes(value).decode() for value in values]
         number = _number_held(self._kind) if self._kind.any_kind else _number_of
         values[:] = [number(text) for text in written]
+        if self._kind.trim or self._kind.null_values:
+            self._clean(written)
         self._quoted = {row for row, text in enumerate(written) if _is_quoted(text)}
         return {row for row, value in enumerate(values) if value is _DOUBTFUL}
+
+    def _clean(self, written: list[Any]) -> None:
+        """Cleans the numbers that are strings. One with an escape is doubtful already."""
+        for row, (text, value) in enumerate(zip(written, self._values, strict=True)):
+            if type(value) is str and _is_quoted(text):
+                self._values[row] = clean_text(value, self._kind)
 
     def forget(self, rows: set[int]) -> None:
         for row in rows:

@@ -9,6 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from strandline_spark.parsing.checks import check_settings
+from strandline_spark.parsing.cleaning import Completion
 from strandline_spark.parsing.decoded import Decoded, Decoder, rows_array
 from strandline_spark.parsing.event_times import far_times
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
@@ -30,7 +31,7 @@ def _decoder(settings: ParseSettings) -> Decoder:
     if settings.format == "json":
         from strandline_spark.parsing.json_values import JsonDecoder
 
-        return JsonDecoder(settings.columns)
+        return JsonDecoder(settings.columns, ignores_new_fields=settings.ignores_new_fields)
     if settings.format == "csv":
         from strandline_spark.parsing.csv_lines import CsvDecoder
 
@@ -50,6 +51,7 @@ class Parser:
     def __init__(self, settings: ParseSettings, decoder: Decoder) -> None:
         self._settings = settings
         self._decoder = decoder
+        self._completion = Completion(settings.columns)
 
     def parse(self, batch: Any) -> Parsed:
         """Parses a record batch with at least `value` (binary) and `timestamp` (UTC microseconds),
@@ -63,6 +65,7 @@ class Parser:
         if self._settings.format != "avro":
             live, rows = _utf8(live, rows, bad)
         decoded = self._decoder.decode(live)
+        self._completion.complete(decoded)
         stamps = batch.column("timestamp")
         times = self._event_times(decoded, stamps if len(rows) == len(dead) else stamps.take(rows))
         faults = decoded.faults

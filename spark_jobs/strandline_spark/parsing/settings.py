@@ -44,6 +44,14 @@ class ColumnType:
     """Zone of a timestamp's texts that have none; None for UTC."""
     field: str | None = None
     """Name of the json or avro field that it is read from; None for its own name."""
+    trim: bool = False
+    """True if blanks at both ends of a text do not count."""
+    null_values: tuple[str, ...] = ()
+    """Texts that mean null in this column."""
+    required: bool = False
+    """True if a record without a value goes to quarantine."""
+    default: str | None = None
+    """The text of the value in place of null."""
     any_kind: bool = False
     """True for a json column that was made for a new field: it takes any value. A string column
     keeps the JSON text of a value that is no string, as written; a column of another type becomes
@@ -74,6 +82,8 @@ class ParseSettings:
     """Quote of csv; empty for none."""
     null_values: tuple[str, ...] = ()
     """Texts that mean null in csv and regex, beside the empty one (for types other than string)."""
+    ignores_new_fields: bool = False
+    """True if fields of json without a column are not reported."""
     max_ahead: int | None = None
     """Microseconds that an event time may be after the record's own timestamp; None: no bound."""
     on_crash: Literal["stop", "quarantine"] = "stop"

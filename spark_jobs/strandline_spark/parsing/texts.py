@@ -141,17 +141,6 @@ def _bytes(texts: Any, read: Callable[[bytes], bytes]) -> Any:
     return pa.array([None if one is None else read(one) for one in written], pa.binary())
 
 
-def or_null(texts: Any, kind: ColumnType, null_values: tuple[str, ...]) -> Any:
-    """Returns `texts` with null in place of those that mean null: the empty one too, unless the
-    column is of strings.
-    """
-    said = null_values if kind.name == "string" else (*null_values, "")
-    if not said:
-        return texts
-    none = pc.is_in(texts, value_set=pa.array(said, type=pa.string()))
-    return pc.if_else(none, None, texts) if pc.any(none, min_count=0).as_py() else texts
-
-
 def all_finite(doubles: Any) -> bool:
     """True if neither NaN nor an infinity is among them."""
     return bool(pc.all(pc.is_finite(doubles), min_count=0).as_py())

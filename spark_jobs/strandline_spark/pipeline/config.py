@@ -195,10 +195,10 @@ class _Checker:
         for key in ("pattern", "avro_schema"):
             if getattr(silver, key) is None and silver.format in _FORMAT_KEYS[key]:
                 raise OptionError(f"[silver] format = {silver.format!r} needs the key {key}")
-        if silver.on_new_field == "add" and silver.format != "json":
+        if silver.on_new_field != "stop" and silver.format != "json":
             raise OptionError(
-                f'[silver] on_new_field = "add" is for the format json: the fields of'
-                f" {silver.format} are those of its columns"
+                f'[silver] on_new_field = "{silver.on_new_field}" is for the format json: the'
+                f" fields of {silver.format} are those of its columns"
             )
         for key in ("delimiter", "quote"):
             given = getattr(silver, key)
@@ -217,6 +217,7 @@ class _Checker:
             delimiter="," if silver.delimiter is None else silver.delimiter,
             quote='"' if silver.quote is None else silver.quote,
             null_values=tuple(silver.null_values),
+            ignores_new_fields=silver.on_new_field == "ignore",
             max_ahead=_max_ahead(silver.max_ahead),
             on_crash=silver.on_crash,
             deadline_seconds=_deadline(silver.parse_deadline),
@@ -357,10 +358,31 @@ def _columns(given: Mapping[str, str | ColumnKeys]) -> dict[str, ColumnType]:
         one = ColumnKeys(type=kind) if isinstance(kind, str) else kind
         try:
             of_type = column_type(one.type, one.format)
-            columns[name] = replace(of_type, field=one.field, zone=one.zone)
+            columns[name] = replace(
+                of_type,
+                field=one.field,
+                zone=one.zone,
+                trim=one.trim,
+                null_values=tuple(one.null_values),
+                required=one.required,
+                default=_default(where, of_type, one.default),
+            )
         except OptionError as why:
             raise OptionError(f"{where}: {why}") from why
     return columns
+
+
+def _default(where: str, kind: ColumnType, given: str | float | None) -> str | None:
+    """Returns the text of a default. A text stands for a value of any type; a number or a boolean
+    is one only of its own kind.
+    """
+    if given is None or isinstance(given, str):
+        return given
+    of = "boolean" if isinstance(given, bool) else "number"
+    is_number = kind.name in ("int", "bigint", "double") or kind.name.startswith("decimal")
+    if kind.name != "boolean" if of == "boolean" else not is_number:
+        raise OptionError(f"default = {given}: a {of} is no {kind.name}; give a value of that type")
+    return str(given).lower()
 
 
 def _check_name(where: str, name: str) -> None:

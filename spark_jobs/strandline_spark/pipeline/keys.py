@@ -54,6 +54,16 @@ class ColumnKeys(Section):
             " epoch_ms, epoch_us or epoch_ns for numbers since 1970."
         ),
     ] = None
+    trim: Annotated[bool, Meta(description="Blanks at both ends of a text do not count.")] = False
+    null_values: Annotated[list[str], Meta(description="Texts that mean null in this column.")] = (
+        msgspec.field(default_factory=list)
+    )
+    required: Annotated[bool, Meta(description="A record without a value goes to quarantine.")] = (
+        False
+    )
+    default: Annotated[
+        str | int | float | bool | None, Meta(description="The value in place of null.")
+    ] = None
     zone: Annotated[
         str | None,
         Meta(description="Zone of a timestamp's texts without one, like Europe/Berlin."),
@@ -92,8 +102,8 @@ class SilverKeys(Section):
         ),
     ] = None
     on_new_field: Annotated[
-        Literal["add", "stop"],
-        Meta(description="A json field without a column: add a column, or stop silver."),
+        Literal["add", "stop", "ignore"],
+        Meta(description="A json field without a column: add a column, stop silver, or ignore it."),
     ] = "stop"
     quarantine_limit: Annotated[
         int | str | None,

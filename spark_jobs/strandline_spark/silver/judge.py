@@ -139,7 +139,7 @@ class Judge:
                 f"{said} With them silver would have over {COLUMNS_MAX:,} columns: such names are"
                 " data; let producers put them into one object, which becomes a text"
             )
-        return f'{said} Add them to {where}, or say on_new_field = "add"'
+        return f'{said} Add them to {where}, or say on_new_field = "add" or "ignore"'
 
     def check_limit(self, parsed: Sequence[ParsedRange]) -> None:
         """Raises TableError if too many records of one batch do not parse."""

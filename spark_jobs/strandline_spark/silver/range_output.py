@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _TIMES: Final = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
-_MORE: Final = ("zone", "field", "any_kind")
+_MORE: Final = (*("zone", "field", "any_kind", "trim", "required", "default", "null_values"),)
 """What a column has beside name, type and format."""
 _QUARANTINE_OPTIONS: Final[dict[str, Any]] = {
     "compression": "snappy",
@@ -64,7 +64,9 @@ class SilverPlan:
         found = json.loads(text)
         parse = found["parse"]
         columns = {
-            name: replace(column_type(kind, form), **more)
+            name: replace(
+                column_type(kind, form), **more | {"null_values": tuple(more["null_values"])}
+            )
             for name, kind, form, more in parse["columns"]
         }
         nulls = tuple(parse["null_values"])

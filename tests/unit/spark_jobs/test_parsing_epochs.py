@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from strandline_spark.parsing import Parser
     from strandline_spark.parsing.settings import ColumnType
 
-UNITS = {"epoch_s": 10**6, "epoch_ms": 10**3, "epoch_us": 1, "epoch_ns": Decimal("0.001")}
+UNITS: dict[str, int | Decimal] = {
+    "epoch_s": 10**6,
+    "epoch_ms": 10**3,
+    "epoch_us": 1,
+    "epoch_ns": Decimal("0.001"),
+}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EXACT = Context(prec=20_000)
 MICROSECOND = timedelta(microseconds=1)

@@ -42,12 +42,9 @@ def test_a_wrong_value_is_bad_and_the_rows_around_it_are_good(value: str) -> Non
         ]
 
 
-def test_groups_that_took_no_part_are_null_unless_they_are_strings() -> None:
+def test_groups_that_took_no_part_are_null() -> None:
     found = outcomes(PARSER, ["é -", "a 5!"])
-    assert [list(each[1].values())[:3] for each in found] == [["", None, "é"], ["!", 5, "a"]]
-    options = {"pattern": PATTERN, "null_values": ("",)}
-    nulls = parser_of("regex", options=options, mark="string", n="int", host="string")
-    assert outcomes(nulls, ["a -"])[0][1]["mark"] is None
+    assert [list(each[1].values())[:3] for each in found] == [[None, None, "é"], ["!", 5, "a"]]
 
 
 def test_an_alternative_at_the_top_of_the_pattern_matches_all_of_a_value_too() -> None:
@@ -109,6 +106,6 @@ def test_a_column_may_stand_in_several_alternatives() -> None:
     parser = parser_of("regex", options={"pattern": pattern}, n="int", s="string")
     found = outcomes(parser, ["n=5", "6!", "x-7", "n=", "xy"])
     assert [(each[1]["n"], each[1]["s"]) for each in found] == [
-        *((5, ""), (6, ""), (-7, "x")),
-        *((None, ""), (None, "x")),
+        *((5, None), (6, None), (-7, "x")),
+        *((None, None), (None, "x")),
     ]
