@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline_spark.errors import OptionError, TableError
 from strandline_spark.examples import text_of
 from strandline_spark.gold.account import from_metadata
-from strandline_spark.parsing.avro_datums import AvroDecoder
+from strandline_spark.parsing.avro.datums import AvroDecoder
 from strandline_spark.parsing.checks import check_settings
 from strandline_spark.parsing.json_rows import JsonRows
 from strandline_spark.parsing.settings import RECORD_TIME, ParseSettings

@@ -208,7 +208,7 @@ def _check_csv(settings: ParseSettings) -> None:
 
 
 def _check_avro(settings: ParseSettings) -> None:
-    from strandline_spark.parsing.avro_columns import SchemaProblem, reader_plan
+    from strandline_spark.parsing.avro.columns import SchemaProblem, reader_plan
 
     if not settings.avro_schema:
         raise OptionError("[silver] avro_schema: format 'avro' needs the writer's schema, as JSON")

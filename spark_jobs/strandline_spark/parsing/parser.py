@@ -40,7 +40,7 @@ def _decoder(settings: ParseSettings) -> Decoder:
         from strandline_spark.parsing.regex_groups import RegexDecoder
 
         return RegexDecoder(settings)
-    from strandline_spark.parsing.avro_datums import AvroDecoder
+    from strandline_spark.parsing.avro.datums import AvroDecoder
 
     return AvroDecoder(settings)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import fastavro
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from strandline_spark.parsing.avro_columns import reader_plan
-from strandline_spark.parsing.avro_walk import LEVELS_MAX, AvroWalk, TooDeepError
+from strandline_spark.parsing.avro.columns import reader_plan
+from strandline_spark.parsing.avro.walk import LEVELS_MAX, AvroWalk, TooDeepError
 from strandline_spark.parsing.cleaning import clean_text
 from strandline_spark.parsing.decoded import Decoded
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
