@@ -1,5 +1,5 @@
-"""What stands before and after the types of columns: texts that mean null, defaults, and columns
-that must have a value.
+"""The keys of a column beside its type: texts that mean null, a default, and whether it must have a
+value.
 
 A text is trimmed, compared with the texts that mean null, and read as the column's type. Then a
 default fills the nulls, and a required column has none.

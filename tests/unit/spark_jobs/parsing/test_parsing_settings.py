@@ -28,7 +28,9 @@ def test_types_are_found_by_their_names() -> None:
 
 @pytest.mark.parametrize("text", ["integer", "", "decimal", "decimal(10)"])
 def test_an_unknown_type_is_refused_with_those_there_are(text: str) -> None:
-    with pytest.raises(OptionError, match=r"is none of string, int, bigint.* decimal\(p,s\)"):
+    with pytest.raises(
+        OptionError, match=r"is none of string, binary, int, bigint.* decimal\(p,s\)"
+    ):
         column_type(text)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOCALES = Path("/usr/share/i18n/locales")
-HERE = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parents[3]
 
 
 def read(form: str, *texts: str, kind: str = "timestamp") -> list[Any]:
