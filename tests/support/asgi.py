@@ -102,7 +102,7 @@ class Events:
     async def next(self) -> tuple[str, str, Any]:
         """(kind, id, data) of the next event."""
         while True:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while "\n\n" not in self._text:
                     self._text += (await self._pieces.get()).decode()
             block, _, self._text = self._text.partition("\n\n")

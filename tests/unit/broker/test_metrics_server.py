@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +13,7 @@ from strandline_broker.config.addresses import HostPort
 from strandline_broker.metrics_server import REQUESTS_MAX, Monitored, serve_http
 from strandline_broker.telemetry import ServerMetrics
 from strandline_runtime.real import real_runtime
+from support.processes import free_ports
 from support.scripted_controller import running
 
 if TYPE_CHECKING:
@@ -34,16 +34,14 @@ class Listener:
             self.runtime.serial_executor("metrics"),
             before_scrape,
         )
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        (self.port,) = free_ports(1)
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[Listener]:
         address = HostPort("127.0.0.1", self.port)
         async with (
             running(serve_http(self.monitored, [address], self.runtime.log)),
-            asyncio.timeout(20),
+            asyncio.timeout(60),
         ):
             yield self
 

@@ -110,7 +110,7 @@ async def test_the_longest_block_of_the_event_loop_is_measured() -> None:
         started = RealClock.monotonic()
         while RealClock.monotonic() < started + 0.4:
             pass
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while longest() < 0.25:  # noqa: ASYNC110 - a gauge tells nobody that it changed
                 await asyncio.sleep(0)
 
