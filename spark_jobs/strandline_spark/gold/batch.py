@@ -20,6 +20,7 @@ from strandline_spark.gold.query import came_rows, run_statement
 from strandline_spark.gold.rounding import nudged
 from strandline_spark.gold.session_windows import Sessions, read_from
 from strandline_spark.gold.watermark import WindowKind
+from strandline_spark.parsing.zones import Zone
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from strandline_spark.gold.watermark import GoldCommit
     from strandline_spark.pipeline.steps import GoldStep
 
+WEEK: Final = 7 * 86_400_000_000
+MONDAY: Final = 4 * 86_400_000_000
+"""The first Monday of 1970, which began with a Thursday."""
 _ADVICE: Final = re.compile(
     r" ?If necessary,? set \"?spark\.sql\.ansi\.enabled\"? to \"?false\"?[^.]*\."
 )
@@ -52,7 +56,11 @@ def framing_of(step: GoldStep) -> Framing:
     if step.session is not None:
         return Sessions(step.session, step.session_key)
     assert step.window is not None, step
-    return FixedWindows(WindowKind(step.window, step.slide or step.window))
+    slide = step.slide or step.window
+    if step.zone is None:
+        return FixedWindows(WindowKind(step.window, slide, step.offset))
+    origin = step.offset + (MONDAY if slide % WEEK == 0 else 0)
+    return FixedWindows(WindowKind(step.window, slide, origin, Zone(step.zone)))
 
 
 def compute(

@@ -41,13 +41,16 @@ def check_step(spark: SparkSession, step: GoldStep, silver: StructType) -> Struc
             f"[[gold]] {step.name}, key session_key: silver has no column {missing[0]}; it has"
             f" {', '.join(silver.names)}"
         )
+    if step.zone is not None:
+        _check_zone(spark, step.name, step.zone)
     result = check_statement(
         spark,
         silver,
         step.sql,
         step=step.name,
         line=step.line,
-        sessions=step.session is not None,
+        # Two days of one zone can begin at one time: where a whole day is left out.
+        sessions=step.session is not None or step.zone is not None,
     )
     where = f"[[gold]] {step.name}, key sql, line {step.line}: "
     seen: set[str] = set()
@@ -66,6 +69,19 @@ def check_step(spark: SparkSession, step: GoldStep, silver: StructType) -> Struc
                 " window a row is of; select it as it is in silver"
             )
     return result
+
+
+def _check_zone(spark: SparkSession, step: str, zone: str) -> None:
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    context: Any = spark.sparkContext
+    try:
+        context._jvm.java.time.ZoneId.of(zone)
+    except Py4JJavaError as why:
+        raise OptionError(
+            f"[[gold]] {step}, zone = {zone!r}: Java's time zone database does not have it; give a"
+            " name such as 'Europe/Berlin'"
+        ) from why
 
 
 def delta_columns(columns: StructType, where: str = "") -> dict[str, Any]:

@@ -8,7 +8,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from strandline_spark.gold.query import closed_windows, first_start, micros
+from strandline_spark.gold.query import closed_windows, first_end, micros
 from strandline_spark.gold.watermark import WindowKind, event_times_to_read
 
 if TYPE_CHECKING:
@@ -88,10 +88,10 @@ class FixedWindows:
         return closing
 
     def is_late(self, event_time: int, watermark: int) -> bool:
-        return self.kind.first_start(event_time) + self.kind.size <= watermark
+        return self.kind.first_end(event_time) <= watermark
 
     def late(self, event_time: Column, watermark: int) -> Column:
-        return first_start(event_time, self.kind) + micros(self.kind.size) <= micros(watermark)
+        return first_end(event_time, self.kind) <= micros(watermark)
 
     def missed(self, before: Closed | None) -> Sequence[GoldCommit]:
         return ()

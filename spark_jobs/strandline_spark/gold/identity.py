@@ -55,7 +55,7 @@ def is_same(known: str, step: GoldStep, identity: str) -> bool:
     versions kept a hash of the exact text.
     """
     if ":" not in known:
-        return known == _hash_of_text(step)
+        return step.zone is None and step.offset == 0 and known == _hash_of_text(step)
     return any(a == b for a, b in zip(known.split(":"), identity.split(":"), strict=True))
 
 
@@ -70,7 +70,10 @@ def words(statement: str) -> list[str]:
 
 def _hash(step: GoldStep, statement: Any) -> str:
     key = [name.lower() for name in step.session_key]
-    return _digest([statement, step.window, step.slide or step.window, step.session, key])
+    parts = [statement, step.window, step.slide or step.window, step.session, key]
+    if step.zone is not None or step.offset != 0:  # a commit of before has neither
+        parts.append([step.zone, step.offset])
+    return _digest(parts)
 
 
 def _hash_of_text(step: GoldStep) -> str:

@@ -233,27 +233,57 @@ def closed_windows(
     from pyspark.sql import functions as F
 
     time = F.unix_micros("event_time")
-    first, last = first_start(time, kind), time - F.pmod(time, micros(kind.slide))
+    first, last = _local_first(time, kind), _floor(time, kind, kind.origin)
     # Only starts of windows that close now: a row may be in thousands of others.
-    last = F.least(last, micros(kind.last_end(watermark) - kind.size))
+    last = F.least(last, micros(kind.local_end(watermark) - kind.size))
     if previous is not None:
-        first = F.greatest(first, micros(kind.last_end(previous) - kind.size + kind.slide))
+        first = F.greatest(first, micros(kind.local_end(previous) - kind.size + kind.slide))
     framed = rows.where(first <= last).withColumn(
         "window_start",
         F.explode(F.sequence(first, last, micros(kind.slide))) if kind.slide < kind.size else last,
     )
     framed = framed.withColumn("window_end", F.col("window_start") + micros(kind.size))
     for name in WINDOW_COLUMNS:
-        framed = framed.withColumn(name, F.timestamp_micros(name))
+        framed = framed.withColumn(name, F.timestamp_micros(_utc(F.col(name), kind)))
     return framed
 
 
-def first_start(event_time: Column, kind: WindowKind) -> Column:
-    """Returns `WindowKind.first_start` of a column of bigints."""
+def first_end(event_time: Column, kind: WindowKind) -> Column:
+    """Returns `WindowKind.first_end` of a column of bigints."""
+    return _utc(_local_first(event_time, kind) + micros(kind.size), kind)
+
+
+def _local_first(event_time: Column, kind: WindowKind) -> Column:
+    """Returns the start of the earliest window that holds the moment, by the zone's clocks."""
+    ended = _floor(event_time, kind, kind.origin + kind.size)
+    return ended + micros(kind.slide - kind.size)
+
+
+def _floor(time: Column, kind: WindowKind, grid: int) -> Column:
+    """Returns `WindowKind._floor` of a column of bigints."""
     from pyspark.sql import functions as F
 
-    before = event_time - micros(kind.size)
-    return before - F.pmod(before, micros(kind.slide)) + micros(kind.slide)
+    local = time
+    if kind.zone is not None:
+        local = F.unix_micros(F.from_utc_timestamp(F.timestamp_micros(time), kind.zone.name))
+    since = local - micros(grid)
+    at = since - F.pmod(since, micros(kind.slide)) + micros(grid)
+    if kind.zone is None:
+        return at
+    later = at + micros(kind.slide)
+    return (
+        F.when(_utc(later, kind) <= time, later)
+        .when(_utc(at, kind) <= time, at)
+        .otherwise(at - micros(kind.slide))
+    )
+
+
+def _utc(local: Column, kind: WindowKind) -> Column:
+    from pyspark.sql import functions as F
+
+    if kind.zone is None:
+        return local
+    return F.unix_micros(F.to_utc_timestamp(F.timestamp_micros(local), kind.zone.name))
 
 
 def micros(value: int) -> Column:

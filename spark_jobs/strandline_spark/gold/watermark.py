@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from strandline_spark.cluster.offsets import TopicPartition
+    from strandline_spark.parsing.zones import Zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,18 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class WindowKind:
     """Windows of `size`, one beginning every `slide`: tumbling if the two are equal, hopping if
-    `slide` is less. One begins at the epoch. Raises OptionError unless 0 < slide <= size.
+    `slide` is less. One begins at `origin` after the beginning of 1970, by the clocks of `zone` or
+    in UTC. Raises OptionError unless 0 < slide <= size.
+
+    With a zone a length is one on its clocks: a day of 25 hours is one day. A window begins when
+    the clocks first show its start, or at the end of the gap that leaves it out. `zones.py` has the
+    rules, which are those of java.time.
     """
 
     size: int
     slide: int
+    origin: int = 0
+    zone: Zone | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.slide <= self.size:
@@ -74,21 +82,43 @@ class WindowKind:
 
     def windows_of(self, event_time: int) -> list[Window]:
         """Returns the windows that hold the moment, earliest first."""
-        last = event_time // self.slide * self.slide
-        starts = range(last, event_time - self.size, -self.slide)
-        return [Window(start, start + self.size) for start in reversed(starts)]
+        first = self.local_end(event_time) + self.slide - self.size
+        starts = range(first, self._local_start(event_time) + 1, self.slide)
+        return [Window(self._utc(start), self._utc(start + self.size)) for start in starts]
 
     def final_end(self, event_time: int) -> int:
         """Returns the end of the latest window that holds the moment."""
-        return event_time // self.slide * self.slide + self.size
+        return self._utc(self._local_start(event_time) + self.size)
 
     def first_start(self, event_time: int) -> int:
         """Returns the start of the earliest window that holds the moment."""
-        return (event_time - self.size) // self.slide * self.slide + self.slide
+        return self._utc(self.local_end(event_time) + self.slide - self.size)
+
+    def first_end(self, event_time: int) -> int:
+        """Returns the end of the earliest window that holds the moment."""
+        return self._utc(self.local_end(event_time) + self.slide)
 
     def last_end(self, watermark: int) -> int:
         """Returns the end of the last window that this watermark has passed."""
-        return (watermark - self.size) // self.slide * self.slide + self.size
+        return self._utc(self.local_end(watermark))
+
+    def local_end(self, watermark: int) -> int:
+        """Returns `last_end` by the clocks of the zone."""
+        return self._floor(watermark, self.origin + self.size)
+
+    def _local_start(self, event_time: int) -> int:
+        return self._floor(event_time, self.origin)
+
+    def _floor(self, time: int, grid: int) -> int:
+        """Returns the last of the local times `grid` + n slides that has come at `time`."""
+        local = time if self.zone is None else self.zone.local(time)
+        at = (local - grid) // self.slide * self.slide + grid
+        if self._utc(at + self.slide) <= time:  # the clocks went back over it
+            return at + self.slide
+        return at if self._utc(at) <= time else at - self.slide
+
+    def _utc(self, local: int) -> int:
+        return local if self.zone is None else self.zone.utc_of(local)
 
 
 def next_watermark(
@@ -136,8 +166,7 @@ def event_times_to_read(
     end = kind.last_end(watermark)
     if previous is None:
         return None, end
-    closed = kind.last_end(previous)
-    return None if end == closed else (closed + kind.slide - kind.size, end)
+    return None if end == kind.last_end(previous) else (kind.first_start(previous), end)
 
 
 def closed_by(history: Sequence[GoldCommit], window: Window) -> GoldCommit | None:

@@ -13,7 +13,7 @@ The rules of a zone come from the machine's time zone database.
 from __future__ import annotations
 
 import zoneinfo
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
@@ -44,6 +44,20 @@ class Zone:
                 f"zone {name!r} is not in the time zone database of this machine: give a name such"
                 " as 'Europe/Berlin', or install the package tzdata"
             ) from why
+
+        self.name = name
+
+    def local(self, us: int) -> int:
+        """Returns the microseconds since 1970 that the place's clocks show at a time in UTC."""
+        within = max(_DAY_MIN * _DAY_US, min(_DAY_MAX * _DAY_US, us))
+        moment = (_EPOCH + within * _MICROSECOND).replace(tzinfo=UTC)
+        offset = moment.astimezone(self._zone).utcoffset()
+        assert offset is not None
+        return us + offset // _MICROSECOND
+
+    def utc_of(self, local_us: int) -> int:
+        """Returns `utc` of one local time."""
+        return local_us - _offset_us(self._zone, local_us)
 
     def utc(self, local_us: Any) -> Any:
         """Returns the microseconds in UTC of an int64 array of local times since 1970."""

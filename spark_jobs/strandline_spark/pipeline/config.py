@@ -17,6 +17,7 @@ import msgspec
 from strandline_spark.errors import OptionError
 from strandline_spark.parsing.checks import check_settings, column_type
 from strandline_spark.parsing.settings import RECORD_TIME, ParseSettings
+from strandline_spark.parsing.zones import Zone
 from strandline_spark.pipeline.explained import explained, located
 from strandline_spark.pipeline.keys import ColumnKeys, FileKeys, GoldKeys, SilverKeys
 from strandline_spark.pipeline.lines import Lines
@@ -32,14 +33,15 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _COLUMN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DURATION: Final = re.compile(r"(\d{1,9}) *(second|minute|hour|day|week)s?")
+_DAY_US: Final = 86_400 * 10**6
 _UNITS_US: Final = {
     "second": 10**6,
     "minute": 60 * 10**6,
     "hour": 3600 * 10**6,
-    "day": 86_400 * 10**6,
-    "week": 7 * 86_400 * 10**6,
+    "day": _DAY_US,
+    "week": 7 * _DAY_US,
 }
-_DURATION_MAX_US: Final = 36_500 * 86_400 * 10**6
+_DURATION_MAX_US: Final = 36_500 * _DAY_US
 """A hundred years, so that sums with event times stay below 64 bits."""
 _WINDOWS_MAX: Final = 1_000_000
 """Limit of hopping windows for a row."""
@@ -281,6 +283,10 @@ def checked_step(step: GoldKeys, table: str, line: int) -> GoldStep:
             f"{where}, slide = {step.slide!r}: each row would be in {window // slide:,} windows of"
             f" {step.window!r}; give a slide that makes them {_WINDOWS_MAX:,} at the most"
         )
+    offset = 0
+    if step.offset is not None:
+        offset = duration_us(f"{where}, offset", step.offset, least=0)
+    _check_place(where, step, window, slide, offset)
     if step.sql.strip() == "":
         raise OptionError(f"{where}, sql: it is empty; give a SELECT over the view silver")
     return GoldStep(
@@ -291,9 +297,41 @@ def checked_step(step: GoldKeys, table: str, line: int) -> GoldStep:
         watermark=duration_us(f"{where}, watermark", step.watermark, least=0),
         window=window,
         slide=slide,
+        offset=offset,
+        zone=step.zone,
         session=session,
         session_key=tuple(step.session_key),
     )
+
+
+def _check_place(
+    where: str, step: GoldKeys, window: int | None, slide: int | None, offset: int
+) -> None:
+    if window is None:
+        for key, value in (("zone", step.zone), ("offset", step.offset)):
+            if value is not None:
+                raise OptionError(
+                    f"{where}, {key} = {value!r}: it places windows, and a session has none; leave"
+                    " it out"
+                )
+        return
+    if offset >= (slide or window):
+        raise OptionError(
+            f"{where}, offset = {step.offset!r}: a window begins every"
+            f" {step.slide or step.window!r}; give less than that"
+        )
+    if step.zone is None:
+        return
+    try:
+        Zone(step.zone)
+    except OptionError as why:
+        raise OptionError(f"{where}, {why}") from why
+    for key, text, length in (("window", step.window, window), ("slide", step.slide, slide)):
+        if length is not None and length % _DAY_US != 0:
+            raise OptionError(
+                f"{where}, {key} = {text!r}: with a zone it has to be whole days or weeks; for"
+                " hours that begin at another minute leave out zone and give offset"
+            )
 
 
 def duration_us(where: str, text: str, *, least: int = 1) -> int:

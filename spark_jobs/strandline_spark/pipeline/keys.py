@@ -150,6 +150,13 @@ class GoldKeys(Section):
         str | None,
         Meta(description="Interval between window starts (default: the window's length)."),
     ] = None
+    zone: Annotated[
+        str | None,
+        Meta(description="Zone whose days and weeks the windows are, like Europe/Berlin."),
+    ] = None
+    offset: Annotated[
+        str | None, Meta(description="How much later than usual windows begin, like 6 hours.")
+    ] = None
     session: Annotated[
         str | None, Meta(description="In place of window: the gap that ends a session.")
     ] = None

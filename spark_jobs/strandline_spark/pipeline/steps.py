@@ -22,6 +22,10 @@ class GoldStep:
     """Length of tumbling and hopping windows; None for sessions."""
     slide: int | None = None
     """Interval between the starts of hopping windows; None for tumbling ones."""
+    offset: int = 0
+    """Time by which the starts of windows are moved."""
+    zone: str | None = None
+    """The zone whose clocks count the days of windows; None for UTC."""
     session: int | None = None
     """The gap that ends a session; None for windows of a fixed length."""
     session_key: tuple[str, ...] = ()

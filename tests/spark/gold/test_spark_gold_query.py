@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ from strandline_spark.errors import OptionError
 from strandline_spark.gold.framing import FixedWindows
 from strandline_spark.gold.query import check_statement, closed_windows, held_rows, run_statement
 from strandline_spark.gold.watermark import GoldCommit, Window, WindowKind, closes
+from strandline_spark.parsing.zones import Zone
 from strandline_spark.spark.session import drop_other_meanings
 
 if TYPE_CHECKING:
@@ -196,3 +198,39 @@ def test_a_users_configuration_does_not_change_what_a_statement_gives(spark: Spa
     assert session.conf.get("spark.sql.files.maxPartitionBytes") == "1048576b"
     with pytest.raises(ArithmeticException, match="ARITHMETIC_OVERFLOW"):
         session.sql("SELECT 2147483647 + 1").collect()
+
+
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        ("Europe/Berlin", "2026-10-25T01:00:00Z"),
+        ("America/Sao_Paulo", "2018-11-04T03:00:00Z"),
+        ("America/St_Johns", "2010-11-07T02:31:00Z"),
+        ("Pacific/Apia", "2011-12-30T10:00:00Z"),
+    ],
+)
+@pytest.mark.parametrize("slide", [DAY, 2 * DAY])
+def test_days_of_a_place_are_those_that_the_watermark_counts(
+    spark: SparkSession, zone: str, change: str, slide: int
+) -> None:
+    kind = WindowKind(2 * DAY, slide, origin=6 * 3600 * 10**6, zone=Zone(zone))
+    middle = int(datetime.fromisoformat(change).timestamp()) * 10**6
+    times = range(middle - 4 * DAY, middle + 4 * DAY, DAY // 48)
+    rows: list[Row] = [("access", 0, n, time, "/", 1) for n, time in enumerate(times)]
+    late = FixedWindows(kind).late(functions.unix_micros("event_time"), middle)
+    found_late = frame(spark, rows).where(late).select("offset").collect()
+    assert {row.offset for row in found_late} == {
+        offset for offset, time in enumerate(times) if kind.windows_of(time)[0].end <= middle
+    }
+    for previous, watermark in ((None, middle), (middle, middle + 3 * DAY)):
+        expected = sorted(
+            (window.start, window.end, offset)
+            for offset, time in enumerate(times)
+            for window in kind.windows_of(time)
+            if closes(window, previous, watermark)
+        )
+        found = closed_windows(frame(spark, rows), kind, previous, watermark).selectExpr(
+            "unix_micros(window_start)", "unix_micros(window_end)", "offset"
+        )
+        assert sorted(map(tuple, found.collect())) == expected
+        assert expected
