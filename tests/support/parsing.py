@@ -8,7 +8,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from strandline_spark.parsing import Parser, column_type, make_parser
 from strandline_spark.parsing.settings import RECORD_TIME, ColumnType, Format, ParseSettings
-from strandline_spark.source.schema import TIMESTAMP_TYPE
+from strandline_spark.source.schema import HEADER_TYPE, TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,18 @@ def batch_of(values: Sequence[Value], *, timestamps: Sequence[int | None] | None
     times = range(FIRST_US, FIRST_US + len(values)) if timestamps is None else timestamps
     arrays = [pa.array(data, pa.binary()), pa.array(times, TIMESTAMP_TYPE)]
     return pa.RecordBatch.from_arrays(arrays, names=["value", "timestamp"])
+
+
+def records_of(*records: tuple[Value, bytes | None, Any]) -> Any:
+    """A batch of values with keys and headers."""
+    values, keys, headers = zip(*records, strict=True)
+    plain = batch_of(values)
+    arrays = [
+        *plain.columns,
+        pa.array(keys, pa.binary()),
+        pa.array(headers, pa.list_(pa.field("element", HEADER_TYPE))),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=[*plain.schema.names, "key", "headers"])
 
 
 def outcomes_of(parsed: Parsed, size: int) -> list[Outcome]:

@@ -32,6 +32,8 @@ _TOPIC: Final = "t"
 _FIRST_US: Final = 1_700_000_000_000_000
 _TRIES: Final = 10
 """A field's type has fewer steps than this."""
+Record = tuple[str | None, bytes | None, Any]
+"""Value, key and headers."""
 TEXT: Final = """
 [pipeline]
 name = "cuts"
@@ -50,8 +52,9 @@ n = "int"
 class Cuts:
     """One pipeline in a folder of its own."""
 
-    def __init__(self, folder: Path, mode: str = "add") -> None:
-        self.pipeline = parse_pipeline(TEXT.format(mode=mode), str(folder / "pipeline.toml"))
+    def __init__(self, folder: Path, mode: str = "add", columns: str = "") -> None:
+        text = TEXT.format(mode=mode) + columns
+        self.pipeline = parse_pipeline(text, str(folder / "pipeline.toml"))
         self._batch = 0
         self._ends: dict[int, int] = {}
         self.added: list[dict[str, str]] = []
@@ -59,8 +62,8 @@ class Cuts:
         QuarantineTable.open_or_create(self.pipeline.quarantine, "cuts")
         SilverTable.open_or_create(self.pipeline.silver, self.pipeline.parse.columns, "cuts")
 
-    def take(self, *values: str, partition: int = 0) -> None:
-        """A micro-batch of these records."""
+    def take(self, *values: str | Record, partition: int = 0) -> None:
+        """A micro-batch of these records: values, or values with keys and headers."""
         start = self._ends.get(partition, 0)
         stop = start + len(values)
         tp = TopicPartition(_TOPIC, partition)
@@ -90,7 +93,7 @@ class Cuts:
         raise AssertionError(f"the columns of {values} never come to rest")
 
     def _written(
-        self, known: ParseSettings, values: Sequence[str], partition: int, start: int
+        self, known: ParseSettings, values: Sequence[str | Record], partition: int, start: int
     ) -> Any:
         pipeline = self.pipeline
         plan = SilverPlan(pipeline.silver, pipeline.quarantine, known)
@@ -136,16 +139,18 @@ class Cuts:
         return sorted((one["partition"], one["offset"], one["reason"]) for one in rows)
 
 
-def _records(values: Sequence[str], partition: int, start: int) -> Any:
+def _records(values: Sequence[str | Record], partition: int, start: int) -> Any:
     size = len(values)
+    records = [(one, None, None) if isinstance(one, str) else one for one in values]
+    data = [None if value is None else value.encode() for value, _, _ in records]
     columns = {
         "partition": pa.array([partition] * size, pa.int32()),
         "offset": pa.array(range(start, start + size), pa.int64()),
         "timestamp": pa.array(range(_FIRST_US, _FIRST_US + size), TIMESTAMP_TYPE),
         "timestamp_type": pa.array([0] * size, pa.int32()),
-        "key": pa.nulls(size, pa.binary()),
-        "value": pa.array([value.encode() for value in values], pa.binary()),
-        "headers": pa.nulls(size, FILE_SCHEMA.field("headers").type),
+        "key": pa.array([key for _, key, _ in records], pa.binary()),
+        "value": pa.array(data, pa.binary()),
+        "headers": pa.array([one for _, _, one in records], FILE_SCHEMA.field("headers").type),
         "leader_epoch": pa.array([0] * size, pa.int32()),
         "batch_id": pa.array([0] * size, pa.int64()),
     }

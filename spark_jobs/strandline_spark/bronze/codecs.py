@@ -55,6 +55,9 @@ def _first_bytes(column: Any) -> Any:
 def _leaves(path: str, kind: Any) -> Iterator[str]:
     if pa.types.is_list(kind):
         yield from _leaves(f"{path}.list.element", kind.value_type)
+    elif pa.types.is_map(kind):
+        yield f"{path}.key_value.key"
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
     elif pa.types.is_struct(kind):
         for part in kind:
             yield from _leaves(f"{path}.{part.name}", part.type)

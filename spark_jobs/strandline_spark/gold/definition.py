@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.errors import OptionError
 from strandline_spark.gold.query import check_statement
-from strandline_spark.silver.names import NOT_IN_NAMES, WINDOW_COLUMNS
+from strandline_spark.parsing.settings import NOT_IN_NAMES
+from strandline_spark.silver.names import WINDOW_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,9 +1,9 @@
-"""The types of columns by their names, and the checks of settings before a record is read."""
+"""The checks of settings before a record is read."""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -11,7 +11,9 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from strandline_spark.errors import OptionError
 from strandline_spark.parsing.cleaning import clean_text, default_of
 from strandline_spark.parsing.epochs import EPOCHS
-from strandline_spark.parsing.settings import PLAIN_TYPES, RECORD_TIME, ColumnType, fields_of
+from strandline_spark.parsing.parts.paths import path_of, path_to
+from strandline_spark.parsing.parts.type_names import leaves
+from strandline_spark.parsing.settings import HEADER, KEY, RECORD_TIME, ColumnType, of_value
 from strandline_spark.parsing.strptime import check_format
 from strandline_spark.parsing.texts import BYTES
 from strandline_spark.parsing.zones import Zone
@@ -20,28 +22,9 @@ if TYPE_CHECKING:
     from strandline_spark.parsing.settings import ParseSettings
 
 FORMATS: Final = ("json", "csv", "avro", "regex")
-_DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]{1,2})\s*,\s*([0-9]{1,2})\s*\)")
-_PRECISION_MAX: Final = 38
 _NAMED_FIELDS: Final = ("json", "avro")
 _WITH_FORMAT: Final = ("date", "timestamp")
 _EVENT_TIME: Final = "event_time"
-
-
-def column_type(text: str, format: str | None = None) -> ColumnType:
-    """Returns the type of a name such as `bigint` or `decimal(10,2)`. Raises OptionError."""
-    name = text.strip().lower()
-    found = _DECIMAL.fullmatch(name)
-    if found is not None:
-        precision, scale = int(found[1]), int(found[2])
-        if not 1 <= precision <= _PRECISION_MAX or scale > precision:
-            raise OptionError(
-                f"type {text!r}: give decimal(p,s) with 1 <= p <= {_PRECISION_MAX} digits, of which"
-                " s <= p stand after the point"
-            )
-        return ColumnType(f"decimal({precision},{scale})", pa.decimal128(precision, scale), format)
-    if name not in PLAIN_TYPES:
-        raise OptionError(f"type {text!r} is none of {', '.join(PLAIN_TYPES)}, decimal(p,s)")
-    return ColumnType(name, PLAIN_TYPES[name], format)
 
 
 def check_settings(settings: ParseSettings) -> None:
@@ -55,19 +38,22 @@ def check_settings(settings: ParseSettings) -> None:
         _check_default(name, kind)
     _check_fields(settings)
     _check_event_time(settings)
+    own = replace(settings, columns=of_value(settings.columns))
     if settings.format == "regex":
-        _check_pattern(settings)
+        _check_pattern(own)
     elif settings.format == "csv":
-        _check_csv(settings)
+        _check_csv(own)
     elif settings.format == "avro":
-        _check_avro(settings)
+        _check_avro(own)
 
 
 def _check_column(name: str, kind: ColumnType, form: str) -> None:
     """`form` is the format of the values."""
     if not name.strip() or not name.isprintable():
         raise OptionError(f"[silver.columns] {name!r} is no name: give one that can be printed")
+    _check_source(name, kind)
     _check_zone(name, kind)
+    _check_parts(name, kind, form)
     if kind.name == "binary":
         _check_bytes(name, kind, form)
         return
@@ -102,8 +88,40 @@ def _check_default(name: str, kind: ColumnType) -> None:
     default_of(name, kind)
 
 
+def _check_source(name: str, kind: ColumnType) -> None:
+    source = kind.source
+    if source is None or source == KEY or (source.startswith(HEADER) and source != HEADER):
+        return
+    raise OptionError(
+        f"[silver.columns] {name}: from = {source!r} is no part of a record that is decoded:"
+        ' give "key", or "header:" and the name of the header'
+    )
+
+
+def _check_parts(name: str, kind: ColumnType, form: str) -> None:
+    """Checks a type of other types, and json."""
+    of_text = kind.source is not None or form not in _NAMED_FIELDS
+    if kind.trim and not of_text and (kind.is_nested or kind.name == "json"):
+        raise OptionError(
+            f"[silver.columns] {name}: trim is for a text, and the column is a {kind.name}: leave"
+            " it out"
+        )
+    if kind.is_nested and (of_text or form != "avro") and "binary" in leaves(kind):
+        raise OptionError(
+            f"[silver.columns] {name}: the texts of a binary within {kind.name} have no format:"
+            " make it a string, or give it a column of its own"
+        )
+
+
 def _check_bytes(name: str, kind: ColumnType, form: str) -> None:
     said = f"[silver.columns] {name}: a binary column"
+    if kind.source is not None:
+        if kind.format not in (None, *BYTES):
+            raise OptionError(
+                f"{said} of {kind.source} has the format {kind.format!r}, which is none of"
+                f" {', '.join(BYTES)}: leave it out for the bytes as they are"
+            )
+        return
     if form == "avro" and kind.format is not None:
         raise OptionError(
             f"{said} of avro has no format, and {kind.format!r} is given: leave it out"
@@ -132,19 +150,28 @@ def _check_zone(name: str, kind: ColumnType) -> None:
 
 
 def _check_fields(settings: ParseSettings) -> None:
-    readers: dict[str, str] = {}
-    for name, field in fields_of(settings.columns).items():
-        if settings.columns[name].field is not None and settings.format not in _NAMED_FIELDS:
+    readers: dict[tuple[Any, ...], str] = {}
+    for name, kind in settings.columns.items():
+        of_value = kind.source is None
+        if kind.field is not None and of_value and settings.format not in _NAMED_FIELDS:
             raise OptionError(
                 f"[silver.columns] {name}: field is for the formats {' and '.join(_NAMED_FIELDS)}:"
                 " leave it out"
             )
-        if field in readers:
+        try:
+            path = path_to(name) if kind.field is None else path_of(kind.field)
+        except OptionError as why:
+            raise OptionError(f"[silver.columns] {name}: {why}") from why
+        if (kind.field is None and not of_value) or kind.is_nested or kind.name == "json":
+            continue
+        place = (kind.source, path.steps, path.name)
+        if place in readers:
+            of = path.plain if path.plain is not None else path.text
             raise OptionError(
-                f"[silver.columns] {name}: the field {field!r} is read into {readers[field]}"
-                " already: take one of the two out"
+                f"[silver.columns] {name}: the field {of!r} is read into {readers[place]} already:"
+                " take one of the two out"
             )
-        readers[field] = name
+        readers[place] = name
 
 
 def _check_event_time(settings: ParseSettings) -> None:
@@ -193,6 +220,8 @@ def _check_pattern(settings: ParseSettings) -> None:
 
 
 def _check_csv(settings: ParseSettings) -> None:
+    if not settings.columns:
+        raise OptionError("[silver.columns] has no column of the value: a line of csv has one")
     for key, value in (("delimiter", settings.delimiter), ("quote", settings.quote)):
         none = value == "" and key == "quote"
         wrong = len(value) != 1 or not value.isascii() or value.isalnum() or value in "\r\n\0"

@@ -15,7 +15,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from strandline_spark.errors import OptionError
 from strandline_spark.parsing.faults import Reason, fault
-from strandline_spark.parsing.texts import Texts
+from strandline_spark.parsing.parts.json_texts import reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +84,7 @@ class Completion:
 
 def default_of(name: str, kind: ColumnType) -> Any:
     """Returns the default as a scalar of the column's type. Raises OptionError."""
-    found = Texts(name, kind).read(pa.array([kind.default], pa.string()), {})
+    found = reader_of(name, kind).read(pa.array([kind.default], pa.string()), {})
     if found.null_count:
         form = "" if kind.format is None else f" in the format {kind.format!r}"
         raise OptionError(

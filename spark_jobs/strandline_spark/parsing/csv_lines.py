@@ -18,7 +18,7 @@ import pyarrow.csv as pv  # type: ignore[import-untyped]
 from strandline_spark.parsing.cleaning import clean_fields
 from strandline_spark.parsing.decoded import Decoded, data_of
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
-from strandline_spark.parsing.texts import Texts
+from strandline_spark.parsing.parts.json_texts import reader_of
 
 if TYPE_CHECKING:
     from strandline_spark.parsing.settings import ParseSettings
@@ -36,7 +36,7 @@ class CsvDecoder:
 
     def __init__(self, settings: ParseSettings) -> None:
         self._names = list(settings.columns)
-        self._texts = [Texts(name, kind) for name, kind in settings.columns.items()]
+        self._texts = [reader_of(name, kind) for name, kind in settings.columns.items()]
         self._kinds = list(settings.columns.values())
         self._nulls = settings.null_values
         self._edge = settings.delimiter.join([_EDGE] * len(self._names)).encode()

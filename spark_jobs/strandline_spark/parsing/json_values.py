@@ -4,7 +4,7 @@ if msgspec refuses it or might read it differently.
 There are two such cases. Of two fields with one name msgspec silently takes the last; but then the
 value has more quotes than the fields and strings found in it. And it reads an integer -0 as 0.0. A
 value that msgspec accepts has no fields except the columns, so it nests nothing, and is a single
-object.
+object. If a column is a part of a field, or of a type for one, `json_rows.py` reads all values.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from strandline_spark.parsing.cleaning import clean_text, clean_texts
 from strandline_spark.parsing.decoded import Decoded, data_of
 from strandline_spark.parsing.epochs import EPOCHS
 from strandline_spark.parsing.inference import is_decimal, is_double, merge_fields
-from strandline_spark.parsing.json_rows import RANGES, JsonColumns, JsonRows
-from strandline_spark.parsing.settings import fields_of
-from strandline_spark.parsing.texts import Texts
+from strandline_spark.parsing.json_rows import JsonColumns, JsonRows
+from strandline_spark.parsing.parts.json_parts import RANGES, held_type
+from strandline_spark.parsing.parts.json_texts import InnerTexts
+from strandline_spark.parsing.settings import paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -49,11 +50,17 @@ class JsonDecoder:
     ) -> None:
         self._columns = columns
         self._ignores = ignores_new_fields
-        self._texts = {name: Texts(name, kind) for name, kind in columns.items()}
+        self._texts = {name: InnerTexts(name, kind) for name, kind in columns.items()}
         self._rows = JsonRows(columns)
-        names = {f"f{n}": name for n, name in enumerate(fields_of(columns).values())}
-        readable = {field: name for field, name in names.items() if _READABLE.fullmatch(name)}
-        kinds = dict(zip(names, map(_read_as, columns.values()), strict=True))
+        fields = [path.plain for path in paths_of(columns).values()]
+        self._is_flat = None not in fields and not any(map(_has_parts, columns.values()))
+        names = {f"f{n}": name for n, name in enumerate(fields) if name is not None}
+        readable = {
+            field: name
+            for field, name in names.items()
+            if self._is_flat and _READABLE.fullmatch(name)
+        }
+        kinds = {f"f{n}": _read_as(kind) for n, kind in enumerate(columns.values())}
         # Names f0, f1, ... cannot conflict with those of Python or msgspec; a column's own name
         # might.
         struct = msgspec.defstruct(
@@ -66,7 +73,8 @@ class JsonDecoder:
         self._decode = msgspec.json.Decoder(struct).decode
         self._nothing = struct()
         self._getters = [
-            attrgetter(field) if field in readable else lambda one: UNSET for field in names
+            attrgetter(field) if field in readable else lambda one: UNSET
+            for field in (f"f{n}" for n in range(len(columns)))
         ]
         self._kinds = list(enumerate(columns.values()))
 
@@ -87,11 +95,9 @@ class JsonDecoder:
         arrays = []
         for (name, kind), column in zip(self._columns.items(), columns, strict=True):
             array = column.replaced(rows, again.columns[name])
-            if array.type == pa.string() and not _is_raw(kind):
+            if array.type == pa.string() and not _is_raw(kind) and kind.name != "json":
                 array = clean_texts(array, kind)
-            arrays.append(
-                array if array.type == kind.arrow else self._texts[name].read(array, faults)
-            )
+            arrays.append(self._texts[name].read(array, faults))
         if self._ignores:
             return Decoded(arrays, faults)
 
@@ -101,7 +107,9 @@ class JsonDecoder:
         return Decoded(arrays, faults, new_fields)
 
     def _objects(self, texts: list[str]) -> tuple[list[Any], set[int]]:
-        """Returns the objects, and the rows that msgspec refuses."""
+        """Returns the objects, and the rows that msgspec refuses or must not read."""
+        if not self._is_flat:
+            return [self._nothing] * len(texts), set(range(len(texts)))
         try:
             return list(map(self._decode, texts)), set()
         except (msgspec.MsgspecError, RecursionError):
@@ -167,7 +175,7 @@ class _Column:
         self._make_array()
 
     def _make_array(self) -> None:
-        kind = _array_type(self._kind)
+        kind = held_type(self._kind)
         try:
             self._array, self._absent = pa.array(self._values, kind), 0
         except (pa.ArrowInvalid, pa.ArrowTypeError):  # UNSET is nothing that Arrow knows
@@ -180,7 +188,7 @@ class _Column:
         names = len(self._values) - self._absent
         if _is_raw(self._kind):
             return names + len(self._quoted)
-        is_text = _array_type(self._kind) == pa.string()
+        is_text = held_type(self._kind) == pa.string()
         return names + (len(self._values) - self._array.null_count if is_text else 0)
 
     def replaced(self, rows: list[int], values: list[Any]) -> Any:
@@ -210,8 +218,8 @@ def _is_raw(kind: ColumnType) -> bool:
     return is_exact or (kind.any_kind and kind.name == "double")
 
 
-def _array_type(kind: ColumnType) -> Any:
-    return kind.arrow if kind.name in ("int", "bigint", "double", "boolean") else pa.string()
+def _has_parts(kind: ColumnType) -> bool:
+    return kind.is_nested or kind.name == "json"
 
 
 def _is_string(value: Any) -> bool:

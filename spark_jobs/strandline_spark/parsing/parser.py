@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from strandline_spark.parsing.cleaning import Completion
 from strandline_spark.parsing.decoded import Decoded, Decoder, rows_array
 from strandline_spark.parsing.event_times import far_times
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
-from strandline_spark.parsing.settings import RECORD_TIME, Parsed, ParseSettings
+from strandline_spark.parsing.settings import RECORD_TIME, Parsed, ParseSettings, of_value
 from strandline_spark.source.schema import TIMESTAMP_TYPE
 
 EVENT_TIME: Final = "event_time"
@@ -23,11 +24,13 @@ EVENT_TIME: Final = "event_time"
 def make_parser(settings: ParseSettings) -> Parser:
     """Returns a parser. Raises OptionError for contradictory settings."""
     check_settings(settings)
-    return Parser(settings, _decoder(settings))
+    return Parser(settings, _decoder(replace(settings, columns=of_value(settings.columns))))
 
 
 def _decoder(settings: ParseSettings) -> Decoder:
-    """Returns the format's decoder. Each format imports only its own libraries."""
+    """Returns the decoder of the format for columns of the value. Each format imports only its own
+    libraries.
+    """
     if settings.format == "json":
         from strandline_spark.parsing.json_values import JsonDecoder
 
@@ -52,10 +55,18 @@ class Parser:
         self._settings = settings
         self._decoder = decoder
         self._completion = Completion(settings.columns)
+        beside = {n: kind for n, kind in settings.columns.items() if kind.source is not None}
+        self._beside = list(beside)
+        self._parts = None
+        if beside:
+            from strandline_spark.parsing.parts.record_parts import RecordParts
+
+            self._parts = RecordParts(beside)
+        self._completion_beside = Completion(beside)
 
     def parse(self, batch: Any) -> Parsed:
         """Parses a record batch with at least `value` (binary) and `timestamp` (UTC microseconds),
-        of which each may be null.
+        of which each may be null, and `key` and `headers` if a column is read from them.
         """
         values = batch.column("value")
         dead = values.is_null().to_numpy(zero_copy_only=False)
@@ -64,7 +75,8 @@ class Parser:
         bad: dict[int, Fault] = {}
         if self._settings.format != "avro":
             live, rows = _utf8(live, rows, bad)
-        decoded = self._decoder.decode(live)
+        beside = Decoded([], {}) if self._parts is None else self._parts.decode(batch)
+        decoded = self._joined(self._decoder.decode(live), beside, rows)
         self._completion.complete(decoded)
         stamps = batch.column("timestamp")
         times = self._event_times(decoded, stamps if len(rows) == len(dead) else stamps.take(rows))
@@ -77,6 +89,7 @@ class Parser:
         if EVENT_TIME in self._settings.columns:
             columns, names = columns[:-1], names[:-1]
         table = pa.RecordBatch.from_arrays(columns, names=names)
+        tombstone_rows, tombstones = self._tombstones(table.schema, beside, dead, bad)
         in_order = sorted(bad)
         return Parsed(
             good=table.filter(pa.array(good)) if faults else table,
@@ -84,9 +97,52 @@ class Parser:
             bad_rows=rows_array(in_order),
             reasons=[bad[row].reason.value for row in in_order],
             details=[bad[row].detail for row in in_order],
-            tombstone_rows=rows_array(np.flatnonzero(dead)),
+            tombstone_rows=rows_array(tombstone_rows),
+            tombstones=tombstones,
             new_fields=new_fields,
         )
+
+    def _joined(self, decoded: Decoded, beside: Decoded, rows: Any) -> Decoded:
+        """Returns all columns of the rows whose values are decoded, in the order of the settings.
+
+        `beside` has the columns of key and headers for all rows.
+        """
+        if not self._beside:
+            return decoded
+        own, more = iter(decoded.columns), iter(beside.columns)
+        columns = [
+            next(own) if kind.source is None else next(more).take(rows_array(rows))
+            for kind in self._settings.columns.values()
+        ]
+        faults = dict(decoded.faults)
+        places = {row: place for place, row in enumerate(rows.tolist())} if beside.faults else {}
+        for row, found in beside.faults.items():
+            if row in places:
+                faults.setdefault(places[row], found)
+        return Decoded(columns, faults, decoded.new_fields)
+
+    def _tombstones(
+        self, schema: Any, beside: Decoded, dead: Any, bad: dict[int, Fault]
+    ) -> tuple[Any, Any]:
+        """Returns the rows without a value, and their columns: only those of key and headers have
+        values. Rows that do not fit these columns become bad.
+        """
+        rows = np.flatnonzero(dead)
+        columns = [column.take(rows_array(rows)) for column in beside.columns]
+        places = enumerate(rows.tolist())
+        faults = {n: beside.faults[row] for n, row in places if row in beside.faults}
+        found = Decoded(columns, faults)
+        self._completion_beside.complete(found)
+        bad.update((int(rows[place]), one) for place, one in found.faults.items())
+        held = dict(zip(self._beside, found.columns, strict=True)) | {EVENT_TIME: None}
+        arrays = [
+            pa.nulls(len(rows), field.type) if held.get(field.name) is None else held[field.name]
+            for field in schema
+        ]
+        table = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        good = np.ones(len(rows), dtype=bool)
+        good[list(found.faults)] = False
+        return rows[good], table.filter(pa.array(good)) if found.faults else table
 
     def _event_times(self, decoded: Decoded, stamps: Any) -> Any:
         """Returns the event times, and adds a fault for each row without one or with one too far

@@ -13,7 +13,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from strandline_spark.parsing.cleaning import clean_fields
 from strandline_spark.parsing.decoded import Decoded
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
-from strandline_spark.parsing.texts import Texts
+from strandline_spark.parsing.parts.json_texts import reader_of
 
 if TYPE_CHECKING:
     from strandline_spark.parsing.settings import ParseSettings
@@ -34,7 +34,7 @@ class RegexDecoder:
         assert settings.pattern is not None
         self._pattern = whole(settings.pattern)
         self._columns = settings.columns
-        self._texts = {name: Texts(name, kind) for name, kind in settings.columns.items()}
+        self._texts = {name: reader_of(name, kind) for name, kind in settings.columns.items()}
         self._nulls = settings.null_values
 
     def decode(self, values: Any) -> Decoded:

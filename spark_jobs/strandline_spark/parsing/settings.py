@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from strandline_spark.parsing.parts.paths import path_of, path_to
 from strandline_spark.source.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from strandline_spark.parsing.parts.paths import Path
 
 Format = Literal["json", "csv", "avro", "regex"]
 RECORD_TIME: Final = "timestamp"
@@ -25,8 +28,18 @@ PLAIN_TYPES: Final[Mapping[str, Any]] = {
     "boolean": pa.bool_(),
     "date": pa.date32(),
     "timestamp": TIMESTAMP_TYPE,
+    "json": pa.string(),
 }
-"""Types by their names in Spark SQL; `decimal(p,s)` is added to them."""
+"""Types by their names in Spark SQL, and the text of any JSON value. `decimal(p,s)` and types of
+other types are added to them (`parts/type_names.py`).
+"""
+KEY: Final = "key"
+HEADER: Final = "header:"
+"""The parts of a record that a column may be read from, beside its value; the header's name
+follows.
+"""
+NOT_IN_NAMES: Final = frozenset(" ,;{}()\n\t=")
+"""Characters that a Delta table does not allow in a column's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +47,7 @@ class ColumnType:
     """The type of one column."""
 
     name: str
-    """One of PLAIN_TYPES, or `decimal(p,s)`."""
+    """One of PLAIN_TYPES, `decimal(p,s)`, or a type of other types."""
     arrow: Any
     format: str | None = None
     """Format of a date or timestamp for Python's strptime (None: ISO 8601), one of `epochs.EPOCHS`
@@ -43,7 +56,13 @@ class ColumnType:
     zone: str | None = None
     """Zone of a timestamp's texts that have none; None for UTC."""
     field: str | None = None
-    """Name of the json or avro field that it is read from; None for its own name."""
+    """Path of the json or avro field that it is read from; None for its own name. In a key or a
+    header: the path in its JSON; None for all of its text.
+    """
+    source: str | None = None
+    """KEY, or HEADER and a name, if it is read from there; None for the value."""
+    parts: tuple[tuple[str, ColumnType], ...] = ()
+    """The fields of a struct; the `element` of an array; `key` and `value` of a map."""
     trim: bool = False
     """True if blanks at both ends of a text do not count."""
     null_values: tuple[str, ...] = ()
@@ -58,10 +77,36 @@ class ColumnType:
     wider.
     """
 
+    @property
+    def is_nested(self) -> bool:
+        """True for a struct, an array and a map."""
+        return self.parts != ()
+
+
+def paths_of(columns: Mapping[str, ColumnType]) -> dict[str, Path]:
+    """Returns the path of each column in the part of the record that it is read from. Raises
+    OptionError.
+    """
+    return {
+        name: path_to(name) if kind.field is None else path_of(kind.field)
+        for name, kind in columns.items()
+    }
+
 
 def fields_of(columns: Mapping[str, ColumnType]) -> dict[str, str]:
-    """Returns the field from which each column is read."""
-    return {name: name if kind.field is None else kind.field for name, kind in columns.items()}
+    """Returns the value's own field that a column is, or may be, for columns that are one."""
+    found = {name: path.plain or path.name for name, path in paths_of(of_value(columns)).items()}
+    return {name: field for name, field in found.items() if field is not None}
+
+
+def of_value(columns: Mapping[str, ColumnType]) -> dict[str, ColumnType]:
+    """Returns the columns that are read from the value."""
+    return {name: kind for name, kind in columns.items() if kind.source is None}
+
+
+def reads_headers(columns: Mapping[str, ColumnType]) -> bool:
+    """True if a column is read from a header."""
+    return any(kind.source not in (None, KEY) for kind in columns.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +154,8 @@ class Parsed:
     """The exact fault of each bad row, cut to DETAIL_MAX characters."""
     tombstone_rows: Any
     """Rows whose value is null."""
+    tombstones: Any
+    """A record batch like `good` of these rows: only columns of a key or a header have values."""
     new_fields: dict[str, str] = field(default_factory=dict)
     """Fields of json without a column, or whose column does not hold a value, with the types that
     hold all values seen, narrowest first (`inference.py`). Their rows are among the good ones, and

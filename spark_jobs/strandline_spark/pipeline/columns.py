@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from strandline_spark.errors import TableError
-from strandline_spark.parsing.checks import column_type
 from strandline_spark.parsing.inference import INFERRED
+from strandline_spark.parsing.parts.type_names import column_type
 from strandline_spark.parsing.settings import fields_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from strandline_spark.errors import OptionError
-from strandline_spark.parsing.checks import check_settings, column_type
+from strandline_spark.parsing.checks import check_settings
+from strandline_spark.parsing.parts.type_names import column_type
 from strandline_spark.parsing.settings import RECORD_TIME, ParseSettings
 from strandline_spark.parsing.zones import Zone
 from strandline_spark.pipeline.explained import explained, located
@@ -399,6 +400,7 @@ def _columns(given: Mapping[str, str | ColumnKeys]) -> dict[str, ColumnType]:
             columns[name] = replace(
                 of_type,
                 field=one.field,
+                source=None if one.source == "value" else one.source,
                 zone=one.zone,
                 trim=one.trim,
                 null_values=tuple(one.null_values),

@@ -119,4 +119,4 @@ def _known_keys(path: Path) -> list[str]:
     kind = sections[path[0]] if len(path) > 1 else FileKeys
     if path[:2] == _COLUMNS:
         kind = ColumnKeys
-    return [field.name for field in msgspec.structs.fields(kind)]
+    return [field.encode_name for field in msgspec.structs.fields(kind)]

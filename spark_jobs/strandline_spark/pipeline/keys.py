@@ -46,7 +46,13 @@ class BronzeKeys(Section):
 class ColumnKeys(Section):
     """A column with more settings than its type."""
 
-    type: Annotated[str, Meta(description="Name of the type.")]
+    type: Annotated[
+        str,
+        Meta(
+            description="Name of the type; also json, struct<name:type,…>, array<type> and"
+            " map<string,type>."
+        ),
+    ]
     format: Annotated[
         str | None,
         Meta(
@@ -69,8 +75,16 @@ class ColumnKeys(Section):
         Meta(description="Zone of a timestamp's texts without one, like Europe/Berlin."),
     ] = None
     field: Annotated[
-        str | None, Meta(description="Field of json or avro (default: the column's name).")
+        str | None,
+        Meta(
+            description="Field of json or avro (default: the column's name), or a path to one, like"
+            " page.url, items[0].sku or $.page.url; $ is the whole value."
+        ),
     ] = None
+    source: Annotated[
+        str | None,
+        Meta(description="The part of the record: key, header:NAME or value (the default)."),
+    ] = msgspec.field(default=None, name="from")
 
 
 class SilverKeys(Section):

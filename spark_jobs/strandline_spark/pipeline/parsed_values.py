@@ -7,6 +7,7 @@ is bounded whatever the tables' size. No cluster and no Spark is needed.
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.columns import FILE_SCHEMA
 from strandline_spark.bronze.verify import union
+from strandline_spark.parsing.settings import reads_headers
 from strandline_spark.silver.range_output import SilverRows
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class ParsedValues:
         """Prepares the comparison. `settings` have all columns that silver has."""
         self._bronze = bronze
         self._rows = SilverRows(settings, batch_id=0, topic="")
+        self._record = (*_RECORD, *(["headers"] if reads_headers(settings.columns) else []))
         columns = [name for name in self._rows.schema.names if name not in _NOT_COMPARED]
         self._compared = ((silver, tuple(columns)), (quarantine, _JUDGED))
 
@@ -76,7 +79,7 @@ class ParsedValues:
 
     def _compare_window(self, tp: TopicPartition, start: int, stop: int, wrong: _Wrong) -> None:
         expected: tuple[dict[int, int], ...] = ({}, {})
-        for batch in _scanned(self._bronze, tp, start, stop, _RECORD):
+        for batch in _scanned(self._bronze, tp, start, stop, self._record):
             for sums, rows, (_, columns) in zip(
                 expected, self._rows.of(_as_read(batch)), self._compared, strict=True
             ):
@@ -102,7 +105,7 @@ class ParsedValues:
         sides = [
             [
                 row
-                for batch in _scanned(self._bronze, tp, offset, offset + 1, _RECORD)
+                for batch in _scanned(self._bronze, tp, offset, offset + 1, self._record)
                 for row in _values(self._rows.of(_as_read(batch))[place], columns)
             ],
             [
@@ -177,5 +180,16 @@ def _plain(array: Any) -> list[Any]:
     elif pa.types.is_floating(array.type):
         bits = array.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64).view(np.int64)
         array = pa.array(bits, mask=array.is_null().to_numpy(zero_copy_only=False))
+    elif pa.types.is_nested(array.type):
+        return [_parts(value) for value in array.to_pylist()]
     found: list[Any] = array.to_pylist()
     return found
+
+
+def _parts(value: Any) -> Any:
+    """Returns a value with others in it in a form that compares bit by bit too."""
+    if isinstance(value, dict):
+        return tuple((name, _parts(one)) for name, one in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(map(_parts, value))
+    return struct.pack("<d", value) if isinstance(value, float) else value

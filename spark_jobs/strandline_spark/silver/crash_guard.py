@@ -247,18 +247,22 @@ def _merged(parts: list[tuple[int, Parsed]], crashes: list[tuple[int, str]]) -> 
         bad += zip(rows, one.reasons, one.details, strict=True)
         merge_fields(fields, one.new_fields)
     bad.sort(key=lambda each: each[0])
-    goods = [one.good for _, one in parts]
-    schema = goods[0].schema
-    columns = [pa.concat_arrays([good.column(n) for good in goods]) for n in range(len(schema))]
     return Parsed(
-        good=pa.RecordBatch.from_arrays(columns, schema=schema),
+        good=_joined([one.good for _, one in parts]),
         good_rows=_shifted([(start, one.good_rows) for start, one in parts]),
         bad_rows=pa.array([row for row, _, _ in bad], pa.int64()),
         reasons=[reason for _, reason, _ in bad],
         details=[detail for _, _, detail in bad],
         tombstone_rows=_shifted([(start, one.tombstone_rows) for start, one in parts]),
+        tombstones=_joined([one.tombstones for _, one in parts]),
         new_fields=fields,
     )
+
+
+def _joined(batches: list[Any]) -> Any:
+    schema = batches[0].schema
+    columns = [pa.concat_arrays([one.column(n) for one in batches]) for n in range(len(schema))]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _shifted(parts: list[tuple[int, Any]]) -> Any:

@@ -22,6 +22,7 @@ from strandline_spark.bronze.columns import FILE_SCHEMA
 from strandline_spark.bronze.commits import CommittedRange
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError, first_line
+from strandline_spark.parsing.settings import reads_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -185,8 +186,9 @@ def parse_range(plan: str, task: RangeTask) -> tuple[int, str]:
     output: SilverOutput | None = None
     rows = 0
     settings = SilverPlan.from_json(plan)
+    columns = (*_COLUMNS, *(["headers"] if reads_headers(settings.parse.columns) else []))
     try:
-        for batch in _rows(task.bronze, task, _COLUMNS):
+        for batch in _rows(task.bronze, task, columns):
             rows += batch.num_rows
             if output is None:
                 output = SilverOutput(settings, path, batch.column("batch_id")[0].as_py() or 0)

@@ -19,8 +19,9 @@ from strandline_spark.bronze.manifests import (
     with_what_files_hold,
 )
 from strandline_spark.errors import TableError
-from strandline_spark.parsing.checks import column_type
 from strandline_spark.parsing.inference import holds, merge_fields, narrowest
+from strandline_spark.parsing.parts.paths import field_text
+from strandline_spark.parsing.parts.type_names import column_type
 from strandline_spark.silver.names import objection
 from strandline_spark.silver.tables import SilverTable, type_of_delta
 from strandline_spark.silver.widening import widen
@@ -74,14 +75,17 @@ class Judge:
             return {}
         table = SilverTable.open(self._pipeline.silver)
         there = {name: type_of_delta(kind) for name, kind in table.parsed_columns().items()}
+        # A named column reads another part of the record, so it takes no field of its name.
+        named = self._pipeline.parse.columns
         # Columns that silver got since the tasks began, and columns that have become wide enough
         # since.
         out = {
             name: there[name]
             for name, types in sorted(found.items())
-            if name in there and (name not in known or holds(types, there[name]))
+            if name in there
+            and name not in named
+            and (name not in known or holds(types, there[name]))
         }
-        named = self._pipeline.parse.columns
         wider = {
             name: types
             for name, types in sorted(found.items())
@@ -129,7 +133,8 @@ class Judge:
         said = f"records have fields that are no columns: {shown}{more}; {_STANDS}."
         where = f"[silver.columns] of {self._pipeline.file}"
         if which[names[0]]:
-            as_field = json.dumps(names[0], ensure_ascii=False).replace("\x7f", "\\u007f")
+            as_field = json.dumps(field_text(names[0]), ensure_ascii=False)
+            as_field = as_field.replace("\x7f", "\\u007f")
             return (
                 f"{said} Add a column of another name to {where}, for instance my_column ="
                 f' {{ type = "{narrowest(found[names[0]])}", field = {as_field} }}'

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from strandline_spark.parsing.settings import NOT_IN_NAMES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -21,8 +23,6 @@ OWN_COLUMNS: Final = (
 """Columns of each silver table that are not parsed from values."""
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
 """Columns that the view of a gold step adds to silver's."""
-NOT_IN_NAMES: Final = frozenset(" ,;{}()\n\t=")
-"""Characters that a Delta table does not allow in a column's name."""
 
 
 def objection(name: str, columns: Iterable[str]) -> str | None:

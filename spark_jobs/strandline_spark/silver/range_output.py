@@ -14,8 +14,8 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.range_file import RangeFile
 from strandline_spark.errors import first_line
-from strandline_spark.parsing.checks import column_type
 from strandline_spark.parsing.inference import merge_fields
+from strandline_spark.parsing.parts.type_names import column_type
 from strandline_spark.parsing.settings import ParseSettings
 from strandline_spark.silver.crash_guard import parser_for
 from strandline_spark.silver.tables import QUARANTINE_FILE_SCHEMA, silver_file_schema
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _TIMES: Final = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
-_MORE: Final = (*("zone", "field", "any_kind", "trim", "required", "default", "null_values"),)
+_MORE: Final = (
+    *("zone", "field", "source", "any_kind", "trim", "required", "default", "null_values"),
+)
 """What a column has beside name, type and format."""
 _QUARANTINE_OPTIONS: Final[dict[str, Any]] = {
     "compression": "snappy",
@@ -127,9 +129,8 @@ class SilverRows:
             order = pc.sort_indices(rows)
             rows = rows.take(order)
             is_tombstone = pc.greater_equal(order, good.num_rows)
-            nothing = len(tombstones)
             columns = {
-                name: pa.concat_arrays([one, pa.nulls(nothing, one.type)]).take(order)
+                name: pa.concat_arrays([one, parsed.tombstones.column(name)]).take(order)
                 for name, one in columns.items()
             }
         if len(rows) < batch.num_rows:

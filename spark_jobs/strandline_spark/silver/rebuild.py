@@ -22,7 +22,7 @@ from strandline_spark.bronze.durable import sync
 from strandline_spark.bronze.fenced_table import set_aside
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold.silver import REBUILT
-from strandline_spark.parsing.checks import column_type
+from strandline_spark.parsing.parts.type_names import column_type
 from strandline_spark.parsing.settings import fields_of
 from strandline_spark.pipeline.columns import with_columns_of
 from strandline_spark.silver.catch_up import CatchUp

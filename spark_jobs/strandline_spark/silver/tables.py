@@ -18,7 +18,7 @@ from deltalake.schema import Field
 from strandline_spark.bronze.durable import sync_log, write_new
 from strandline_spark.bronze.fenced_table import PARTITION_COLUMNS, FencedTable, committing
 from strandline_spark.errors import TableError, first_line
-from strandline_spark.parsing.settings import PLAIN_TYPES, ColumnType
+from strandline_spark.parsing.parts.type_names import OWN_NAMES, name_of_delta, stored
 from strandline_spark.silver.names import OWN_COLUMNS
 from strandline_spark.source.schema import TIMESTAMP_TYPE
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from strandline_spark.bronze.fenced_table import DataFile
+    from strandline_spark.parsing.settings import ColumnType
     from strandline_spark.silver.widening import OldFile
 
 _BEFORE: Final = (
@@ -53,10 +54,6 @@ QUARANTINE_FILE_SCHEMA: Final[Any] = pa.schema(
 )
 """The columns in a file; `topic` and `ingest_date` are in its path."""
 _QUARANTINE_SCHEMA: Final[Any] = pa.schema([_TOPIC, *QUARANTINE_FILE_SCHEMA, _INGEST_DATE])
-_DELTA_NAMES: Final = {
-    "int": "integer",
-    "bigint": "long",
-}
 _SAFE: Final = "/=-_.~"
 _YEARS_US: Final = (-62_135_596_800_000_000, 253_402_300_800_000_000)
 """The years 1 to 9999, for which statistics have a text."""
@@ -93,22 +90,22 @@ class SilverTable(FencedTable):
         )
 
     def parsed_columns(self) -> dict[str, str]:
-        """Name and Delta type of each column into which values are parsed, in order."""
+        """Name and Delta type of each column into which records are parsed, in order."""
         return {
-            field.name: _type_name(field)
-            for field in self._handle.schema().fields
-            if field.name not in OWN_COLUMNS
+            field["name"]: name_of_delta(field["type"])
+            for field in json.loads(self._handle.schema().to_json())["fields"]
+            if field["name"] not in OWN_COLUMNS
         }
 
     def fit_columns(self, declared: Mapping[str, ColumnType]) -> dict[str, str]:
         """Adds declared columns that the table lacks, and returns its further columns.
 
-        The result has name and type, of PLAIN_TYPES. Raises TableError for a column of another
+        The result has name and type, in our words. Raises TableError for a column of another
         type.
         """
         there = self.parsed_columns()
         for name, kind in declared.items():
-            if name in there and there[name] != _delta_name(kind.name):
+            if name in there and there[name] != stored(kind):
                 raise TableError(
                     f"{self.path} has the column {name} of type {there[name]}, and [silver.columns]"
                     f" says {kind.name}: a type does not change; give the column another name, or"
@@ -119,7 +116,7 @@ class SilverTable(FencedTable):
         return self.columns_beside(declared)
 
     def columns_beside(self, declared: Mapping[str, ColumnType]) -> dict[str, str]:
-        """Returns the columns that fields have added: name and type, of PLAIN_TYPES."""
+        """Returns the columns that fields have added: name and type, in our words."""
         there = self.parsed_columns()
         return {n: type_of_delta(found) for n, found in there.items() if n not in declared}
 
@@ -186,7 +183,7 @@ class SilverTable(FencedTable):
         schema = json.loads(self._handle.schema().to_json())
         for field in schema["fields"]:
             if field["name"] in columns:
-                field["type"] = _delta_name(columns[field["name"]].name)
+                field["type"] = stored(columns[field["name"]])
         return {
             "id": str(known.id),
             "name": known.name,
@@ -228,19 +225,9 @@ class QuarantineTable(FencedTable):
         )
 
 
-def _type_name(field: Field) -> str:
-    kind = field.type
-    return str(getattr(kind, "type", kind))
-
-
 def type_of_delta(name: str) -> str:
-    """Returns the type of PLAIN_TYPES for a type in Delta's words."""
-    return {_delta_name(plain): plain for plain in PLAIN_TYPES}.get(name, name)
-
-
-def _delta_name(name: str) -> str:
-    """Returns the type in Delta's words for a type of PLAIN_TYPES, or a decimal."""
-    return _DELTA_NAMES.get(name, name)
+    """Returns the type in our words for one of `parsed_columns`."""
+    return OWN_NAMES.get(name, name)
 
 
 def _text_of_ms(ms: int) -> str:

@@ -20,7 +20,6 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from strandline_spark.bronze.fenced_table import DataFile
 from strandline_spark.bronze.range_file import RangeFile
 from strandline_spark.errors import TableError, first_line
-from strandline_spark.parsing.checks import column_type
 from strandline_spark.parsing.inference import (
     BOOLEAN,
     DECIMAL,
@@ -32,6 +31,7 @@ from strandline_spark.parsing.inference import (
     types_of_whole,
 )
 from strandline_spark.parsing.json_values import JsonDecoder
+from strandline_spark.parsing.parts.type_names import column_type
 from strandline_spark.parsing.settings import ColumnType
 from strandline_spark.silver.range_output import silver_options
 from strandline_spark.source.local_files import files_under

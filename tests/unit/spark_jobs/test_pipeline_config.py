@@ -279,6 +279,47 @@ def test_durations(text: str, us: int) -> None:
     assert duration_us("k", text) == us
 
 
+def test_a_column_may_be_a_part_of_the_value_of_the_key_or_of_a_header() -> None:
+    more = """
+url = { type = "string", field = "$.page['url']" }
+items = "array<struct<sku:string,n:int>>"
+raw = { type = "json", field = "$", from = "value" }
+id = { type = "bigint", from = "key", field = "payload.id" }
+trace = { type = "string", from = "header:trace-id" }
+"""
+    found = read(WHOLE.replace('user = "string"', more)).parse.columns
+    assert found["items"].name == "array<struct<sku:string,n:int>>"
+    assert [(one.field, one.source) for one in found.values()][:5] == [
+        ("$.page['url']", None),
+        (None, None),
+        ("$", None),
+        ("payload.id", "key"),
+        (None, "header:trace-id"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ('{ type = "string", field = "page..url" }', "field 'page..url' is no path from"),
+        ('{ type = "string", field = "items[*].sku" }', "field .* names many places"),
+        ('{ type = "string", from = "headers" }', "from = 'headers' is no part of a record"),
+        (
+            '{ type = "string", frm = "key" }',
+            r"unknown key \(did you mean from\?\); there are type",
+        ),
+        ('"array<float>"', "type 'array<float>' is none of string"),
+        (
+            '{ type = "map<string,int>", default = 5 }',
+            "default = 5: a number is no map<string,int>",
+        ),
+    ],
+)
+def test_a_part_that_there_is_not_is_named_with_its_line(column: str, said: str) -> None:
+    with pytest.raises(OptionError, match=rf"\[silver.columns\] user.* \(line 14\): {said}"):
+        read(WHOLE.replace('user = "string"', f"user = {column}"))
+
+
 @pytest.mark.parametrize(
     ("key", "micros"),
     [

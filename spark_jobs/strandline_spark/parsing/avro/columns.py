@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Any, Final
 import fastavro
 
 from strandline_spark.parsing.epochs import EPOCHS, EpochNumbers
-from strandline_spark.parsing.json_rows import RANGES
-from strandline_spark.parsing.settings import fields_of
+from strandline_spark.parsing.parts.json_parts import RANGES
+from strandline_spark.parsing.settings import paths_of
 from strandline_spark.parsing.strptime import DAY_US
 from strandline_spark.parsing.texts import TIME_US_MAX, TIME_US_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strandline_spark.parsing.parts.paths import Path
     from strandline_spark.parsing.settings import ColumnType, ParseSettings
 
 _UNITS: Final = {"millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}
@@ -63,7 +64,7 @@ _TAKES: Final = {
 _TAKES_EPOCH: Final = {"int", "long", "float", "double", "string"}
 _PARSERS_OWN: Final = ("__fastavro_parsed__", "__named_schemas", "logicalType")
 _BITS_SHOWN: Final = 1024
-_WIDE: Final = Context(prec=400, Emax=10**9, Emin=-(10**9))
+WIDE: Final = Context(prec=400, Emax=10**9, Emin=-(10**9))
 """Enough digits for a number of `_BITS_SHOWN` bits."""
 
 
@@ -79,8 +80,9 @@ class SchemaProblem(ValueError):
 class AvroColumn:
     """The reader of one column."""
 
-    field: str
-    """Name of the record's field."""
+    name: str
+    path: Path
+    """Place in the record."""
     read: Callable[[Any], Any]
     """Returns the value for Arrow of a value of the plain schema that is not null. Raises
     ValueError for one that the column cannot hold.
@@ -110,19 +112,21 @@ def reader_plan(settings: ParseSettings) -> tuple[Any, list[AvroColumn]]:
 def _columns(
     schema: dict[str, Any], named: dict[str, Any], settings: ParseSettings
 ) -> list[AvroColumn]:
-    fields = {each["name"]: each["type"] for each in schema["fields"]}
+    from strandline_spark.parsing.avro.nested import branches_at, nested_reader
+
     columns = []
-    for name, field in fields_of(settings.columns).items():
-        if field not in fields:
-            known = ", ".join(fields)
-            raise SchemaProblem(name, f"the Avro schema has no field {field}: it has {known}")
-        of = fields[field]
-        branches = [_found(branch, named) for branch in (of if isinstance(of, list) else [of])]
-        columns.append(AvroColumn(field, _reader(name, settings.columns[name], branches)))
+    for name, path in paths_of(settings.columns).items():
+        kind = settings.columns[name]
+        branches = branches_at(name, path, schema, named)
+        if kind.is_nested or kind.name == "json":
+            columns.append(AvroColumn(name, path, nested_reader(name, kind, branches, named)))
+        else:
+            columns.append(AvroColumn(name, path, reader(name, kind, branches)))
     return columns
 
 
-def _reader(name: str, kind: ColumnType, branches: list[Any]) -> Callable[[Any], Any]:
+def reader(name: str, kind: ColumnType, branches: list[Any]) -> Callable[[Any], Any]:
+    """Returns the reader of a column without others within it. Raises SchemaProblem."""
     of = _fitting_type(name, kind, branches)
     if kind.format in EPOCHS:
         return partial(_since_1970, name, kind, EpochNumbers(kind.format))
@@ -139,7 +143,7 @@ def _reader(name: str, kind: ColumnType, branches: list[Any]) -> Callable[[Any],
         return partial(_within, name, kind, TIME_US_MIN // DAY_US, TIME_US_MAX // DAY_US)
     if kind.name == "string" and of in _PLACES:
         return partial(_time_of_day, name, _PLACES[of])
-    plain = {"duration": _duration, "uuid": _uuid}
+    plain = {"duration": duration_text, "uuid": uuid_text}
     return plain.get(of, float if kind.name == "double" else _same)
 
 
@@ -147,7 +151,7 @@ def _fitting_type(name: str, kind: ColumnType, branches: list[Any]) -> str:
     """Returns the Avro type; one of them, if the column takes several alike. Raises SchemaProblem
     if the column does not take it.
     """
-    found = {_type_of(branch) for branch in branches} - {"null"}
+    found = {type_of(branch) for branch in branches} - {"null"}
     accepted = _TAKES_EPOCH if kind.format in EPOCHS else _TAKES[kind.name.partition("(")[0]]
     if not found or not found <= accepted or (found & set(_LOGICAL) and len(found) > 1):
         is_now, wanted = " or ".join(sorted(found)) or "null", ", ".join(sorted(accepted))
@@ -164,12 +168,12 @@ def _fitting_type(name: str, kind: ColumnType, branches: list[Any]) -> str:
     return of
 
 
-def _found(branch: Any, named: dict[str, Any]) -> Any:
+def found_type(branch: Any, named: dict[str, Any]) -> Any:
     """Returns the definition of a named type, else the branch itself."""
     return named.get(branch, branch) if isinstance(branch, str) else branch
 
 
-def _type_of(branch: Any) -> str:
+def type_of(branch: Any) -> str:
     """Returns the logical type, if Avro defines it on this base type, else the base type."""
     if not isinstance(branch, dict):
         return str(branch)
@@ -234,13 +238,13 @@ def _time_of_day(name: str, places: int, value: int) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}.{part:0{places}}"
 
 
-def _duration(value: bytes) -> str:
+def duration_text(value: bytes) -> str:
     """Returns months, days and milliseconds as ISO 8601 has them, like P1M2DT3.004S."""
     months, days, millis = struct.unpack("<III", value)
     return f"P{months}M{days}DT{millis // 1000}.{millis % 1000:03}S"
 
 
-def _uuid(value: Any) -> str:
+def uuid_text(value: Any) -> str:
     return str(uuid.UUID(bytes=value)) if isinstance(value, bytes) else str(value)
 
 
@@ -251,6 +255,6 @@ def _decimal(name: str, kind: ColumnType, scale: int, value: bytes) -> Decimal:
     whole, left = (unscaled * 10**more, 0) if more >= 0 else divmod(unscaled, 10**-more)
     if left != 0 or abs(whole) >= 10**kind.arrow.precision:
         size = unscaled.bit_length()
-        said = Decimal(unscaled).scaleb(-scale, _WIDE) if size < _BITS_SHOWN else f"{size} bits"
+        said = Decimal(unscaled).scaleb(-scale, WIDE) if size < _BITS_SHOWN else f"{size} bits"
         raise ValueError(f"column {name}: {said} does not fit {kind.name}")
-    return Decimal(whole).scaleb(-kind.arrow.scale, _WIDE)
+    return Decimal(whole).scaleb(-kind.arrow.scale, WIDE)

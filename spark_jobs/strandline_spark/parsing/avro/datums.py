@@ -14,6 +14,8 @@ from strandline_spark.parsing.avro.walk import LEVELS_MAX, AvroWalk, TooDeepErro
 from strandline_spark.parsing.cleaning import clean_text
 from strandline_spark.parsing.decoded import Decoded
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
+from strandline_spark.parsing.parts.json_parts import no_place
+from strandline_spark.parsing.parts.paths import NoPlaceError
 from strandline_spark.parsing.texts import in_zone
 from strandline_spark.parsing.zones import Zone
 
@@ -49,11 +51,14 @@ class AvroDecoder:
         for row, value in enumerate(values.to_pylist()):
             datum = self._datum(row, value, faults)
             for column, kind, held in zip(self._columns, self._kinds, found, strict=True):
-                one = datum.get(column.field)
-                if isinstance(one, str):
-                    one = clean_text(one, kind)
                 try:
+                    one = None if row in faults else column.path.found_in(datum)
+                    if isinstance(one, str):
+                        one = clean_text(one, kind)
                     held.append(None if one is None else column.read(one))
+                except NoPlaceError as why:
+                    held.append(None)
+                    faults[row] = no_place(column.name, column.path, why)
                 except (ValueError, ArithmeticError) as error:
                     held.append(None)
                     faults.setdefault(row, fault(Reason.OUT_OF_RANGE, str(error)))

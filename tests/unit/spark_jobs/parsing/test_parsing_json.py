@@ -17,7 +17,7 @@ from strandline_spark.parsing.inference import (
     types_of_number,
     types_of_whole,
 )
-from strandline_spark.parsing.json_rows import NESTED_MAX
+from strandline_spark.parsing.parts.json_parts import NESTED_MAX
 from strandline_spark.parsing.settings import ColumnType
 from support.parsing import Value, batch_of, one_by_one, outcomes, outcomes_of, parser_of
 from support.parsing_json import TYPES, NoRows, OnlyRows, columns, in_rows
