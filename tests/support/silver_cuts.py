@@ -19,7 +19,7 @@ from strandline_spark.pipeline.columns import with_columns_of
 from strandline_spark.pipeline.config import parse_pipeline
 from strandline_spark.silver.judge import Judge, ParsedRange, taken
 from strandline_spark.silver.range_output import SilverManifest, SilverOutput, SilverPlan
-from strandline_spark.silver.tables import QuarantineTable, SilverTable
+from strandline_spark.silver.tables import QuarantineTable, SilverTable, settings_of
 from strandline_spark.source.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ topics = ["t"]
 format = "json"
 event_time = "timestamp"
 on_new_field = "{mode}"
+{more}
 
 [silver.columns]
 n = "int"
@@ -52,15 +53,19 @@ n = "int"
 class Cuts:
     """One pipeline in a folder of its own."""
 
-    def __init__(self, folder: Path, mode: str = "add", columns: str = "") -> None:
-        text = TEXT.format(mode=mode) + columns
+    def __init__(
+        self, folder: Path, mode: str = "add", columns: str = "", explode: str | None = None
+    ) -> None:
+        more = "" if explode is None else f'explode = "{explode}"'
+        text = TEXT.format(mode=mode, more=more) + columns
         self.pipeline = parse_pipeline(text, str(folder / "pipeline.toml"))
         self._batch = 0
         self._ends: dict[int, int] = {}
         self.added: list[dict[str, str]] = []
         BronzeTable.open_or_create(self.pipeline.bronze, "cuts")
         QuarantineTable.open_or_create(self.pipeline.quarantine, "cuts")
-        SilverTable.open_or_create(self.pipeline.silver, self.pipeline.parse.columns, "cuts")
+        parse = self.pipeline.parse
+        SilverTable.open_or_create(self.pipeline.silver, parse.columns, "cuts", settings_of(parse))
 
     def take(self, *values: str | Record, partition: int = 0) -> None:
         """A micro-batch of these records: values, or values with keys and headers."""

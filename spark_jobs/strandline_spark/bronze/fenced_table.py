@@ -47,6 +47,8 @@ PARTITION_COLUMNS: Final = ["topic", "ingest_date"]
 METADATA_KEY: Final = "strandline"
 OWNER_KEY: Final = "strandline.pipeline"
 """Key in the table's configuration: the pipeline that owns the table, if one made it."""
+POSITION_KEY: Final = "strandline.position"
+"""Key in the configuration of a table whose rows are elements: the column of their places."""
 _LOG: Final = "_delta_log"
 _NAMED_MAX: Final = 5
 _AGAIN: Final = "nothing was committed, start the job again"

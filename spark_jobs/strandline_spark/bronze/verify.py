@@ -17,10 +17,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
 
 from strandline_proto.ids import topic_id_text
 from strandline_spark.bronze.audit import accounts
 from strandline_spark.bronze.columns import BronzeTable
+from strandline_spark.bronze.fenced_table import POSITION_KEY
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError
 
@@ -150,11 +152,35 @@ def runs_in(table: FencedTable, topic: str) -> dict[int, list[Run]]:
     table.check_files()
     out: dict[int, list[Run]] = {}
     wanted = ds.field("topic") == topic
-    for file, scanner in table.scanners(wanted, list(_COLUMNS), batch_size=_BATCH_ROWS):
+    position = table.setting(POSITION_KEY)
+    columns = [*_COLUMNS, *([] if position is None else [position])]
+    for file, scanner in table.scanners(wanted, columns, batch_size=_BATCH_ROWS):
+        last: dict[int, tuple[int, int]] = {}
         with table.reading(file):
             for batch in scanner.to_batches():
-                _fold_into(out, batch)
+                _fold_into(out, batch if position is None else first_rows(batch, position, last))
     return out
+
+
+def first_rows(batch: Any, position: str, last: dict[int, tuple[int, int]]) -> Any:
+    """Returns the first row of each record whose rows are elements, and rows that do not join those
+    before them: these count as doubles.
+
+    `last` has offset and place of the last row of each partition in the file, and is brought up to
+    date. A record without its first element has no row here.
+    """
+    partitions, offsets = (batch.column(name).to_numpy() for name in ("partition", "offset"))
+    places = batch.column(position).fill_null(0).to_numpy(zero_copy_only=False)
+    kept = places == 0
+    for partition in np.unique(partitions).tolist():
+        mine = np.flatnonzero(partitions == partition)
+        offset, place = offsets[mine], places[mine]
+        first = last.get(partition, (-1, -1))
+        before = np.concatenate([[first[0]], offset[:-1]])
+        joins = place == np.concatenate([[first[1]], place[:-1]]) + 1
+        kept[mine[(offset == before) & ~joins]] = True
+        last[partition] = (int(offset[-1]), int(place[-1]))
+    return batch.filter(pa.array(kept))
 
 
 def _fold_into(out: dict[int, list[Run]], batch: Any) -> None:

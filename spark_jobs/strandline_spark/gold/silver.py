@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from strandline_spark.bronze.commits import from_metadata
+from strandline_spark.bronze.fenced_table import POSITION_KEY
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold.query import held_rows
@@ -76,7 +77,10 @@ class Silver:
         self.path = path
         self.version: int = handle.version()
         self.id = str(handle.metadata().id)
-        self.is_rebuilt = REBUILT in handle.metadata().configuration
+        configuration = handle.metadata().configuration
+        self.is_rebuilt = REBUILT in configuration
+        self.is_exploded = POSITION_KEY in configuration
+        """True if a record may have several rows."""
 
     @classmethod
     def open(cls, path: str) -> Silver:

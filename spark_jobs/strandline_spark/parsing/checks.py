@@ -13,7 +13,14 @@ from strandline_spark.parsing.cleaning import clean_text, default_of
 from strandline_spark.parsing.epochs import EPOCHS
 from strandline_spark.parsing.parts.paths import path_of, path_to
 from strandline_spark.parsing.parts.type_names import leaves
-from strandline_spark.parsing.settings import HEADER, KEY, RECORD_TIME, ColumnType, of_value
+from strandline_spark.parsing.settings import (
+    HEADER,
+    KEY,
+    POSITION,
+    RECORD_TIME,
+    ColumnType,
+    of_value,
+)
 from strandline_spark.parsing.strptime import check_format
 from strandline_spark.parsing.texts import BYTES
 from strandline_spark.parsing.zones import Zone
@@ -37,6 +44,7 @@ def check_settings(settings: ParseSettings) -> None:
         _check_column(name, kind, settings.format)
         _check_default(name, kind)
     _check_fields(settings)
+    _check_explode(settings)
     _check_event_time(settings)
     own = replace(settings, columns=of_value(settings.columns))
     if settings.format == "regex":
@@ -90,7 +98,11 @@ def _check_default(name: str, kind: ColumnType) -> None:
 
 def _check_source(name: str, kind: ColumnType) -> None:
     source = kind.source
-    if source is None or source == KEY or (source.startswith(HEADER) and source != HEADER):
+    if (
+        source is None
+        or source in (KEY, POSITION)
+        or (source.startswith(HEADER) and source != HEADER)
+    ):
         return
     raise OptionError(
         f"[silver.columns] {name}: from = {source!r} is no part of a record that is decoded:"
@@ -174,6 +186,37 @@ def _check_fields(settings: ParseSettings) -> None:
         readers[place] = name
 
 
+def _check_explode(settings: ParseSettings) -> None:
+    placed = [name for name, kind in settings.columns.items() if kind.source == POSITION]
+    if settings.explode is None:
+        if placed:
+            raise OptionError(
+                f'[silver.columns] {placed[0]}: from = "{POSITION}" is the place of an exploded'
+                " element: give [silver] explode, or leave the column out"
+            )
+        return
+    said = f"[silver] explode = {settings.explode!r}"
+    if settings.format not in _NAMED_FIELDS:
+        raise OptionError(f"{said} is for the formats {' and '.join(_NAMED_FIELDS)}: leave it out")
+    try:
+        path = path_of(settings.explode)
+    except OptionError as why:
+        raise OptionError(f"[silver] explode: {why}") from why
+    if not path.steps:
+        raise OptionError(f"{said} is the whole value, and that is an object: name an array in it")
+    if len(placed) != 1:
+        raise OptionError(
+            f'{said} needs one column for the place of an element, with from = "{POSITION}", not'
+            f" {len(placed)}"
+        )
+    kind = settings.columns[placed[0]]
+    if kind.name not in ("int", "bigint") or kind.field is not None:
+        raise OptionError(
+            f'[silver.columns] {placed[0]}: from = "{POSITION}" is a whole number: make it an int,'
+            " without field"
+        )
+
+
 def _check_event_time(settings: ParseSettings) -> None:
     name, columns = settings.event_time, settings.columns
     timed = [each for each, kind in columns.items() if kind.name in _WITH_FORMAT]
@@ -237,13 +280,15 @@ def _check_csv(settings: ParseSettings) -> None:
 
 
 def _check_avro(settings: ParseSettings) -> None:
-    from strandline_spark.parsing.avro.columns import SchemaProblem, reader_plan
+    from strandline_spark.parsing.avro.columns import EXPLODE, SchemaProblem, reader_plan
 
     if not settings.avro_schema:
         raise OptionError("[silver] avro_schema: format 'avro' needs the writer's schema, as JSON")
     try:
         reader_plan(settings)
     except SchemaProblem as why:
+        if why.column == EXPLODE:
+            raise OptionError(f"{EXPLODE}: {why}") from why
         if why.column is not None:
             raise OptionError(f"[silver.columns] {why.column}: {why}") from why
         raise OptionError(

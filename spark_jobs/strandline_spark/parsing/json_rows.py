@@ -22,16 +22,18 @@ from strandline_spark.parsing.parts.json_parts import (
     Written,
     WrongValue,
     held,
+    no_array,
     no_place,
     object_in,
 )
 from strandline_spark.parsing.parts.paths import NoPlaceError
-from strandline_spark.parsing.settings import paths_of
+from strandline_spark.parsing.settings import POSITION, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from strandline_spark.parsing.faults import Fault
+    from strandline_spark.parsing.parts.explode import Explode
     from strandline_spark.parsing.parts.paths import Path
     from strandline_spark.parsing.settings import ColumnType
 
@@ -60,10 +62,22 @@ class JsonColumns:
 class JsonRows:
     """The reader; `columns` as in the settings."""
 
-    def __init__(self, columns: Mapping[str, ColumnType]) -> None:
-        paths = paths_of(columns)
-        self._columns = [(name, kind, paths[name]) for name, kind in columns.items()]
+    def __init__(self, columns: Mapping[str, ColumnType], explode: Explode | None = None) -> None:
+        paths = paths_of({name: kind for name, kind in columns.items() if kind.source != POSITION})
+        self._explode = explode
+        self._names = list(columns)
+        self._nothing = [
+            [None] if explode is not None and explode.holds(name) else None for name in columns
+        ]
+        """The values of a row with a fault."""
+        inner = {} if explode is None else explode.inner
+        self._columns = [
+            (name, columns[name], path) for name, path in paths.items() if name not in inner
+        ]
+        self._of_elements = [(name, columns[name], path) for name, path in inner.items()]
         self._known = {top for path in paths.values() for top in path.tops}
+        if explode is not None:
+            self._known.update(explode.path.tops)
         self._widening = {
             name: kind.name
             for name, kind in columns.items()
@@ -72,23 +86,45 @@ class JsonRows:
         """The types of the columns that may become wider; their fields have their names."""
 
     def decode(self, texts: list[str]) -> JsonColumns:
-        found = JsonColumns({name: [] for name, _, _ in self._columns})
+        found = JsonColumns({name: [] for name in self._names})
         for row, text in enumerate(texts):
             try:
                 fields = object_in(text)
                 new = self._new_fields(fields)
                 written = Written(text)
-                values = [
-                    None if path.plain in new else _value(name, kind, path, fields, written)
+                own = {
+                    name: None if path.plain in new else _value(name, kind, path, fields, written)
                     for name, kind, path in self._columns
-                ]
+                }
+                if self._explode is not None:
+                    own |= self._exploded(self._explode, fields, written)
+                values = [own[name] for name in self._names]
                 if new:
                     found.fields[row] = new
             except WrongValue as wrong:
                 found.faults[row] = wrong.found
-                values = [None] * len(self._columns)
+                values = self._nothing
             for column, value in zip(found.columns.values(), values, strict=True):
                 column.append(value)
+        return found
+
+    def _exploded(
+        self, explode: Explode, fields: dict[str, Any], written: Written
+    ) -> dict[str, list[Any]]:
+        """Returns a value of each element for the columns of elements. Raises WrongValue."""
+        try:
+            elements = explode.elements_in(fields)
+        except NoPlaceError as why:
+            raise WrongValue(no_array(explode.path, why)) from None
+        texts = written.at(*explode.path.steps_in(fields))
+        found: dict[str, list[Any]] = {
+            name: [
+                _value(f"{name}[{n}]", kind, path, element, texts.at(n))
+                for n, element in enumerate(elements)
+            ]
+            for name, kind, path in self._of_elements
+        }
+        found[explode.position] = explode.positions_of(elements, fields)
         return found
 
     def _new_fields(self, fields: dict[str, Any]) -> dict[str, str]:
@@ -103,9 +139,7 @@ class JsonRows:
         return found
 
 
-def _value(
-    name: str, kind: ColumnType, path: Path, fields: dict[str, Any], written: Written
-) -> Any:
+def _value(name: str, kind: ColumnType, path: Path, fields: Any, written: Written) -> Any:
     """Returns the column's value. Raises WrongValue for a value that the column cannot hold."""
     try:
         value = path.found_in(fields)

@@ -25,11 +25,13 @@ from strandline_spark.parsing.inference import is_decimal, is_double, merge_fiel
 from strandline_spark.parsing.json_rows import JsonColumns, JsonRows
 from strandline_spark.parsing.parts.json_parts import RANGES, held_type
 from strandline_spark.parsing.parts.json_texts import InnerTexts
+from strandline_spark.parsing.parts.type_names import array_type
 from strandline_spark.parsing.settings import paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from strandline_spark.parsing.parts.explode import Explode
     from strandline_spark.parsing.settings import ColumnType
 
 
@@ -46,12 +48,25 @@ class JsonDecoder:
     """The decoder; `columns` and `ignores_new_fields` as in the settings."""
 
     def __init__(
-        self, columns: Mapping[str, ColumnType], *, ignores_new_fields: bool = False
+        self,
+        columns: Mapping[str, ColumnType],
+        *,
+        ignores_new_fields: bool = False,
+        explode: Explode | None = None,
     ) -> None:
+        """Prepares the decoder. With `explode` a column of elements holds a list for each value."""
+        if explode is not None:
+            rows = JsonRows(columns, explode)
+            columns = {
+                name: array_type(kind) if explode.holds(name) else kind
+                for name, kind in columns.items()
+            }
+        else:
+            rows = JsonRows(columns)
         self._columns = columns
         self._ignores = ignores_new_fields
         self._texts = {name: InnerTexts(name, kind) for name, kind in columns.items()}
-        self._rows = JsonRows(columns)
+        self._rows = rows
         fields = [path.plain for path in paths_of(columns).values()]
         self._is_flat = None not in fields and not any(map(_has_parts, columns.values()))
         names = {f"f{n}": name for n, name in enumerate(fields) if name is not None}

@@ -14,6 +14,7 @@ from strandline_spark.parsing.cleaning import Completion
 from strandline_spark.parsing.decoded import Decoded, Decoder, rows_array
 from strandline_spark.parsing.event_times import far_times
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
+from strandline_spark.parsing.parts.explode import Explode, explode_of, parents_of, repeats
 from strandline_spark.parsing.settings import RECORD_TIME, Parsed, ParseSettings, of_value
 from strandline_spark.source.schema import TIMESTAMP_TYPE
 
@@ -34,7 +35,11 @@ def _decoder(settings: ParseSettings) -> Decoder:
     if settings.format == "json":
         from strandline_spark.parsing.json_values import JsonDecoder
 
-        return JsonDecoder(settings.columns, ignores_new_fields=settings.ignores_new_fields)
+        return JsonDecoder(
+            settings.columns,
+            ignores_new_fields=settings.ignores_new_fields,
+            explode=explode_of(settings.columns, settings.explode),
+        )
     if settings.format == "csv":
         from strandline_spark.parsing.csv_lines import CsvDecoder
 
@@ -55,7 +60,9 @@ class Parser:
         self._settings = settings
         self._decoder = decoder
         self._completion = Completion(settings.columns)
-        beside = {n: kind for n, kind in settings.columns.items() if kind.source is not None}
+        self._explode = explode_of(settings.columns, settings.explode)
+        own = of_value(settings.columns)
+        beside = {n: kind for n, kind in settings.columns.items() if n not in own}
         self._beside = list(beside)
         self._parts = None
         if beside:
@@ -77,15 +84,24 @@ class Parser:
             live, rows = _utf8(live, rows, bad)
         beside = Decoded([], {}) if self._parts is None else self._parts.decode(batch)
         decoded = self._joined(self._decoder.decode(live), beside, rows)
-        self._completion.complete(decoded)
+        faults, new_fields = decoded.faults, decoded.new_fields
+        parents = np.arange(len(rows))
+        if self._explode is not None:
+            decoded, parents = self._flattened(self._explode, decoded, batch, rows)
         stamps = batch.column("timestamp")
-        times = self._event_times(decoded, stamps if len(rows) == len(dead) else stamps.take(rows))
-        faults = decoded.faults
-        new_fields = decoded.new_fields(faults.keys())
+        if self._explode is not None or len(rows) < len(dead):
+            stamps = stamps.take(rows_array(rows[parents]))
+        of_parts = replace(decoded, faults={})
+        self._completion.complete(of_parts)
+        times = self._event_times(of_parts, stamps)
+        for place, found in sorted(of_parts.faults.items()):
+            faults.setdefault(int(parents[place]), found)
+        fields = new_fields(faults.keys())
         good = np.ones(len(rows), dtype=bool)
         good[list(faults)] = False
+        good = good[parents]
         bad.update((int(rows[row]), found) for row, found in faults.items())
-        columns, names = [*decoded.columns, times], [*self._settings.columns, EVENT_TIME]
+        columns, names = [*of_parts.columns, times], [*self._settings.columns, EVENT_TIME]
         if EVENT_TIME in self._settings.columns:
             columns, names = columns[:-1], names[:-1]
         table = pa.RecordBatch.from_arrays(columns, names=names)
@@ -93,14 +109,43 @@ class Parser:
         in_order = sorted(bad)
         return Parsed(
             good=table.filter(pa.array(good)) if faults else table,
-            good_rows=rows_array(rows[good]),
+            good_rows=rows_array(rows[parents][good]),
             bad_rows=rows_array(in_order),
             reasons=[bad[row].reason.value for row in in_order],
             details=[bad[row].detail for row in in_order],
             tombstone_rows=rows_array(tombstone_rows),
             tombstones=tombstones,
-            new_fields=new_fields,
+            new_fields=fields,
         )
+
+    def _flattened(
+        self, explode: Explode, decoded: Decoded, batch: Any, rows: Any
+    ) -> tuple[Decoded, Any]:
+        """Returns the columns with a row for each element, and the place of its record in `rows`.
+        Adds faults for records with too many elements.
+        """
+        named = dict(zip(self._settings.columns, decoded.columns, strict=True))
+        lists = named[explode.position]
+        of_records = {n: one for n, one in named.items() if not explode.holds(n)}
+        if "key" in batch.schema.names:
+            of_records["key"] = batch.column("key").take(rows_array(rows))
+        counts = pc.list_value_length(lists).to_numpy()
+        for row, found in repeats(of_records, counts).items():
+            decoded.faults.setdefault(row, found)
+        parents = parents_of(lists)
+        # Of a record with a fault one element is enough, whatever it would repeat.
+        is_first = np.diff(parents, prepend=-1) != 0
+        is_bad = np.zeros(len(lists), dtype=bool)
+        is_bad[list(decoded.faults)] = True
+        kept = is_first | ~is_bad[parents]
+        parents = parents[kept]
+        columns = [
+            one.flatten().filter(pa.array(kept))
+            if explode.holds(name)
+            else one.take(rows_array(parents))
+            for name, one in named.items()
+        ]
+        return replace(decoded, columns=columns), parents
 
     def _joined(self, decoded: Decoded, beside: Decoded, rows: Any) -> Decoded:
         """Returns all columns of the rows whose values are decoded, in the order of the settings.
@@ -111,8 +156,8 @@ class Parser:
             return decoded
         own, more = iter(decoded.columns), iter(beside.columns)
         columns = [
-            next(own) if kind.source is None else next(more).take(rows_array(rows))
-            for kind in self._settings.columns.values()
+            next(more).take(rows_array(rows)) if name in self._beside else next(own)
+            for name in self._settings.columns
         ]
         faults = dict(decoded.faults)
         places = {row: place for place, row in enumerate(rows.tolist())} if beside.faults else {}

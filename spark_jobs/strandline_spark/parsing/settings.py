@@ -38,6 +38,8 @@ HEADER: Final = "header:"
 """The parts of a record that a column may be read from, beside its value; the header's name
 follows.
 """
+POSITION: Final = "position"
+"""The place of an exploded element, which a column may hold too."""
 NOT_IN_NAMES: Final = frozenset(" ,;{}()\n\t=")
 """Characters that a Delta table does not allow in a column's name."""
 
@@ -60,7 +62,7 @@ class ColumnType:
     header: the path in its JSON; None for all of its text.
     """
     source: str | None = None
-    """KEY, or HEADER and a name, if it is read from there; None for the value."""
+    """KEY, or HEADER and a name, if it is read from there; POSITION; None for the value."""
     parts: tuple[tuple[str, ColumnType], ...] = ()
     """The fields of a struct; the `element` of an array; `key` and `value` of a map."""
     trim: bool = False
@@ -95,18 +97,22 @@ def paths_of(columns: Mapping[str, ColumnType]) -> dict[str, Path]:
 
 def fields_of(columns: Mapping[str, ColumnType]) -> dict[str, str]:
     """Returns the value's own field that a column is, or may be, for columns that are one."""
-    found = {name: path.plain or path.name for name, path in paths_of(of_value(columns)).items()}
+    own = {name: kind for name, kind in columns.items() if kind.source is None}
+    found = {
+        name: path.name if path.plain is None else path.plain
+        for name, path in paths_of(own).items()
+    }
     return {name: field for name, field in found.items() if field is not None}
 
 
 def of_value(columns: Mapping[str, ColumnType]) -> dict[str, ColumnType]:
-    """Returns the columns that are read from the value."""
-    return {name: kind for name, kind in columns.items() if kind.source is None}
+    """Returns the columns that are read from the value, and that of an element's place."""
+    return {name: kind for name, kind in columns.items() if kind.source in (None, POSITION)}
 
 
 def reads_headers(columns: Mapping[str, ColumnType]) -> bool:
     """True if a column is read from a header."""
-    return any(kind.source not in (None, KEY) for kind in columns.values())
+    return any((kind.source or "").startswith(HEADER) for kind in columns.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +133,8 @@ class ParseSettings:
     """Quote of csv; empty for none."""
     null_values: tuple[str, ...] = ()
     """Texts that mean null in csv and regex, beside the empty one (for types other than string)."""
+    explode: str | None = None
+    """Path of an array of json or avro whose elements are rows."""
     ignores_new_fields: bool = False
     """True if fields of json without a column are not reported."""
     max_ahead: int | None = None

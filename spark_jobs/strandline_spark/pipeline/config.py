@@ -17,7 +17,7 @@ import msgspec
 from strandline_spark.errors import OptionError
 from strandline_spark.parsing.checks import check_settings
 from strandline_spark.parsing.parts.type_names import column_type
-from strandline_spark.parsing.settings import RECORD_TIME, ParseSettings
+from strandline_spark.parsing.settings import POSITION, RECORD_TIME, ParseSettings
 from strandline_spark.parsing.zones import Zone
 from strandline_spark.pipeline.explained import explained, located
 from strandline_spark.pipeline.keys import ColumnKeys, FileKeys, GoldKeys, SilverKeys
@@ -50,6 +50,7 @@ _DEADLINE_SECONDS_MAX: Final = 86_400
 _SHARE: Final = re.compile(r"(\d{1,3}(?:\.\d+)?) *%")
 _FORMAT_KEYS: Final = {
     "pattern": ("regex",),
+    "explode": ("json", "avro"),
     "avro_schema": ("avro",),
     "delimiter": ("csv",),
     "quote": ("csv",),
@@ -213,13 +214,14 @@ class _Checker:
                 raise OptionError(f"[silver] {key} = {given!r}: give one ASCII character")
         settings = ParseSettings(
             format=silver.format,
-            columns=_columns(silver.columns),
+            columns=_with_position(_columns(silver.columns), silver.explode),
             event_time=silver.event_time,
             pattern=silver.pattern,
             avro_schema=self._avro_schema(silver.avro_schema),
             delimiter="," if silver.delimiter is None else silver.delimiter,
             quote='"' if silver.quote is None else silver.quote,
             null_values=tuple(silver.null_values),
+            explode=silver.explode,
             ignores_new_fields=silver.on_new_field == "ignore",
             max_ahead=_max_ahead(silver.max_ahead),
             on_crash=silver.on_crash,
@@ -410,6 +412,19 @@ def _columns(given: Mapping[str, str | ColumnKeys]) -> dict[str, ColumnType]:
         except OptionError as why:
             raise OptionError(f"{where}: {why}") from why
     return columns
+
+
+def _with_position(columns: dict[str, ColumnType], explode: str | None) -> dict[str, ColumnType]:
+    """Returns the columns with one for the place of an exploded element."""
+    if explode is None or any(kind.source == POSITION for kind in columns.values()):
+        return columns
+    taken = next((name for name in columns if name.lower() == POSITION), None)
+    if taken is not None:
+        raise OptionError(
+            f"[silver.columns] {taken}: with explode silver has a column {POSITION} for the place"
+            f' of an element; choose another name, or give the place one by from = "{POSITION}"'
+        )
+    return {POSITION: replace(column_type("int"), source=POSITION), **columns}
 
 
 def _default(where: str, kind: ColumnType, given: str | float | None) -> str | None:

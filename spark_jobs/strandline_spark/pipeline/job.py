@@ -28,7 +28,7 @@ from strandline_spark.silver.batch import SilverBatchWriter
 from strandline_spark.silver.catch_up import CatchUp
 from strandline_spark.silver.range_output import SilverPlan
 from strandline_spark.silver.rebuild import check_places, running
-from strandline_spark.silver.tables import QuarantineTable, SilverTable
+from strandline_spark.silver.tables import QuarantineTable, SilverTable, settings_of
 from strandline_spark.spark.listener import LagListener
 from strandline_spark.spark.session import end_session, interrupts, start_session
 from strandline_spark.spark.workers import Workers
@@ -120,7 +120,8 @@ def prepare_pipeline(pipeline: Pipeline, job: BronzeJob) -> str:
         SilverTable.find(pipeline.silver, name)
         QuarantineTable.find(pipeline.quarantine, name)
         check_surroundings(job, BronzeTable.find(pipeline.bronze, name))
-        SilverTable.open_or_create(pipeline.silver, pipeline.parse.columns, name)
+        parse = pipeline.parse
+        SilverTable.open_or_create(pipeline.silver, parse.columns, name, settings_of(parse))
         QuarantineTable.open_or_create(pipeline.quarantine, name)
         bronze = BronzeTable.open_or_create(pipeline.bronze, name)
         return prepare_start(job, bronze)

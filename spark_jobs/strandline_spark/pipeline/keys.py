@@ -115,6 +115,10 @@ class SilverKeys(Section):
             description="Folder of records that do not parse (default: quarantine beside silver)."
         ),
     ] = None
+    explode: Annotated[
+        str | None,
+        Meta(description="For json and avro: path of an array, each element of which is a row."),
+    ] = None
     on_new_field: Annotated[
         Literal["add", "stop", "ignore"],
         Meta(description="A json field without a column: add a column, stop silver, or ignore it."),

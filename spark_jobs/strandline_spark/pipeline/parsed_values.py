@@ -15,6 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.columns import FILE_SCHEMA
+from strandline_spark.bronze.fenced_table import POSITION_KEY
 from strandline_spark.bronze.verify import union
 from strandline_spark.parsing.settings import reads_headers
 from strandline_spark.silver.range_output import SilverRows
@@ -36,6 +37,7 @@ _JUDGED: Final = ("offset", "timestamp", "key", "value", "reason")
 """Compared columns of quarantine. The detail is for people, and its words may change."""
 _NOT_COMPARED: Final = frozenset(("partition", "batch_id"))
 _SHOWN: Final = 60
+_SUM: Final = 1 << 64
 _MISSING: Final = "are missing, which bronze's records give"
 _EXTRA: Final = "are too many, which bronze's records do not give"
 _OTHER: Final = "are not what bronze's records give"
@@ -56,6 +58,7 @@ class ParsedValues:
         """Prepares the comparison. `settings` have all columns that silver has."""
         self._bronze = bronze
         self._rows = SilverRows(settings, batch_id=0, topic="")
+        self._position = silver.setting(POSITION_KEY)
         self._record = (*_RECORD, *(["headers"] if reads_headers(settings.columns) else []))
         columns = [name for name in self._rows.schema.names if name not in _NOT_COMPARED]
         self._compared = ((silver, tuple(columns)), (quarantine, _JUDGED))
@@ -83,11 +86,11 @@ class ParsedValues:
             for sums, rows, (_, columns) in zip(
                 expected, self._rows.of(_as_read(batch)), self._compared, strict=True
             ):
-                sums.update(_sums(rows, columns))
+                _add(sums, _sums(rows, columns))
         for sums, (table, columns) in zip(expected, self._compared, strict=True):
             held: dict[int, int] = {}
             for batch in _scanned(table, tp, start, stop, columns):
-                held.update(_sums(batch, columns))
+                _add(held, _sums(batch, columns))
             for what, offsets in (
                 (_MISSING, [offset for offset in sums if offset not in held]),
                 (_EXTRA, [offset for offset in held if offset not in sums]),
@@ -114,11 +117,24 @@ class ParsedValues:
                 for row in _values(batch, columns)
             ],
         ]
-        for name, *values in zip(columns, *(rows[0] for rows in sides if rows), strict=True):
-            if len(values) == 2 and values[0] != values[1]:
-                gives, holds = (repr(value)[:_SHOWN] for value in values)
-                return f": {name} is {holds}, and the record gives {gives}"
+        if kind == "silver" and self._position is not None:
+            at = columns.index(self._position)
+            for rows in sides:
+                rows.sort(key=lambda row: -1 if row[at] is None else row[at])
+        if 0 < len(sides[1]) != len(sides[0]):
+            return f": it has {len(sides[1])} rows, and the record gives {len(sides[0])}"
+        for row, other in zip(*sides, strict=False):
+            for name, *values in zip(columns, row, other, strict=True):
+                if values[0] != values[1]:
+                    gives, holds = (repr(value)[:_SHOWN] for value in values)
+                    return f": {name} is {holds}, and the record gives {gives}"
         return ""
+
+
+def _add(sums: dict[int, int], more: Iterable[tuple[int, int]]) -> None:
+    """Adds checksums of rows, of which a record may have several in any order."""
+    for offset, one in more:
+        sums[offset] = (sums[offset] + one) % _SUM if offset in sums else one
 
 
 def _windows(runs: Sequence[Sequence[Run]]) -> Iterator[tuple[int, int]]:

@@ -32,7 +32,7 @@ class ParsedFindings:
     topic: str
     partition: int
     bronze: int = 0
-    """Number of rows, as are the next two."""
+    """Number of records, as are the next two: in silver each exploded element is a row."""
     silver: int = 0
     quarantine: int = 0
     differing: int = -1
@@ -68,6 +68,7 @@ def verify_parsed(pipeline: Pipeline, *, values: bool = False) -> list[ParsedFin
     bronze = BronzeTable.open(pipeline.bronze)
     silver = SilverTable.open(pipeline.silver)
     quarantine = QuarantineTable.open(pipeline.quarantine)
+    silver.check_explode(pipeline.parse, pipeline.file)
     ranges = [_ranges(table) for table in (bronze, silver, quarantine)]
     compared = None
     if values:

@@ -214,8 +214,8 @@ def _check_complement(task: RangeTask, found: SilverManifest, held: int, rows: i
     )
     if task.silver_held is None and task.quarantine_held is None:
         return
-    wrong = getattr(found, what)["rows"]
-    taken = getattr(found, other)["rows"]
+    rows_of = {"silver": found.records, "quarantine": found.quarantine["rows"]}
+    wrong, taken = rows_of[what], rows_of[other]
     if wrong or held + taken != rows:
         raise TableError(
             f"{task.topic}/{task.partition}: {what} holds the offsets [{task.start}, {task.end})"
@@ -237,7 +237,7 @@ def _kept(task: RangeTask, batch: Any) -> Any:
 
 def _offsets(files: Sequence[str], task: RangeTask) -> Any:
     found = [batch.column("offset").to_numpy() for batch in _rows(files, task, ("offset",))]
-    return np.concatenate(found) if found else np.array([], dtype=np.int64)
+    return np.unique(np.concatenate(found)) if found else np.array([], dtype=np.int64)
 
 
 def _without(batch: Any, offsets: Any) -> Any:

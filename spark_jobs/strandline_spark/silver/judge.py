@@ -184,10 +184,11 @@ def taken(parsed: Sequence[ParsedRange], table: str) -> Taken:
     accounts, files = [], []
     for one in parsed:
         found: dict[str, Any] = getattr(one.manifest, table)
+        records = one.manifest.records if table == SilverTable.KIND else found["rows"]
         account = replace(
             one.account,
-            rows=found["rows"],
-            elsewhere=one.account.rows - found["rows"],
+            rows=records,
+            elsewhere=one.account.rows - records,
             leader_epoch_min=None,
             leader_epoch_max=None,
         )
@@ -211,7 +212,7 @@ def taken(parsed: Sequence[ParsedRange], table: str) -> Taken:
 def check_sums(parsed: Sequence[ParsedRange]) -> None:
     """Checks that no record is lost between the tables."""
     for one in parsed:
-        rows = one.manifest.silver["rows"] + one.manifest.quarantine["rows"]
+        rows = one.manifest.records + one.manifest.quarantine["rows"]
         if rows != one.account.rows:
             raise TableError(
                 f"{one.account.tp}: {rows} rows were parsed of {one.account.rows}; nothing was"

@@ -16,7 +16,7 @@ from strandline_spark.bronze.range_file import RangeFile
 from strandline_spark.errors import first_line
 from strandline_spark.parsing.inference import merge_fields
 from strandline_spark.parsing.parts.type_names import column_type
-from strandline_spark.parsing.settings import ParseSettings
+from strandline_spark.parsing.settings import POSITION, ParseSettings
 from strandline_spark.silver.crash_guard import parser_for
 from strandline_spark.silver.tables import QUARANTINE_FILE_SCHEMA, silver_file_schema
 
@@ -83,6 +83,8 @@ class SilverManifest:
     silver: dict[str, Any]
     """`RangeFile.description`."""
     quarantine: dict[str, Any]
+    records: int = 0
+    """Records in silver, each of which has one row, or one for each exploded element."""
     reasons: dict[str, int] = field(default_factory=dict)
     sample: str | None = None
     """A record that did not parse, and the reason."""
@@ -114,6 +116,8 @@ class SilverRows:
         self.parser = parser_for(parse, topic)
         self.schema = silver_file_schema(parse.columns)
         self._batch_id = batch_id
+        self._is_exploded = parse.explode is not None
+        self._order = ["offset", *(n for n, one in parse.columns.items() if one.source == POSITION)]
 
     def of(self, batch: Any) -> tuple[Any, Any]:
         """Returns the rows of silver and those of quarantine."""
@@ -133,7 +137,7 @@ class SilverRows:
                 name: pa.concat_arrays([one, parsed.tombstones.column(name)]).take(order)
                 for name, one in columns.items()
             }
-        if len(rows) < batch.num_rows:
+        if self._is_exploded or len(rows) < batch.num_rows:
             batch = batch.select(["partition", "offset", "timestamp", "key"]).take(rows)
         own = {
             "partition": batch.column("partition"),
@@ -158,7 +162,8 @@ class SilverRows:
         both = pa.concat_tables(
             [pa.Table.from_batches([rows]), pa.table(columns, schema=self.schema)]
         )
-        return both.sort_by("offset").combine_chunks().to_batches()[0] if both.num_rows else rows
+        order = [(name, "ascending") for name in self._order]
+        return both.sort_by(order).combine_chunks().to_batches()[0] if both.num_rows else rows
 
     def quarantine(self, batch: Any, parsed: Any) -> Any:
         names = ["partition", "offset", "timestamp", "key", "value"]
@@ -190,6 +195,7 @@ class SilverOutput:
         self._reasons: Counter[str] = Counter()
         self._sample: str | None = None
         self._new_fields: dict[str, str] = {}
+        self._records = 0
 
     def add(self, batch: Any, kept: Any = None) -> None:
         """Adds records as the source reads them. `kept` is an Arrow table of silver's rows between
@@ -198,7 +204,9 @@ class SilverOutput:
         parsed = self._rows.parser.parse(batch)
         merge_fields(self._new_fields, parsed.new_fields)
         rows = self._rows.silver(batch, parsed)
-        self._silver.add(rows if kept is None else self._rows.merged(rows, kept))
+        rows = rows if kept is None else self._rows.merged(rows, kept)
+        self._silver.add(rows)
+        self._records += pc.count_distinct(rows.column("offset")).as_py()
         if len(parsed.bad_rows) > 0:
             self._quarantine.add(self._rows.quarantine(batch, parsed))
             self._reasons.update(parsed.reasons)
@@ -211,7 +219,7 @@ class SilverOutput:
             one.description(one.close()) for one in (self._silver, self._quarantine)
         )
         return SilverManifest(
-            silver, quarantine, dict(self._reasons), self._sample, self._new_fields
+            silver, quarantine, self._records, dict(self._reasons), self._sample, self._new_fields
         )
 
     def discard(self) -> None:

@@ -27,7 +27,7 @@ from strandline_spark.parsing.settings import fields_of
 from strandline_spark.pipeline.columns import with_columns_of
 from strandline_spark.silver.catch_up import CatchUp
 from strandline_spark.silver.range_output import SilverPlan
-from strandline_spark.silver.tables import QuarantineTable, SilverTable, type_of_delta
+from strandline_spark.silver.tables import QuarantineTable, SilverTable, settings_of, type_of_delta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -130,6 +130,7 @@ class Rebuild:
                 f"{pipeline.silver} and {pipeline.quarantine} do not hold all that bronze holds, so"
                 " quarantine alone cannot be taken again: leave --quarantine-only out"
             )
+        silver.check_explode(pipeline.parse, pipeline.file)
         silver.fit_columns(pipeline.parse.columns)
         return pipeline.silver
 
@@ -149,7 +150,8 @@ class Rebuild:
         if quarantine is None or quarantine.setting(REBUILT) != number:
             _remove(new.quarantine)
         settings = {REBUILT: str(number), _RULES: rules}
-        SilverTable.open_or_create(new.silver, columns, name, settings)
+        of_silver = settings | settings_of(self._pipeline.parse)
+        SilverTable.open_or_create(new.silver, columns, name, of_silver)
         QuarantineTable.open_or_create(new.quarantine, name, settings)
 
     def _columns(self) -> dict[str, ColumnType]:

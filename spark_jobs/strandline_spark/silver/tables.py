@@ -16,8 +16,14 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake.schema import Field
 
 from strandline_spark.bronze.durable import sync_log, write_new
-from strandline_spark.bronze.fenced_table import PARTITION_COLUMNS, FencedTable, committing
+from strandline_spark.bronze.fenced_table import (
+    PARTITION_COLUMNS,
+    POSITION_KEY,
+    FencedTable,
+    committing,
+)
 from strandline_spark.errors import TableError, first_line
+from strandline_spark.parsing.parts.explode import explode_of
 from strandline_spark.parsing.parts.type_names import OWN_NAMES, name_of_delta, stored
 from strandline_spark.silver.names import OWN_COLUMNS
 from strandline_spark.source.schema import TIMESTAMP_TYPE
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from strandline_spark.bronze.fenced_table import DataFile
-    from strandline_spark.parsing.settings import ColumnType
+    from strandline_spark.parsing.settings import ColumnType, ParseSettings
     from strandline_spark.silver.widening import OldFile
 
 _BEFORE: Final = (
@@ -54,9 +60,19 @@ QUARANTINE_FILE_SCHEMA: Final[Any] = pa.schema(
 )
 """The columns in a file; `topic` and `ingest_date` are in its path."""
 _QUARANTINE_SCHEMA: Final[Any] = pa.schema([_TOPIC, *QUARANTINE_FILE_SCHEMA, _INGEST_DATE])
+EXPLODE_KEY: Final = "strandline.explode"
+"""Key in the configuration of a table whose rows are elements: the array's path."""
 _SAFE: Final = "/=-_.~"
 _YEARS_US: Final = (-62_135_596_800_000_000, 253_402_300_800_000_000)
 """The years 1 to 9999, for which statistics have a text."""
+
+
+def settings_of(parse: ParseSettings) -> dict[str, str]:
+    """Returns the settings of a table whose rows are exploded elements; none for another."""
+    explode = explode_of(parse.columns, parse.explode)
+    if explode is None:
+        return {}
+    return {EXPLODE_KEY: explode.path.text, POSITION_KEY: explode.position}
 
 
 def silver_file_schema(columns: Mapping[str, ColumnType]) -> Any:
@@ -114,6 +130,24 @@ class SilverTable(FencedTable):
                 )
         self.add_columns({n: kind for n, kind in declared.items() if n not in there})
         return self.columns_beside(declared)
+
+    def check_explode(self, parse: ParseSettings, file: str) -> None:
+        """Raises TableError if the table's rows are elements of another array, or of none."""
+        given = settings_of(parse)
+        there = {key: self.setting(key) for key in (EXPLODE_KEY, POSITION_KEY)}
+        if given == {key: value for key, value in there.items() if value is not None}:
+            return
+        said = [
+            "no explode"
+            if not one.get(EXPLODE_KEY)
+            else f"explode = {one[EXPLODE_KEY]!r} and places in the column {one[POSITION_KEY]}"
+            for one in (there, given)
+        ]
+        raise TableError(
+            f"{self.path} was made with {said[0]}, and [silver] of {file} has {said[1]}: its rows"
+            " would be of two kinds; make silver again with `strandline-spark rebuild silver` and"
+            " the pipeline's file"
+        )
 
     def columns_beside(self, declared: Mapping[str, ColumnType]) -> dict[str, str]:
         """Returns the columns that fields have added: name and type, in our words."""
@@ -240,6 +274,7 @@ __all__ = [
     "QUARANTINE_FILE_SCHEMA",
     "QuarantineTable",
     "SilverTable",
+    "settings_of",
     "silver_file_schema",
     "type_of_delta",
 ]

@@ -299,11 +299,36 @@ trace = { type = "string", from = "header:trace-id" }
 
 
 @pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ('explode = "items[*]"', "field 'items[*]' names many places"),
+        ('explode = "$"', "is the whole value, and that is an object: name an array in it"),
+        ('explode = "items"\nformat = "csv"', "is for the format json and avro, and format"),
+        ("explode = 5", "Expected `str | null`, got `int`"),
+    ],
+)
+def test_an_array_that_there_is_not_is_named_with_its_line(key: str, said: str) -> None:
+    text = WHOLE.replace('format = "json"', key if "format" in key else f'format = "json"\n{key}')
+    with pytest.raises(OptionError, match=rf"\[silver\] explode.*{re.escape(said)}") as raised:
+        read(text)
+    line = 8 if "format" in key else 9
+    assert f"(line {line})" in str(raised.value)
+
+
+def test_explode_adds_the_column_of_the_place_first() -> None:
+    found = read(WHOLE.replace('format = "json"', 'format = "json"\nexplode = "items"')).parse
+    assert found.explode == "items"
+    assert list(found.columns)[:2] == ["position", "user"]
+    assert (found.columns["position"].name, found.columns["position"].source) == ("int", "position")
+
+
+@pytest.mark.parametrize(
     ("column", "said"),
     [
         ('{ type = "string", field = "page..url" }', "field 'page..url' is no path from"),
         ('{ type = "string", field = "items[*].sku" }', "field .* names many places"),
         ('{ type = "string", from = "headers" }', "from = 'headers' is no part of a record"),
+        ('{ type = "int", from = "position" }', "from = .position. is the place of an exploded"),
         (
             '{ type = "string", frm = "key" }',
             r"unknown key \(did you mean from\?\); there are type",

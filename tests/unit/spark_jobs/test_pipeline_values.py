@@ -133,7 +133,7 @@ def test_a_column_that_silver_lacks_is_null_and_silver_is_not_changed(tmp_path: 
     cuts = Cuts(tmp_path, "stop")
     cuts.take('{"n": 1}')
     version = SilverTable.open(cuts.pipeline.silver).version
-    more = TEXT.format(mode="stop") + 'm = { type = "int", field = "n2" }\no = "string"\n'
+    more = TEXT.format(mode="stop", more="") + 'm = { type = "int", field = "n2" }\no = "string"\n'
     (tmp_path / "pipeline.toml").write_text(more)
     with pytest.raises(SystemExit) as ended:
         main(["verify", str(tmp_path / "pipeline.toml"), "--values"])
@@ -148,7 +148,7 @@ def test_the_command_compares_values_without_a_cluster(
     for name in ("STRANDLINE_BOOTSTRAP", "STRANDLINE_DIR"):
         monkeypatch.delenv(name, raising=False)
     file = tmp_path / "pipeline.toml"
-    file.write_text(TEXT.format(mode="add"))
+    file.write_text(TEXT.format(mode="add", more=""))
     rewrite(cuts.pipeline.silver, 0, setting("n", 1, 3), at=1)
     for flags, code, differing in (((), 0, -1), (("--values",), 1, 1)):
         with pytest.raises(SystemExit) as ended:

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 import fastavro
 
 from strandline_spark.parsing.epochs import EPOCHS, EpochNumbers
+from strandline_spark.parsing.parts.explode import explode_of
 from strandline_spark.parsing.parts.json_parts import RANGES
-from strandline_spark.parsing.settings import paths_of
+from strandline_spark.parsing.settings import POSITION, paths_of
 from strandline_spark.parsing.strptime import DAY_US
 from strandline_spark.parsing.texts import TIME_US_MAX, TIME_US_MIN
 
@@ -68,8 +69,13 @@ WIDE: Final = Context(prec=400, Emax=10**9, Emin=-(10**9))
 """Enough digits for a number of `_BITS_SHOWN` bits."""
 
 
+EXPLODE: Final = "[silver] explode"
+
+
 class SchemaProblem(ValueError):
-    """An unusable schema; `column` is None if the schema as a whole is wrong."""
+    """An unusable schema; `column` is None if the schema as a whole is wrong, and EXPLODE if the
+    array of that key is.
+    """
 
     def __init__(self, column: str | None, what: str) -> None:
         super().__init__(what)
@@ -112,12 +118,20 @@ def reader_plan(settings: ParseSettings) -> tuple[Any, list[AvroColumn]]:
 def _columns(
     schema: dict[str, Any], named: dict[str, Any], settings: ParseSettings
 ) -> list[AvroColumn]:
-    from strandline_spark.parsing.avro.nested import branches_at, nested_reader
+    from strandline_spark.parsing.avro.nested import branches_at, elements_at, nested_reader
 
+    explode = explode_of(settings.columns, settings.explode)
+    elements = [] if explode is None else elements_at(explode.path, [schema], named)
     columns = []
     for name, path in paths_of(settings.columns).items():
         kind = settings.columns[name]
-        branches = branches_at(name, path, schema, named)
+        if kind.source == POSITION:
+            columns.append(AvroColumn(name, path, _same))
+            continue
+        branches = [schema]
+        if explode is not None and name in explode.inner:
+            path, branches = explode.inner[name], elements
+        branches = branches_at(name, path, branches, named)
         if kind.is_nested or kind.name == "json":
             columns.append(AvroColumn(name, path, nested_reader(name, kind, branches, named)))
         else:

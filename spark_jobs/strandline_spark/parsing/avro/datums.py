@@ -7,6 +7,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 import fastavro
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from strandline_spark.parsing.avro.columns import reader_plan
@@ -14,13 +15,15 @@ from strandline_spark.parsing.avro.walk import LEVELS_MAX, AvroWalk, TooDeepErro
 from strandline_spark.parsing.cleaning import clean_text
 from strandline_spark.parsing.decoded import Decoded
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
-from strandline_spark.parsing.parts.json_parts import no_place
+from strandline_spark.parsing.parts.explode import explode_of
+from strandline_spark.parsing.parts.json_parts import no_array, no_place
 from strandline_spark.parsing.parts.paths import NoPlaceError
 from strandline_spark.parsing.texts import in_zone
 from strandline_spark.parsing.zones import Zone
 
 if TYPE_CHECKING:
-    from strandline_spark.parsing.settings import ParseSettings
+    from strandline_spark.parsing.avro.columns import AvroColumn
+    from strandline_spark.parsing.settings import ColumnType, ParseSettings
 
 _BROKEN: Final = (
     EOFError,
@@ -44,31 +47,44 @@ class AvroDecoder:
         self._walk = AvroWalk(self._schema)
         self._kinds = list(settings.columns.values())
         self._zones = [None if kind.zone is None else Zone(kind.zone) for kind in self._kinds]
+        self._explode = explode_of(settings.columns, settings.explode)
 
     def decode(self, values: Any) -> Decoded:
         faults: dict[int, Fault] = {}
         found: list[list[Any]] = [[] for _ in self._columns]
+        sizes: list[int] = []
         for row, value in enumerate(values.to_pylist()):
             datum = self._datum(row, value, faults)
+            elements = self._elements(row, datum, faults)
+            sizes.append(len(elements))
             for column, kind, held in zip(self._columns, self._kinds, found, strict=True):
-                try:
-                    one = None if row in faults else column.path.found_in(datum)
-                    if isinstance(one, str):
-                        one = clean_text(one, kind)
-                    held.append(None if one is None else column.read(one))
-                except NoPlaceError as why:
-                    held.append(None)
-                    faults[row] = no_place(column.name, column.path, why)
-                except (ValueError, ArithmeticError) as error:
-                    held.append(None)
-                    faults.setdefault(row, fault(Reason.OUT_OF_RANGE, str(error)))
-        arrays = [
-            pa.array(held, type=kind.arrow)
-            if zone is None
-            else in_zone(pa.array(held, pa.timestamp("us")), zone)
-            for held, kind, zone in zip(found, self._kinds, self._zones, strict=True)
-        ]
+                if self._explode is None or not self._explode.holds(column.name):
+                    held.append(_one(column, kind, row, datum, faults))
+                elif column.name == self._explode.position:
+                    held += self._explode.positions_of(elements, datum)
+                else:
+                    held += (_one(column, kind, row, one, faults) for one in elements)
+        arrays = []
+        for column, held, kind, zone in zip(
+            self._columns, found, self._kinds, self._zones, strict=True
+        ):
+            array = pa.array(held, type=kind.arrow if zone is None else pa.timestamp("us"))
+            array = array if zone is None else in_zone(array, zone)
+            if self._explode is not None and self._explode.holds(column.name):
+                ends = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
+                array = pa.ListArray.from_arrays(ends, array)
+            arrays.append(array)
         return Decoded(arrays, faults)
+
+    def _elements(self, row: int, datum: Any, faults: dict[int, Fault]) -> list[Any]:
+        """Returns the exploded elements."""
+        if self._explode is None or row in faults:
+            return [None]
+        try:
+            return self._explode.elements_in(datum)
+        except NoPlaceError as why:
+            faults[row] = no_array(self._explode.path, why)
+            return [None]
 
     def _datum(self, row: int, value: bytes, faults: dict[int, Fault]) -> Any:
         """Returns the record's fields: none if the value is no datum, which is a fault."""
@@ -88,6 +104,24 @@ class AvroDecoder:
             return datum
         faults[row] = fault(reason, f"{why}: {shown(value)}")
         return {}
+
+
+def _one(
+    column: AvroColumn, kind: ColumnType, row: int, value: Any, faults: dict[int, Fault]
+) -> Any:
+    """Returns what a column holds of a record or an element; None in a row with a fault."""
+    if row in faults:
+        return None
+    try:
+        one = column.path.found_in(value)
+        if isinstance(one, str):
+            one = clean_text(one, kind)
+        return None if one is None else column.read(one)
+    except NoPlaceError as why:
+        faults[row] = no_place(column.name, column.path, why)
+    except (ValueError, ArithmeticError) as error:
+        faults[row] = fault(Reason.OUT_OF_RANGE, str(error))
+    return None
 
 
 def _what_of(error: Exception) -> str:

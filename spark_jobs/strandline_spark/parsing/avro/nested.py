@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from strandline_spark.parsing.avro.columns import (
+    EXPLODE,
     WIDE,
     SchemaProblem,
     duration_text,
@@ -46,11 +47,11 @@ _IN_PYTHON: Final[Mapping[str, type]] = {
 """The Python type of each Avro type's values; int for the others."""
 
 
-def branches_at(name: str, path: Path, schema: Any, named: dict[str, Any]) -> list[Any]:
-    """Returns the types that a column's field may have. Raises SchemaProblem for a path that names
-    nothing.
+def branches_at(name: str, path: Path, branches: list[Any], named: dict[str, Any]) -> list[Any]:
+    """Returns the types that a column's field may have in values of these types. Raises
+    SchemaProblem for a path that names nothing.
     """
-    found = [schema]
+    found = branches
     for number, step in enumerate(path.steps):
         inner: list[Any] = []
         for branch in found:
@@ -63,6 +64,19 @@ def branches_at(name: str, path: Path, schema: Any, named: dict[str, Any]) -> li
             raise SchemaProblem(name, _nothing(path, number, found))
         found = [branch for one in inner for branch in _branches(one, named)]
     return found
+
+
+def elements_at(path: Path, branches: list[Any], named: dict[str, Any]) -> list[Any]:
+    """Returns the types of the elements that are exploded. Raises SchemaProblem for a path to no
+    array.
+    """
+    found = [one for one in branches_at(EXPLODE, path, branches, named) if one != "null"]
+    if [_base(one) for one in found] != ["array"]:
+        is_now = " or ".join(sorted({str(_base(one)) for one in found})) or "null"
+        raise SchemaProblem(
+            EXPLODE, f"{path.text} is {is_now} in the Avro schema, and no array: name an array"
+        )
+    return _branches(found[0]["items"], named)
 
 
 def nested_reader(

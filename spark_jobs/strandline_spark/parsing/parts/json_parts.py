@@ -93,6 +93,13 @@ def no_place(name: str, path: Path, why: NoPlaceError) -> Fault:
     return fault(Reason.WRONG_TYPE, detail)
 
 
+def no_array(path: Path, why: NoPlaceError) -> Fault:
+    """Returns the fault of a value that has something else in the place of the exploded array."""
+    where = why.where or "the value"
+    detail = f"explode {path.text}: {where} is {_kind_of(why.value)}, and no {why.wanted}"
+    return fault(Reason.WRONG_TYPE, detail)
+
+
 def _kind_of(value: Any) -> str:
     """Returns what a decoded value is, for a detail."""
     return _NAMES.get(type(value), f"number {value}")

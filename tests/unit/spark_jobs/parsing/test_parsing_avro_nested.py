@@ -85,7 +85,7 @@ def test_paths_and_parts(kind: str, field: str, held: Any) -> None:
     value = datum(page=ONE, items=[ONE, ONE | {"n": 7}], m={"x": 1.5, "y": None}, u=ONE)
     first, second = read(of(kind, field), value, datum())
     assert first == held
-    empty = {"array": [], "map": [], "json": "{}" if field == "m" else None}
+    empty: dict[str, Any] = {"array": [], "map": [], "json": "{}" if field == "m" else None}
     nothing = {"page": None} if field == "$" else empty.get(kind.partition("<")[0])
     assert second == nothing
 
