@@ -117,6 +117,15 @@ def test_a_lost_repeated_or_changed_element_is_found(
     assert any(said in one for one in problems(cuts, values=values)), problems(cuts, values=True)
 
 
+def test_a_lost_element_is_found_wherever_a_file_is_cut(
+    cuts: Cuts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(cuts, without(1))
+    for batch_rows in (1, 2, 3):
+        monkeypatch.setattr(verify, "_BATCH_ROWS", batch_rows)
+        assert "1 rows of silver and quarantine repeat an offset" in problems(cuts, values=False)
+
+
 def test_rows_in_another_order_are_the_same_values(cuts: Cuts) -> None:
     change(cuts, lambda rows: [rows[2], rows[0], rows[1], *rows[3:]])
     (found,) = verify_parsed(cuts.pipeline, values=True)

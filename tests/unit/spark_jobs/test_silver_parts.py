@@ -130,6 +130,14 @@ def test_bronze_gives_the_same_rows_again(cuts: Cuts, tmp_path: Path) -> None:
         assert again.column(name).to_pylist() == held.column(name).to_pylist()
 
 
+def test_every_leaf_of_a_column_is_compressed(cuts: Cuts) -> None:
+    for path in DeltaTable(cuts.pipeline.silver).file_uris():
+        group = pq.ParquetFile(path).metadata.row_group(0)
+        found = [group.column(n) for n in range(group.num_columns)]
+        assert "tags.key_value.value.list.element" in [one.path_in_schema for one in found]
+        assert {one.compression for one in found} == {"SNAPPY"}
+
+
 def test_duckdb_reads_parts(cuts: Cuts) -> None:
     silver = DeltaTable(cuts.pipeline.silver).to_pyarrow_dataset()
     with duckdb.connect() as connection:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline_spark.errors import OptionError
-from strandline_spark.parsing import column_type
+from strandline_spark.parsing import Parser, column_type
 from strandline_spark.parsing.parts import explode
 from support.parsing import batch_of, parser_of
 
@@ -150,7 +150,16 @@ def test_elements_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explode, "REPEATED_MAX", 40)
     columns = {"position": PLACE, "all": of("json", "$")}
     values = ['{"items":[1,2,3,4]}', '{"items":[1,2]}', '{"items":[1]}', '{"items":[1,2,3]}']
+    repeated = []
+    event_times = Parser._event_times
+
+    def seen(parser: Parser, decoded: Any, stamps: Any) -> Any:
+        repeated.append(len(stamps))
+        return event_times(parser, decoded, stamps)
+
+    monkeypatch.setattr(Parser, "_event_times", seen)
     rows, faults, _ = read(values, columns=columns)
+    assert repeated == [5], "a record at fault repeats nothing"
     assert [record for record, _ in rows] == [1, 1, 2]
     assert faults == {
         0: ("out of range", "4 elements, above 3"),

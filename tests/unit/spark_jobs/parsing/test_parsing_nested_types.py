@@ -128,6 +128,7 @@ def test_json_is_the_text_of_any_value_as_it_is_written() -> None:
     assert read("array<json>", '[1.50, {"a" : 1},null]') == [["1.50", '{"a" : 1}', None]]
     assert read("map<string,json>", '{"a": {"b":  2}}') == [[("a", '{"b":  2}')]]
     assert read("json", '"NA"', '{"a":1}', null_values=("NA",)) == [None, '{"a":1}']
+    assert read("json", "1", '"1"', null_values=("1",)) == ["1", None]
 
 
 @pytest.mark.parametrize("form", ["csv", "regex"])
