@@ -62,6 +62,8 @@ class Cuts:
         self._batch = 0
         self._ends: dict[int, int] = {}
         self.added: list[dict[str, str]] = []
+        self.notes: list[str] = []
+        """Notes on the last micro-batch."""
         BronzeTable.open_or_create(self.pipeline.bronze, "cuts")
         QuarantineTable.open_or_create(self.pipeline.quarantine, "cuts")
         parse = self.pipeline.parse
@@ -84,6 +86,7 @@ class Cuts:
                 self.added.append(added)
                 continue
             judge.check_limit(parsed)
+            self.notes = list(judge.paths_to_nothing(parsed))
             pipeline = self.pipeline
             BronzeTable.open(pipeline.bronze).commit("job", self._batch, accounts, files)
             for table in (

@@ -92,6 +92,12 @@ class Parser:
         if self._explode is not None or len(rows) < len(dead):
             stamps = stamps.take(rows_array(rows[parents]))
         of_parts = replace(decoded, faults={})
+        named = zip(self._settings.columns.items(), decoded.columns, strict=True)
+        seen = frozenset(
+            name
+            for (name, kind), column in named
+            if kind.field is not None and column.null_count < len(column)
+        )
         self._completion.complete(of_parts)
         times = self._event_times(of_parts, stamps)
         for place, found in sorted(of_parts.faults.items()):
@@ -115,6 +121,7 @@ class Parser:
             details=[bad[row].detail for row in in_order],
             tombstone_rows=rows_array(tombstone_rows),
             tombstones=tombstones,
+            seen=seen,
             new_fields=fields,
         )
 

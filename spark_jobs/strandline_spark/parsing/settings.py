@@ -164,6 +164,8 @@ class Parsed:
     """Rows whose value is null."""
     tombstones: Any
     """A record batch like `good` of these rows: only columns of a key or a header have values."""
+    seen: frozenset[str] = frozenset()
+    """Columns with a `field` that had a value in a row, before defaults."""
     new_fields: dict[str, str] = field(default_factory=dict)
     """Fields of json without a column, or whose column does not hold a value, with the types that
     hold all values seen, narrowest first (`inference.py`). Their rows are among the good ones, and

@@ -141,6 +141,8 @@ class SilverBatchWriter(MicroBatchWriter):
             return ()
         self._judge.check_limit(parsed)
         check_sums(parsed)
+        for said in self._judge.paths_to_nothing(parsed):
+            self._note(said)
         out = []
         for table, copier in zip(tables, self._audits_of_silver, strict=True):
             copier.copy_if_due(table)

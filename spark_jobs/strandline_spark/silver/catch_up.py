@@ -248,6 +248,8 @@ class CatchUp:
             except StrandlineSparkError as why:
                 return done, why
             done += batch
+            for said in self._judge.paths_to_nothing(batch):
+                self._note(said)
         return done, None
 
     def _commit(

@@ -255,6 +255,7 @@ def _merged(parts: list[tuple[int, Parsed]], crashes: list[tuple[int, str]]) -> 
         details=[detail for _, _, detail in bad],
         tombstone_rows=_shifted([(start, one.tombstone_rows) for start, one in parts]),
         tombstones=_joined([one.tombstones for _, one in parts]),
+        seen=frozenset().union(*(one.seen for _, one in parts)),
         new_fields=fields,
     )
 

@@ -27,7 +27,7 @@ from strandline_spark.silver.tables import SilverTable, type_of_delta
 from strandline_spark.silver.widening import widen
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from strandline_spark.bronze.commits import CommittedRange
     from strandline_spark.pipeline.config import Pipeline
@@ -57,6 +57,23 @@ class Judge:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
+        self._noted: set[str] = set()
+
+    def paths_to_nothing(self, parsed: Sequence[ParsedRange]) -> Iterator[str]:
+        """Yields a note for each column whose field no record of a batch has, once for each column:
+        the path may be wrong, or the field rare.
+        """
+        found = [one.manifest for one in parsed if one.manifest.unseen is not None]
+        unseen = [set(one.unseen or ()) for one in found]
+        for name in sorted(set.intersection(*unseen) - self._noted) if unseen else ():
+            self._noted.add(name)
+            kind = self._pipeline.parse.columns[name]
+            rows = sum(one.records for one in found)
+            yield (
+                f"silver: column {name} is null in all of a batch's {rows:,} records, none of which"
+                f" has field = {kind.field!r}: correct the path in [silver.columns] of"
+                f" {self._pipeline.file} if it names nothing"
+            )
 
     def new_columns(self, parsed: Sequence[ParsedRange], known: Collection[str]) -> dict[str, str]:
         """Gives silver columns for fields that were new to the tasks, and returns these by name and

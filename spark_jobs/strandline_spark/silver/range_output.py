@@ -85,6 +85,8 @@ class SilverManifest:
     quarantine: dict[str, Any]
     records: int = 0
     """Records in silver, each of which has one row, or one for each exploded element."""
+    unseen: list[str] | None = None
+    """Columns whose field no record has; None without a record that parses."""
     reasons: dict[str, int] = field(default_factory=dict)
     sample: str | None = None
     """A record that did not parse, and the reason."""
@@ -196,6 +198,8 @@ class SilverOutput:
         self._sample: str | None = None
         self._new_fields: dict[str, str] = {}
         self._records = 0
+        self._unseen = [n for n, one in plan.parse.columns.items() if one.field is not None]
+        self._has_values = False
 
     def add(self, batch: Any, kept: Any = None) -> None:
         """Adds records as the source reads them. `kept` is an Arrow table of silver's rows between
@@ -203,6 +207,8 @@ class SilverOutput:
         """
         parsed = self._rows.parser.parse(batch)
         merge_fields(self._new_fields, parsed.new_fields)
+        self._unseen = [name for name in self._unseen if name not in parsed.seen]
+        self._has_values |= len(parsed.good_rows) > 0
         rows = self._rows.silver(batch, parsed)
         rows = rows if kept is None else self._rows.merged(rows, kept)
         self._silver.add(rows)
@@ -219,7 +225,13 @@ class SilverOutput:
             one.description(one.close()) for one in (self._silver, self._quarantine)
         )
         return SilverManifest(
-            silver, quarantine, self._records, dict(self._reasons), self._sample, self._new_fields
+            silver,
+            quarantine,
+            self._records,
+            self._unseen if self._has_values else None,
+            dict(self._reasons),
+            self._sample,
+            self._new_fields,
         )
 
     def discard(self) -> None:

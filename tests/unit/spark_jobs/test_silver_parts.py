@@ -14,14 +14,15 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 
+from strandline_spark.bronze.commits import CommittedRange
 from strandline_spark.errors import TableError
 from strandline_spark.parsing import column_type
 from strandline_spark.pipeline.columns import with_columns_of
 from strandline_spark.pipeline.config import parse_pipeline
 from strandline_spark.pipeline.verify import verify_parsed
 from strandline_spark.silver.from_bronze import RangeTask, parse_range
-from strandline_spark.silver.judge import Judge
-from strandline_spark.silver.range_output import SilverPlan
+from strandline_spark.silver.judge import Judge, ParsedRange
+from strandline_spark.silver.range_output import SilverManifest, SilverPlan
 from strandline_spark.silver.tables import SilverTable
 from support.silver_cuts import TEXT, Cuts
 
@@ -182,6 +183,33 @@ def test_a_new_field_of_a_columns_name_stops_silver_and_says_how_to_read_it(
             cuts.take(f'{{"{name}":1}}')
         assert f"the table has a column {name} already" in str(raised.value)
     assert Judge(cuts.pipeline).new_columns([], ()) == {}
+
+
+def test_a_path_that_names_nothing_in_any_record_is_noted(tmp_path: Path) -> None:
+    columns = """
+url = { type = "string", field = "page.urll", default = "none" }
+n2 = { type = "int", field = "more.n" }
+id = { type = "int", from = "key", field = "id" }
+"""
+    cuts = Cuts(tmp_path, "stop", columns)
+    values = '{"page":{"url":"u"},"more":{"n":1}}'
+    cuts.take((values, b'{"id":1}', None), (values, None, None), '{"page":5}')
+    (said,) = cuts.notes
+    assert said.startswith(
+        "silver: column url is null in all of a batch's 2 records, none of which has field ="
+        " 'page.urll': correct the path in [silver.columns] of "
+    )
+    cuts.take((None, b'{"id":1}', None), '{"page":5}')
+    assert cuts.notes == []
+    cuts.take('{"page":{"urll":"x"}}')
+    assert [said.split()[2] for said in cuts.notes] == ["id", "n2"]
+    judge = Judge(cuts.pipeline)
+    account = CommittedRange("t", "", 0, 0, 1, 1, 0, -1)
+    parts: list[list[str] | None] = [["url", "id"], None, ["url"]]
+    manifests = [SilverManifest({}, {}, records=2, unseen=one) for one in parts]
+    ranges = [ParsedRange(account, "", "", one) for one in manifests]
+    assert ["4 records" in said for said in judge.paths_to_nothing(ranges)] == [True]
+    assert list(judge.paths_to_nothing(ranges)) == [], "once for each column"
 
 
 def test_a_nested_column_that_is_no_longer_declared_is_read_on(cuts: Cuts, tmp_path: Path) -> None:
