@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.errors import OptionError, TableError
@@ -11,7 +12,9 @@ from strandline_spark.gold.account import from_metadata
 from strandline_spark.parsing.avro.datums import AvroDecoder
 from strandline_spark.parsing.checks import check_settings
 from strandline_spark.parsing.json_rows import JsonRows
-from strandline_spark.parsing.settings import RECORD_TIME, ParseSettings
+from strandline_spark.parsing.parts.paths import path_of
+from strandline_spark.parsing.parts.type_names import column_type
+from strandline_spark.parsing.settings import POSITION, RECORD_TIME, ParseSettings
 from strandline_spark.pipeline.config import parse_pipeline
 from strandline_spark.pipeline.lines import Lines
 from support.decoders import Decoder
@@ -29,6 +32,14 @@ AVRO: Final = json.dumps(
         "fields": [{"name": "n", "type": "long"}, {"name": "s", "type": ["null", "string"]}],
     }
 )
+PARTS: Final = {
+    "position": replace(column_type("int"), source=POSITION),
+    "url": replace(column_type("string"), field="page.url"),
+    "page": column_type("json"),
+    "n": replace(column_type("bigint"), field="items.n"),
+    "item": replace(column_type("struct<n:bigint,p:decimal(5,2)>"), field="items"),
+    "m": column_type("map<string,array<date>>"),
+}
 GOLD: Final = json.dumps(
     {
         "format": 1,
@@ -53,7 +64,8 @@ def _value(parser: Parser) -> Callable[[bytes], Any]:
 
     def call(data: bytes) -> Any:
         parsed = parser.parse(batch_of([sound, data, sound]))
-        assert len(parsed.good_rows) + len(parsed.bad_rows) + len(parsed.tombstone_rows) == 3
+        good = set(parsed.good_rows.to_pylist())
+        assert len(good) + len(parsed.bad_rows) + len(parsed.tombstone_rows) == 3
         assert {0, 2} <= set(parsed.good_rows.to_pylist() + parsed.bad_rows.to_pylist())
         return parsed
 
@@ -91,6 +103,26 @@ DECODERS: Final = (
         "spark.parsing.json",
         (b'{"n": 5, "s": "y", "more": [1, {"a": null}]}',),
         _value(parser_of("json", n="bigint", s="string")),
+    ),
+    Decoder(
+        "spark.parsing.json_parts",
+        (
+            b'{"page": {"url": "u"}, "items": [{"n": 1, "p": 1.5}, null],'
+            b' "m": {"a": ["2026-01-01"]}}',
+        ),
+        _value(parser_of("json", options={"explode": "items"}, **PARTS)),
+    ),
+    Decoder(
+        "spark.parsing.paths",
+        (b"$.page['a.b'][0].c", b"page.items[-1]"),
+        lambda data: path_of(data.decode("utf-8", "replace")),
+        (OptionError,),
+    ),
+    Decoder(
+        "spark.parsing.types",
+        (b"struct<a:int,`b`:map<string,array<decimal(5,2)>>>",),
+        lambda data: column_type(data.decode("utf-8", "replace")),
+        (OptionError,),
     ),
     Decoder("spark.parsing.avro_schema", (AVRO.encode(),), _schema, (OptionError,)),
     Decoder(

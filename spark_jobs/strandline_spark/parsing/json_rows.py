@@ -27,6 +27,7 @@ from strandline_spark.parsing.parts.json_parts import (
     object_in,
 )
 from strandline_spark.parsing.parts.paths import NoPlaceError
+from strandline_spark.parsing.parts.type_names import leaves
 from strandline_spark.parsing.settings import POSITION, paths_of
 
 if TYPE_CHECKING:
@@ -60,9 +61,15 @@ class JsonColumns:
 
 
 class JsonRows:
-    """The reader; `columns` as in the settings."""
+    """The reader; `columns`, `explode` and `ignores_new_fields` as in the settings."""
 
-    def __init__(self, columns: Mapping[str, ColumnType], explode: Explode | None = None) -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, ColumnType],
+        explode: Explode | None = None,
+        *,
+        ignores_new_fields: bool = False,
+    ) -> None:
         paths = paths_of({name: kind for name, kind in columns.items() if kind.source != POSITION})
         self._explode = explode
         self._names = list(columns)
@@ -72,9 +79,9 @@ class JsonRows:
         """The values of a row with a fault."""
         inner = {} if explode is None else explode.inner
         self._columns = [
-            (name, columns[name], path) for name, path in paths.items() if name not in inner
+            _Column(name, columns[name], path) for name, path in paths.items() if name not in inner
         ]
-        self._of_elements = [(name, columns[name], path) for name, path in inner.items()]
+        self._of_elements = [_Column(name, columns[name], path) for name, path in inner.items()]
         self._known = {top for path in paths.values() for top in path.tops}
         if explode is not None:
             self._known.update(explode.path.tops)
@@ -84,17 +91,18 @@ class JsonRows:
             if kind.any_kind and kind.name != "string"
         }
         """The types of the columns that may become wider; their fields have their names."""
+        self._has_new_fields = bool(self._widening) or not ignores_new_fields
 
     def decode(self, texts: list[str]) -> JsonColumns:
         found = JsonColumns({name: [] for name in self._names})
         for row, text in enumerate(texts):
             try:
                 fields = object_in(text)
-                new = self._new_fields(fields)
+                new = self._new_fields(fields) if self._has_new_fields else {}
                 written = Written(text)
                 own = {
-                    name: None if path.plain in new else _value(name, kind, path, fields, written)
-                    for name, kind, path in self._columns
+                    one.name: None if new and one.path.plain in new else one.of(fields, written)
+                    for one in self._columns
                 }
                 if self._explode is not None:
                     own |= self._exploded(self._explode, fields, written)
@@ -118,11 +126,11 @@ class JsonRows:
             raise WrongValue(no_array(explode.path, why)) from None
         texts = written.at(*explode.path.steps_in(fields))
         found: dict[str, list[Any]] = {
-            name: [
-                _value(f"{name}[{n}]", kind, path, element, texts.at(n))
+            one.name: [
+                one.of(element, texts, n) if element is not None else None
                 for n, element in enumerate(elements)
             ]
-            for name, kind, path in self._of_elements
+            for one in self._of_elements
         }
         found[explode.position] = explode.positions_of(elements, fields)
         return found
@@ -139,15 +147,40 @@ class JsonRows:
         return found
 
 
-def _value(name: str, kind: ColumnType, path: Path, fields: Any, written: Written) -> Any:
-    """Returns the column's value. Raises WrongValue for a value that the column cannot hold."""
-    try:
-        value = path.found_in(fields)
-    except NoPlaceError as why:
-        raise WrongValue(no_place(name, path, why)) from None
-    if type(value) is str:
-        value = clean_text(value, kind)
-    return None if value is None else held(name, kind, value, written.at(*path.steps_in(fields)))
+class _Column:
+    """The reader of one column."""
+
+    __slots__ = ("_has_texts", "_is_plain_text", "_kind", "name", "path")
+
+    def __init__(self, name: str, kind: ColumnType, path: Path) -> None:
+        self.name = name
+        self.path = path
+        self._kind = kind
+        self._has_texts = kind.any_kind or "json" in leaves(kind)
+        self._is_plain_text = kind.name == "string" and not (kind.trim or kind.null_values)
+
+    def of(self, value: Any, written: Written, place: int | None = None) -> Any:
+        """Returns what the column holds of a value, or of an element at its place in one. `written`
+        is the text of the value. Raises WrongValue for a value that the column cannot hold.
+        """
+        try:
+            found = self.path.found_in(value)
+        except NoPlaceError as why:
+            raise WrongValue(no_place(self._said(place), self.path, why)) from None
+        if type(found) is str:
+            if self._is_plain_text:
+                return found
+            found = clean_text(found, self._kind)
+        if found is None:
+            return None
+        if not self._has_texts:
+            return held(self._said(place), self._kind, found, None)
+        text = written if place is None else written.at(place)
+        text = text.at(*self.path.steps_in(value))
+        return held(self._said(place), self._kind, found, text)
+
+    def _said(self, place: int | None) -> str:
+        return self.name if place is None else f"{self.name}[{place}]"
 
 
 def _types_of(value: Any) -> str:

@@ -56,13 +56,13 @@ class JsonDecoder:
     ) -> None:
         """Prepares the decoder. With `explode` a column of elements holds a list for each value."""
         if explode is not None:
-            rows = JsonRows(columns, explode)
+            rows = JsonRows(columns, explode, ignores_new_fields=ignores_new_fields)
             columns = {
                 name: array_type(kind) if explode.holds(name) else kind
                 for name, kind in columns.items()
             }
         else:
-            rows = JsonRows(columns)
+            rows = JsonRows(columns, ignores_new_fields=ignores_new_fields)
         self._columns = columns
         self._ignores = ignores_new_fields
         self._texts = {name: InnerTexts(name, kind) for name, kind in columns.items()}

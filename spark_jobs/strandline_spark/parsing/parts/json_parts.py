@@ -137,14 +137,16 @@ def object_in(text: str) -> dict[str, Any]:
     return found
 
 
-def held(name: str, kind: ColumnType, value: Any, written: Written) -> Any:
+def held(name: str, kind: ColumnType, value: Any, written: Written | None) -> Any:
     """Returns what a column of type `held_type` holds of a value that is not null. Raises
     WrongValue for one that does not fit; `name` is the column's, with the way into it.
+
+    `written` is needed only for a type that holds texts of values.
     """
     if kind.parts:
         return _held_parts(name, kind, value, written)
     of, wanted = type(value), kind.name
-    if wanted == "json":
+    if wanted == "json" and written is not None:
         return written.text
     if wanted in RANGES and of is Integer:
         return _whole(name, wanted, value)
@@ -160,7 +162,7 @@ def held(name: str, kind: ColumnType, value: Any, written: Written) -> Any:
     takes_both = wanted.startswith("decimal") or kind.format in EPOCHS
     if takes_both and of in (str, Integer, Fraction):
         return str(value)
-    if kind.any_kind:
+    if kind.any_kind and written is not None:
         return written.text
     raise _wrong_type(name, kind, value)
 
@@ -180,7 +182,7 @@ def held_type(kind: ColumnType) -> Any:
     return pa.list_(pa.field("element", parts["element"]))
 
 
-def _held_parts(name: str, kind: ColumnType, value: Any, written: Written) -> Any:
+def _held_parts(name: str, kind: ColumnType, value: Any, written: Written | None) -> Any:
     """Returns the fields of a struct, the elements of an array, or the pairs of a map."""
     of, parts = kind.arrow, dict(kind.parts)
     if pa.types.is_list(of):
@@ -188,7 +190,7 @@ def _held_parts(name: str, kind: ColumnType, value: Any, written: Written) -> An
             raise _wrong_type(name, kind, value)
         element = parts["element"]
         return [
-            None if one is None else held(f"{name}[{n}]", element, one, written.at(n))
+            None if one is None else held(f"{name}[{n}]", element, one, written and written.at(n))
             for n, one in enumerate(value)
         ]
     if type(value) is not dict:
@@ -198,7 +200,10 @@ def _held_parts(name: str, kind: ColumnType, value: Any, written: Written) -> An
     else:
         pairs = [(key, part, value.get(key)) for key, part in kind.parts]
     found = [
-        (key, None if one is None else held(f"{name}.{key}", part, one, written.at(key)))
+        (
+            key,
+            None if one is None else held(f"{name}.{key}", part, one, written and written.at(key)),
+        )
         for key, part, one in pairs
     ]
     return found if pa.types.is_map(of) else dict(found)
