@@ -236,19 +236,22 @@ def _reset(words: list[str]) -> int:
 
 
 def _run_latest(arguments: argparse.Namespace) -> int:
+    from strandline_spark.bronze.fenced_table import POSITION_KEY
     from strandline_spark.silver.latest import latest
+    from strandline_spark.silver.names import quoted
     from strandline_spark.silver.tables import SilverTable
     from strandline_spark.source.option_values import local_path
 
     path = os.path.abspath(local_path("TABLE", arguments.table))
-    SilverTable.open(path)
+    position = SilverTable.open(path).setting(POSITION_KEY)
+    order = ["topic", "partition", "offset", *([] if position is None else [quoted(position)])]
     output = arguments.output
     if output is not None:
         output = os.path.abspath(local_path("--output", output))
         if os.path.exists(output):
             raise OptionError(f"--output {output} exists; name a folder that does not")
     with local_session(arguments, "strandline latest") as spark:
-        frame = latest(spark, path).orderBy("topic", "partition", "offset")
+        frame = latest(spark, path).orderBy(*order)
         if output is not None:
             print(f"{output}: {_written(spark, frame, output):,} rows")  # noqa: T201 - the result
         elif arguments.format == "json":

@@ -17,6 +17,7 @@ from strandline_spark.parsing.inference import (
     types_of_whole,
 )
 from strandline_spark.parsing.parts.json_parts import (
+    WHITESPACE,
     Fraction,
     Integer,
     Written,
@@ -99,7 +100,7 @@ class JsonRows:
             try:
                 fields = object_in(text)
                 new = self._new_fields(fields) if self._has_new_fields else {}
-                written = Written(text)
+                written = Written(text.strip(WHITESPACE))
                 own = {
                     one.name: None if new and one.path.plain in new else one.of(fields, written)
                     for one in self._columns

@@ -136,6 +136,7 @@ def test_a_field_of_which_a_column_reads_a_part_is_no_new_one() -> None:
     parser = parser_of("json", url=of("string", "page.url"))
     assert parser.parse(batch_of(values)).new_fields == {"other": "string"}
     whole = parser_of("json", v=of("json", "$"))
+    assert outcomes(whole, [' {"a" : 1}\n'])[0][1]["v"] == '{"a" : 1}'
     assert set(whole.parse(batch_of(values)).new_fields) == {"page", "other"}
 
 
