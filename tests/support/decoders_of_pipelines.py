@@ -14,10 +14,13 @@ from strandline_spark.parsing.checks import check_settings
 from strandline_spark.parsing.json_rows import JsonRows
 from strandline_spark.parsing.parts.paths import path_of
 from strandline_spark.parsing.parts.type_names import column_type
+from strandline_spark.parsing.protobuf.descriptors import DescriptorProblem, descriptor_text
+from strandline_spark.parsing.protobuf.messages import ProtobufDecoder
 from strandline_spark.parsing.settings import POSITION, RECORD_TIME, ParseSettings
 from strandline_spark.pipeline.config import parse_pipeline
 from strandline_spark.pipeline.lines import Lines
 from support.decoders import Decoder
+from support.descriptors import descriptor_set
 from support.parsing import batch_of, columns_of, parser_of
 
 if TYPE_CHECKING:
@@ -40,6 +43,21 @@ PARTS: Final = {
     "item": replace(column_type("struct<n:bigint,p:decimal(5,2)>"), field="items"),
     "m": column_type("map<string,array<date>>"),
 }
+NEWER: Final = json.dumps(
+    {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "s", "type": ["null", "string"]}, {"name": "n", "type": "long"}],
+    }
+)
+MESSAGES: Final = descriptor_set(
+    m="""
+syntax = "proto3";
+message Before {}
+message M { int64 n = 1; string s = 2; repeated int32 r = 3; M m = 4; }
+"""
+)
+DESCRIPTOR: Final = descriptor_text(MESSAGES, "M")
 GOLD: Final = json.dumps(
     {
         "format": 1,
@@ -76,6 +94,12 @@ def _schema(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     columns = columns_of(n="bigint", s="string")
     check_settings(ParseSettings("avro", columns, RECORD_TIME, avro_schema=text))
+
+
+def _descriptor(data: bytes) -> None:
+    text = descriptor_text(data, "M")
+    columns = columns_of(n="bigint", s="string")
+    check_settings(ParseSettings("protobuf", columns, RECORD_TIME, descriptor=text, message="M"))
 
 
 DECODERS: Final = (
@@ -130,6 +154,26 @@ DECODERS: Final = (
         (b"\x0a\x02\x02y", b"\x0a\x00"),
         _value(parser_of("avro", options={"avro_schema": AVRO}, n="bigint", s="string")),
     ),
+    Decoder(
+        "spark.parsing.avro_registry",
+        (b"\0\0\0\0\7\x0a\x02\x02y", b"\0\0\0\0\x08\x02\x02y\x0a"),
+        _value(
+            parser_of("avro", options={"schemas": {"7": AVRO, "8": NEWER}}, n="bigint", s="string")
+        ),
+    ),
+    Decoder(
+        "spark.parsing.protobuf",
+        (b"\0\0\0\0\7\2\2\x08\5\x12\x01y\x1a\x02\1\2\x22\2\x08\1",),
+        _value(
+            parser_of(
+                "protobuf",
+                options={"message": "M", "descriptor": DESCRIPTOR, "registry": "header"},
+                n="bigint",
+                s="string",
+            )
+        ),
+    ),
+    Decoder("spark.parsing.descriptor", (MESSAGES,), _descriptor, (OptionError, DescriptorProblem)),
 )
-READ: Final = (JsonRows, AvroDecoder)
+READ: Final = (JsonRows, AvroDecoder, ProtobufDecoder)
 """What reads the values, by way of parsers."""

@@ -11,9 +11,11 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from strandline_spark.errors import OptionError
 from strandline_spark.parsing.cleaning import clean_text, default_of
 from strandline_spark.parsing.epochs import EPOCHS
+from strandline_spark.parsing.framing import ID_MAX
 from strandline_spark.parsing.parts.paths import path_of, path_to
 from strandline_spark.parsing.parts.type_names import leaves
 from strandline_spark.parsing.settings import (
+    BINARY,
     HEADER,
     KEY,
     POSITION,
@@ -28,8 +30,8 @@ from strandline_spark.parsing.zones import Zone
 if TYPE_CHECKING:
     from strandline_spark.parsing.settings import ParseSettings
 
-FORMATS: Final = ("json", "csv", "avro", "regex")
-_NAMED_FIELDS: Final = ("json", "avro")
+FORMATS: Final = ("json", "csv", "avro", "protobuf", "regex")
+_NAMED_FIELDS: Final = ("json", "avro", "protobuf")
 _WITH_FORMAT: Final = ("date", "timestamp")
 _EVENT_TIME: Final = "event_time"
 
@@ -53,6 +55,8 @@ def check_settings(settings: ParseSettings) -> None:
         _check_csv(own)
     elif settings.format == "avro":
         _check_avro(own)
+    elif settings.format == "protobuf":
+        _check_protobuf(own)
 
 
 def _check_column(name: str, kind: ColumnType, form: str) -> None:
@@ -118,7 +122,7 @@ def _check_parts(name: str, kind: ColumnType, form: str) -> None:
             f"[silver.columns] {name}: trim is for a text, and the column is a {kind.name}: leave"
             " it out"
         )
-    if kind.is_nested and (of_text or form != "avro") and "binary" in leaves(kind):
+    if kind.is_nested and (of_text or form not in BINARY) and "binary" in leaves(kind):
         raise OptionError(
             f"[silver.columns] {name}: the texts of a binary within {kind.name} have no format:"
             " make it a string, or give it a column of its own"
@@ -134,11 +138,11 @@ def _check_bytes(name: str, kind: ColumnType, form: str) -> None:
                 f" {', '.join(BYTES)}: leave it out for the bytes as they are"
             )
         return
-    if form == "avro" and kind.format is not None:
+    if form in BINARY and kind.format is not None:
         raise OptionError(
-            f"{said} of avro has no format, and {kind.format!r} is given: leave it out"
+            f"{said} of {form} has no format, and {kind.format!r} is given: leave it out"
         )
-    if form != "avro" and kind.format not in BYTES:
+    if form not in BINARY and kind.format not in BYTES:
         is_now = "none is given" if kind.format is None else f"not {kind.format!r}"
         raise OptionError(
             f"{said} of {form} needs the format of its texts, {' or '.join(BYTES)}; {is_now}"
@@ -167,7 +171,7 @@ def _check_fields(settings: ParseSettings) -> None:
         of_value = kind.source is None
         if kind.field is not None and of_value and settings.format not in _NAMED_FIELDS:
             raise OptionError(
-                f"[silver.columns] {name}: field is for the formats {' and '.join(_NAMED_FIELDS)}:"
+                f"[silver.columns] {name}: field is for the formats {', '.join(_NAMED_FIELDS)}:"
                 " leave it out"
             )
         try:
@@ -197,7 +201,7 @@ def _check_explode(settings: ParseSettings) -> None:
         return
     said = f"[silver] explode = {settings.explode!r}"
     if settings.format not in _NAMED_FIELDS:
-        raise OptionError(f"{said} is for the formats {' and '.join(_NAMED_FIELDS)}: leave it out")
+        raise OptionError(f"{said} is for the formats {', '.join(_NAMED_FIELDS)}: leave it out")
     try:
         path = path_of(settings.explode)
     except OptionError as why:
@@ -280,18 +284,46 @@ def _check_csv(settings: ParseSettings) -> None:
 
 
 def _check_avro(settings: ParseSettings) -> None:
-    from strandline_spark.parsing.avro.columns import EXPLODE, SchemaProblem, reader_plan
+    from strandline_spark.parsing.avro.columns import EXPLODE, SchemaProblem
+    from strandline_spark.parsing.avro.schemas import datum_plans
 
-    if not settings.avro_schema:
+    if not settings.avro_schema and not settings.schemas:
         raise OptionError("[silver] avro_schema: format 'avro' needs the writer's schema, as JSON")
+    for key in settings.schemas:
+        if not key.isdecimal() or str(int(key)) != key or int(key) > ID_MAX:
+            raise OptionError(
+                f"[silver] schemas: {key!r} is no id of a registry: give a number up to {ID_MAX}"
+            )
     try:
-        reader_plan(settings)
+        datum_plans(settings)
     except SchemaProblem as why:
         if why.column == EXPLODE:
             raise OptionError(f"{EXPLODE}: {why}") from why
         if why.column is not None:
             raise OptionError(f"[silver.columns] {why.column}: {why}") from why
+        if why.key is not None:
+            raise OptionError(
+                f"[silver] schemas: the schema {why.key} {why}: correct its file, or [silver]"
+                " avro_schema, which is the reader's"
+            ) from why
+        whose = "reader's" if settings.schemas else "writer's"
         raise OptionError(
-            f"[silver] avro_schema: {settings.avro_schema[:200]!r} {why}: give the writer's record"
-            " schema, as JSON"
+            f"[silver] avro_schema: {str(settings.avro_schema)[:200]!r} {why}: give the {whose}"
+            " record schema, as JSON"
         ) from why
+
+
+def _check_protobuf(settings: ParseSettings) -> None:
+    from strandline_spark.parsing.protobuf.descriptors import DescriptorProblem
+    from strandline_spark.parsing.protobuf.places import EXPLODE, message_plan
+
+    for key in ("descriptor", "message"):
+        if not getattr(settings, key):
+            raise OptionError(f"[silver] {key}: format 'protobuf' needs it")
+    try:
+        message_plan(settings)
+    except DescriptorProblem as why:
+        if why.column == EXPLODE:
+            raise OptionError(f"{EXPLODE}: {why}") from why
+        where = f"[silver] {why.key}" if why.column is None else f"[silver.columns] {why.column}"
+        raise OptionError(f"{where}: {why}") from why

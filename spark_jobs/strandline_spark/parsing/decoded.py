@@ -40,7 +40,8 @@ class Decoder(Protocol):
     """The decoder of one format."""
 
     def decode(self, values: Any) -> Decoded:
-        """Decodes `values`, which have no null: an array of strings, or of binary for avro."""
+        """Decodes `values`, which have no null: an array of strings, or of binary for avro and
+        protobuf."""
 
 
 def bounds(array: Any) -> Any:

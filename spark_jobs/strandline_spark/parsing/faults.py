@@ -25,6 +25,10 @@ class Reason(StrEnum):
     NOT_ONE_ROW = "not one row"
     NO_MATCH = "no match"
     NOT_AVRO = "not Avro"
+    NOT_PROTOBUF = "not Protobuf"
+    NO_SCHEMA_ID = "no schema id"
+    UNKNOWN_SCHEMA = "schema id without a schema"
+    ANOTHER_MESSAGE = "another message"
     NULL = "null"
     CRASH = "ends the parser"
 

@@ -15,7 +15,7 @@ from strandline_spark.parsing.decoded import Decoded, Decoder, rows_array
 from strandline_spark.parsing.event_times import far_times
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
 from strandline_spark.parsing.parts.explode import Explode, explode_of, parents_of, repeats
-from strandline_spark.parsing.settings import RECORD_TIME, Parsed, ParseSettings, of_value
+from strandline_spark.parsing.settings import BINARY, RECORD_TIME, Parsed, ParseSettings, of_value
 from strandline_spark.source.schema import TIMESTAMP_TYPE
 
 EVENT_TIME: Final = "event_time"
@@ -48,6 +48,10 @@ def _decoder(settings: ParseSettings) -> Decoder:
         from strandline_spark.parsing.regex_groups import RegexDecoder
 
         return RegexDecoder(settings)
+    if settings.format == "protobuf":
+        from strandline_spark.parsing.protobuf.messages import ProtobufDecoder
+
+        return ProtobufDecoder(settings)
     from strandline_spark.parsing.avro.datums import AvroDecoder
 
     return AvroDecoder(settings)
@@ -80,7 +84,7 @@ class Parser:
         rows = np.flatnonzero(~dead)
         live = values.drop_null() if values.null_count else values
         bad: dict[int, Fault] = {}
-        if self._settings.format != "avro":
+        if self._settings.format not in BINARY:
             live, rows = _utf8(live, rows, bad)
         beside = Decoded([], {}) if self._parts is None else self._parts.decode(batch)
         decoded = self._joined(self._decoder.decode(live), beside, rows)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from strandline_spark.parsing.parts.paths import Path
 
-Format = Literal["json", "csv", "avro", "regex"]
+Format = Literal["json", "csv", "avro", "protobuf", "regex"]
+BINARY: Final = ("avro", "protobuf")
+"""Formats whose values are no texts."""
 RECORD_TIME: Final = "timestamp"
 """Word in place of a column's name: the event time is the record's own timestamp."""
 DEADLINE_SECONDS: Final = 120
@@ -58,8 +60,8 @@ class ColumnType:
     zone: str | None = None
     """Zone of a timestamp's texts that have none; None for UTC."""
     field: str | None = None
-    """Path of the json or avro field that it is read from; None for its own name. In a key or a
-    header: the path in its JSON; None for all of its text.
+    """Path of the json, avro or protobuf field that it is read from; None for its own name. In a
+    key or a header: the path in its JSON; None for all of its text.
     """
     source: str | None = None
     """KEY, or HEADER and a name, if it is read from there; POSITION; None for the value."""
@@ -127,7 +129,15 @@ class ParseSettings:
     pattern: str | None = None
     """The regex in RE2's syntax, with a named group for each column."""
     avro_schema: str | None = None
-    """The avro writer's schema, as JSON."""
+    """The avro schema, as JSON: the writer's, or with `schemas` the reader's."""
+    registry: Literal["header"] | None = None
+    """Set if avro and protobuf values begin with a registry's header."""
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    """The avro writers' schemas, as JSON, by their ids in the header."""
+    descriptor: str | None = None
+    """The protobuf FileDescriptorSet that has `message`, in base64."""
+    message: str | None = None
+    """Full name of the protobuf message."""
     delimiter: str = ","
     quote: str = '"'
     """Quote of csv; empty for none."""

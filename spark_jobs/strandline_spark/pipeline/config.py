@@ -22,6 +22,7 @@ from strandline_spark.parsing.zones import Zone
 from strandline_spark.pipeline.explained import explained, located
 from strandline_spark.pipeline.keys import ColumnKeys, FileKeys, GoldKeys, SilverKeys
 from strandline_spark.pipeline.lines import Lines
+from strandline_spark.pipeline.schema_files import schemas_of
 from strandline_spark.pipeline.steps import GoldStep
 from strandline_spark.silver.names import objection
 from strandline_spark.source.local_files import has_scheme, not_of_a_path, not_of_a_table
@@ -50,8 +51,12 @@ _DEADLINE_SECONDS_MAX: Final = 86_400
 _SHARE: Final = re.compile(r"(\d{1,3}(?:\.\d+)?) *%")
 _FORMAT_KEYS: Final = {
     "pattern": ("regex",),
-    "explode": ("json", "avro"),
+    "explode": ("json", "avro", "protobuf"),
     "avro_schema": ("avro",),
+    "registry": ("avro", "protobuf"),
+    "schemas": ("avro",),
+    "descriptor": ("protobuf",),
+    "message": ("protobuf",),
     "delimiter": ("csv",),
     "quote": ("csv",),
     "null_values": ("csv", "regex"),
@@ -191,13 +196,14 @@ class _Checker:
 
     def _parse_settings(self, silver: SilverKeys) -> ParseSettings:
         for key, formats in _FORMAT_KEYS.items():
-            if getattr(silver, key) not in (None, []) and silver.format not in formats:
+            if getattr(silver, key) not in (None, [], {}) and silver.format not in formats:
                 raise OptionError(
                     f"[silver] {key} is for the format {' and '.join(formats)}, and format ="
                     f" {silver.format!r}: leave it out"
                 )
-        for key in ("pattern", "avro_schema"):
-            if getattr(silver, key) is None and silver.format in _FORMAT_KEYS[key]:
+        for key in ("pattern", "avro_schema", "descriptor", "message"):
+            may_lack = key == "avro_schema" and silver.schemas
+            if getattr(silver, key) is None and silver.format in _FORMAT_KEYS[key] and not may_lack:
                 raise OptionError(f"[silver] format = {silver.format!r} needs the key {key}")
         if silver.on_new_field != "stop" and silver.format != "json":
             raise OptionError(
@@ -217,7 +223,7 @@ class _Checker:
             columns=_with_position(_columns(silver.columns), silver.explode),
             event_time=silver.event_time,
             pattern=silver.pattern,
-            avro_schema=self._avro_schema(silver.avro_schema),
+            **schemas_of(silver, self._folder),
             delimiter="," if silver.delimiter is None else silver.delimiter,
             quote='"' if silver.quote is None else silver.quote,
             null_values=tuple(silver.null_values),
@@ -234,19 +240,6 @@ class _Checker:
             )
         check_settings(settings)
         return settings
-
-    def _avro_schema(self, file: str | None) -> str | None:
-        if file is None:
-            return None
-        path = os.path.join(self._folder, file)
-        try:
-            with open(path, encoding="utf-8") as schema:
-                return schema.read()
-        except (OSError, UnicodeDecodeError) as why:
-            raise OptionError(
-                f"[silver] avro_schema = {file!r} does not read ({why}): name the file of the"
-                " writer's schema"
-            ) from why
 
     def _steps(self) -> Iterator[GoldStep]:
         seen: list[str] = []
@@ -393,8 +386,8 @@ def _columns(given: Mapping[str, str | ColumnKeys]) -> dict[str, ColumnType]:
             )
         if wrong := objection(name, columns):
             raise OptionError(
-                f"{where}: {wrong}; choose another name, of json and avro with field = {name!r} if"
-                " that is what values call it"
+                f"{where}: {wrong}; choose another name, of json, avro and protobuf with field ="
+                f" {name!r} if that is what values call it"
             )
         one = ColumnKeys(type=kind) if isinstance(kind, str) else kind
         try:

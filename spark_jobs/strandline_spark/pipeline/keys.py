@@ -77,8 +77,8 @@ class ColumnKeys(Section):
     field: Annotated[
         str | None,
         Meta(
-            description="Field of json or avro (default: the column's name), or a path to one, like"
-            " page.url, items[0].sku or $.page.url; $ is the whole value."
+            description="Field of json, avro or protobuf (default: the column's name), or a path to"
+            " one, like page.url, items[0].sku or $.page.url; $ is the whole value."
         ),
     ] = None
     source: Annotated[
@@ -89,7 +89,8 @@ class ColumnKeys(Section):
 
 class SilverKeys(Section):
     format: Annotated[
-        Literal["json", "csv", "avro", "regex"], Meta(description="How values are parsed.")
+        Literal["json", "csv", "avro", "protobuf", "regex"],
+        Meta(description="How values are parsed."),
     ]
     event_time: Annotated[
         str,
@@ -144,7 +145,32 @@ class SilverKeys(Section):
         str | None, Meta(description="For regex: RE2, a named group for each column.")
     ] = None
     avro_schema: Annotated[
-        str | None, Meta(description="For avro: the file of the writer's schema.")
+        str | None,
+        Meta(
+            description="For avro: the file of the writer's schema; with schemas, of the reader's"
+            " (default: the schema of the greatest id)."
+        ),
+    ] = None
+    registry: Annotated[
+        Literal["header"] | None,
+        Meta(
+            description="For avro and protobuf: values begin with a registry's header, a zero byte"
+            " and four bytes of the schema's id."
+        ),
+    ] = None
+    schemas: Annotated[
+        dict[str, str],
+        Meta(description="For avro: the files of the writers' schemas by their ids in the header."),
+    ] = msgspec.field(default_factory=dict)
+    descriptor: Annotated[
+        str | None,
+        Meta(
+            description="For protobuf: the file that protoc writes with --include_imports and"
+            " --descriptor_set_out."
+        ),
+    ] = None
+    message: Annotated[
+        str | None, Meta(description="For protobuf: full name of the message, like shop.Order.")
     ] = None
     delimiter: Annotated[str | None, Meta(description="For csv (default: a comma).")] = None
     quote: Annotated[str | None, Meta(description='For csv (default: "); empty for none.')] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from strandline_spark.errors import OptionError
 from strandline_spark.examples import NAMES, text_of
+from strandline_spark.parsing.protobuf.descriptors import descriptor_text
 from strandline_spark.pipeline.config import (
     duration_us,
     limit_of,
@@ -21,6 +23,8 @@ from strandline_spark.pipeline.config import (
 from strandline_spark.pipeline.keys import BronzeKeys, GoldKeys, PipelineKeys, SilverKeys
 from strandline_spark.pipeline.lines import Lines
 from strandline_spark.pipeline.lines import Path as KeyPath
+from strandline_spark.silver.range_output import SilverPlan
+from support.descriptors import descriptor_set
 
 if TYPE_CHECKING:
     from strandline_spark.pipeline.config import Pipeline
@@ -264,6 +268,95 @@ def test_folders_are_relative_to_the_file(tmp_path: Path) -> None:
     before = os.getcwd()
     assert load_pipeline(str(tmp_path / "p.toml")).silver == str(tmp_path / "lake" / "silver")
     assert os.getcwd() == before
+
+
+def with_format(*lines: str) -> str:
+    """WHOLE with these lines in place of the format."""
+    text = WHOLE.replace('on_new_field = "add"\n', "")
+    return text.replace('format = "json"', "\n".join(lines), 1)
+
+
+AVRO = json.dumps(
+    {
+        "type": "record",
+        "name": "Click",
+        "fields": [
+            {"name": "user", "type": "string"},
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+            {
+                "name": "price",
+                "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+            },
+        ],
+    }
+)
+
+
+def test_files_of_schemas_are_beside_the_file_and_their_contents_go_to_the_tasks(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "p.toml").write_text(
+        with_format(
+            'format = "avro"', 'registry = "header"', 'schemas = { 7 = "a/7.avsc" }'
+        ).replace(', format = "%Y-%m-%d %H:%M:%S"', "")
+    )
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "7.avsc").write_text(AVRO)
+    parse = load_pipeline(str(tmp_path / "p.toml")).parse
+    assert (parse.registry, parse.schemas, parse.avro_schema) == ("header", {"7": AVRO}, None)
+    assert SilverPlan.from_json(SilverPlan("", "", parse).to_json()).parse == parse
+
+
+def test_a_descriptor_is_part_of_the_settings(tmp_path: Path) -> None:
+    fields = "string user = 1; int64 at = 2; int64 price = 3;"
+    made = descriptor_set(m=f'syntax = "proto3"; package p; message M {{ {fields} }}')
+    (tmp_path / "m.desc").write_bytes(made)
+    (tmp_path / "p.toml").write_text(
+        with_format('format = "protobuf"', 'descriptor = "m.desc"', 'message = "p.M"').replace(
+            "%Y-%m-%d %H:%M:%S", "epoch_s"
+        )
+    )
+    parse = load_pipeline(str(tmp_path / "p.toml")).parse
+    assert parse.descriptor == descriptor_text(made, "p.M")
+    assert SilverPlan.from_json(SilverPlan("", "", parse).to_json()).parse == parse
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "said"),
+    [
+        (['format = "avro"'], 8, r"\[silver\] format# = 'avro' needs the key avro_schema"),
+        (['format = "json"', 'registry = "header"'], 9, "registry# is for .* avro and protobuf"),
+        (['format = "avro"', 'registry = "id"'], 9, "registry#: Invalid enum value 'id'"),
+        (['format = "json"', 'schemas = { 7 = "x" }'], 9, "schemas# is for the format avro"),
+        (['format = "json"', 'message = "M"'], 9, "message# is for the format protobuf"),
+        (
+            ['format = "avro"', 'schemas = { 7 = "no.avsc" }'],
+            9,
+            r"schemas#, 7 = 'no.avsc' does not read .*: name the file of the schema of this id",
+        ),
+        (['format = "avro"', "schemas = { 7 = 8 }"], 9, "schemas#.*Expected `str`, got `int`"),
+        (
+            ['format = "avro"', 'avro_schema = "no.avsc"'],
+            9,
+            r"avro_schema# = 'no.avsc' does not read .*: name the file of the writer's schema",
+        ),
+        (['format = "protobuf"', 'message = "M"'], None, "'protobuf' needs the key descriptor"),
+        (
+            ['format = "protobuf"', 'descriptor = "x"', 'message = "M"'],
+            9,
+            r"descriptor# = 'x' does not read",
+        ),
+        (
+            ['format = "protobuf"', 'descriptor = "/dev/null"', 'message = "M"'],
+            9,
+            r"descriptor# = '/dev/null' is no FileDescriptorSet: write it with protoc",
+        ),
+    ],
+)
+def test_a_mistake_of_schemas_is_named(lines: list[str], line: int | None, said: str) -> None:
+    at = "" if line is None else rf" \(line {line}\)"
+    with pytest.raises(OptionError, match=said.replace("#", at)):
+        read(with_format(*lines))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ type, as Avro's specification asks.
 
 from __future__ import annotations
 
-import json
 import struct
 import uuid
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ _PLACES: Final = {"time-millis": 3, "time-micros": 6}
 _TIMESTAMPS: Final = {
     f"{place}timestamp-{unit}": ratio for place in ("", "local-") for unit, ratio in _UNITS.items()
 }
-_LOGICAL: Final = {
+LOGICAL: Final = {
     "date": ("int",),
     "decimal": ("bytes", "fixed"),
     "duration": ("fixed",),
@@ -73,13 +72,14 @@ EXPLODE: Final = "[silver] explode"
 
 
 class SchemaProblem(ValueError):
-    """An unusable schema; `column` is None if the schema as a whole is wrong, and EXPLODE if the
-    array of that key is.
+    """An unusable schema. `column` is None if the schema as a whole is wrong, and EXPLODE if the
+    array of that key is; `key` is the schema's id among `schemas`.
     """
 
-    def __init__(self, column: str | None, what: str) -> None:
+    def __init__(self, column: str | None, what: str, key: str | None = None) -> None:
         super().__init__(what)
         self.column = column
+        self.key = key
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,27 +95,20 @@ class AvroColumn:
     """
 
 
-def reader_plan(settings: ParseSettings) -> tuple[Any, list[AvroColumn]]:
+def reader_plan(
+    schema: dict[str, Any], named: dict[str, Any], settings: ParseSettings
+) -> tuple[Any, list[AvroColumn]]:
     """Returns the plain schema for fastavro, and the columns in their order. Raises
     SchemaProblem.
     """
-    named: dict[str, Any] = {}
     try:
-        schema = fastavro.parse_schema(json.loads(settings.avro_schema or ""), named)
-    except RecursionError as why:
-        raise SchemaProblem(None, "is nested too deeply") from why
-    except (ValueError, TypeError, LookupError, fastavro.schema.SchemaParseException) as why:
-        raise SchemaProblem(None, f"does not parse ({why})") from why
-    if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise SchemaProblem(None, "is no record")
-    try:
-        columns = _columns(schema, named, settings)
-        return fastavro.parse_schema(_plain(schema)), columns
+        columns = columns_of(schema, named, settings)
+        return fastavro.parse_schema(plain_schema(schema)), columns
     except (KeyError, TypeError, AttributeError) as why:
         raise SchemaProblem(None, f"is no record with fields ({why!r})") from why
 
 
-def _columns(
+def columns_of(
     schema: dict[str, Any], named: dict[str, Any], settings: ParseSettings
 ) -> list[AvroColumn]:
     from strandline_spark.parsing.avro.nested import branches_at, elements_at, nested_reader
@@ -167,7 +160,7 @@ def _fitting_type(name: str, kind: ColumnType, branches: list[Any]) -> str:
     """
     found = {type_of(branch) for branch in branches} - {"null"}
     accepted = _TAKES_EPOCH if kind.format in EPOCHS else _TAKES[kind.name.partition("(")[0]]
-    if not found or not found <= accepted or (found & set(_LOGICAL) and len(found) > 1):
+    if not found or not found <= accepted or (found & set(LOGICAL) and len(found) > 1):
         is_now, wanted = " or ".join(sorted(found)) or "null", ", ".join(sorted(accepted))
         form = "" if kind.format is None else f" with the format {kind.format!r}"
         raise SchemaProblem(
@@ -192,24 +185,24 @@ def type_of(branch: Any) -> str:
     if not isinstance(branch, dict):
         return str(branch)
     base, logical = branch["type"], str(branch.get("logicalType"))
-    if base not in _LOGICAL.get(logical, ()):
+    if base not in LOGICAL.get(logical, ()):
         return str(base)
     fits = base != "fixed" or branch["size"] == _SIZES.get(logical, branch["size"])
     return logical if fits else str(base)
 
 
-def _plain(schema: Any) -> Any:
+def plain_schema(schema: Any) -> Any:
     """Returns the schema without its logical types."""
     if isinstance(schema, list):
-        return [_plain(branch) for branch in schema]
+        return [plain_schema(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
     plain = {key: value for key, value in schema.items() if key not in _PARSERS_OWN}
     for key in ("type", "items", "values"):
         if key in plain:
-            plain[key] = _plain(plain[key])
+            plain[key] = plain_schema(plain[key])
     if "fields" in plain:
-        plain["fields"] = [_plain(field) for field in plain["fields"]]
+        plain["fields"] = [plain_schema(field) for field in plain["fields"]]
     return plain
 
 

@@ -1,4 +1,4 @@
-"""Values that are Avro datums without a header, each of the writer's schema in the settings."""
+"""Values that are Avro datums: without a header, or with that of a schema registry."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import fastavro
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+from fastavro.read import SchemaResolutionError
 
-from strandline_spark.parsing.avro.columns import reader_plan
+from strandline_spark.parsing.avro.schemas import datum_plans
 from strandline_spark.parsing.avro.walk import LEVELS_MAX, AvroWalk, TooDeepError
 from strandline_spark.parsing.cleaning import clean_text
 from strandline_spark.parsing.decoded import Decoded
 from strandline_spark.parsing.faults import Fault, Reason, fault, shown
+from strandline_spark.parsing.framing import HEADER_BYTES, NoHeaderError, has_header, schema_id
 from strandline_spark.parsing.parts.explode import explode_of
 from strandline_spark.parsing.parts.json_parts import no_array, no_place
 from strandline_spark.parsing.parts.paths import NoPlaceError
@@ -22,7 +24,10 @@ from strandline_spark.parsing.texts import in_zone
 from strandline_spark.parsing.zones import Zone
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from strandline_spark.parsing.avro.columns import AvroColumn
+    from strandline_spark.parsing.avro.schemas import DatumPlan
     from strandline_spark.parsing.settings import ColumnType, ParseSettings
 
 _BROKEN: Final = (
@@ -43,21 +48,29 @@ class AvroDecoder:
     """The decoder for the settings of one table."""
 
     def __init__(self, settings: ParseSettings) -> None:
-        self._schema, self._columns = reader_plan(settings)
-        self._walk = AvroWalk(self._schema)
+        self._plans = datum_plans(settings)
+        self._columns = next(iter(self._plans.values())).columns
+        self._walks = {key: AvroWalk(plan.writer) for key, plan in self._plans.items()}
+        self._has_header = has_header(settings)
         self._kinds = list(settings.columns.values())
         self._zones = [None if kind.zone is None else Zone(kind.zone) for kind in self._kinds]
         self._explode = explode_of(settings.columns, settings.explode)
 
     def decode(self, values: Any) -> Decoded:
         faults: dict[int, Fault] = {}
-        found: list[list[Any]] = [[] for _ in self._columns]
+        found: list[list[Any]] = [[] for _ in self._kinds]
         sizes: list[int] = []
         for row, value in enumerate(values.to_pylist()):
-            datum = self._datum(row, value, faults)
+            columns: Sequence[AvroColumn] = self._columns
+            datum: Any = {}
+            try:
+                plan, datum = self._datum(value)
+                columns = plan.columns
+            except _BadValue as why:
+                faults[row] = fault(why.reason, f"{why}: {shown(value)}")
             elements = self._elements(row, datum, faults)
             sizes.append(len(elements))
-            for column, kind, held in zip(self._columns, self._kinds, found, strict=True):
+            for column, kind, held in zip(columns, self._kinds, found, strict=True):
                 if self._explode is None or not self._explode.holds(column.name):
                     held.append(_one(column, kind, row, datum, faults))
                 elif column.name == self._explode.position:
@@ -86,24 +99,47 @@ class AvroDecoder:
             faults[row] = no_array(self._explode.path, why)
             return [None]
 
-    def _datum(self, row: int, value: bytes, faults: dict[int, Fault]) -> Any:
-        """Returns the record's fields: none if the value is no datum, which is a fault."""
-        stream = io.BytesIO(value)
-        reason = Reason.NOT_AVRO
+    def _datum(self, value: bytes) -> tuple[DatumPlan, Any]:
+        """Returns the record's plan and fields. Raises _BadValue if the value is no datum."""
+        key, body = self._opened(value)
+        plan = self._plans[key]
+        stream = io.BytesIO(body)
         try:
-            self._walk.check(value)
-            datum: Any = fastavro.schemaless_reader(stream, self._schema, None)
-            left = len(value) - stream.tell()
-            why = f"{left} bytes are left over" if left else None
-        except TooDeepError:
-            datum, reason = {}, Reason.NESTED_TOO_DEEPLY
-            why = f"more than {LEVELS_MAX} levels within each other"
+            self._walks[key].check(body)
+            datum: Any = fastavro.schemaless_reader(stream, plan.writer, plan.reader)
+        except TooDeepError as error:
+            said = f"more than {LEVELS_MAX} levels within each other"
+            raise _BadValue(Reason.NESTED_TOO_DEEPLY, said) from error
+        except SchemaResolutionError as error:
+            said = f"a value of schema {key} is of no type of the reader's schema"
+            raise _BadValue(Reason.WRONG_TYPE, said) from error
         except _BROKEN as error:
-            datum, why = {}, _what_of(error)
-        if why is None:
-            return datum
-        faults[row] = fault(reason, f"{why}: {shown(value)}")
-        return {}
+            raise _BadValue(Reason.NOT_AVRO, _what_of(error)) from error
+        left = len(body) - stream.tell()
+        if left:
+            raise _BadValue(Reason.NOT_AVRO, f"{left} bytes are left over")
+        return plan, datum
+
+    def _opened(self, value: bytes) -> tuple[int | None, bytes]:
+        """Returns the key of the value's plan, and the value without its header."""
+        if not self._has_header:
+            return None, value
+        try:
+            found = schema_id(value)
+        except NoHeaderError as error:
+            raise _BadValue(Reason.NO_SCHEMA_ID, str(error)) from error
+        key = None if None in self._plans else found
+        if key not in self._plans:
+            raise _BadValue(Reason.UNKNOWN_SCHEMA, f"[silver] schemas has no schema {found}")
+        return key, value[HEADER_BYTES:]
+
+
+class _BadValue(Exception):
+    """A value that is no datum."""
+
+    def __init__(self, reason: Reason, what: str) -> None:
+        super().__init__(what)
+        self.reason = reason
 
 
 def _one(

@@ -95,7 +95,13 @@ REFUSED: list[tuple[str, str, dict[str, Any], dict[str, Any], str]] = [
         {"n": column_type("int", "%Y")},
         r"\[silver.columns\] n: a int has no format, and '%Y' is given",
     ),
-    ("csv", "timestamp", {}, {"n": read_from("a")}, r"columns\] n: field is for .* json and avro"),
+    (
+        "csv",
+        "timestamp",
+        {},
+        {"n": read_from("a")},
+        r"columns\] n: field is for .* json, avro, protobuf",
+    ),
     (
         "json",
         "timestamp",

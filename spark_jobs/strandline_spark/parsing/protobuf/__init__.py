@@ -1,0 +1,1 @@
+"""Values that are Protobuf messages."""
