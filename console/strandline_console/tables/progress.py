@@ -201,7 +201,7 @@ _LAYERS: Final[dict[str, Layer]] = {
 
 
 def _layer_of(key: str) -> Layer:
-    return _LAYERS.get(key, "gold")
+    return _LAYERS.get(key.partition(" ")[0], "gold")
 
 
 def _column(actions: Any, name: str) -> list[int | None]:

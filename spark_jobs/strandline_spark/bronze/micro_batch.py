@@ -128,8 +128,8 @@ class MicroBatchWriter:
     def take_beyond(
         self, job: str, batch_id: int, before: Mapping[TopicPartition, int | None]
     ) -> Sequence[Taken]:
-        """Returns what other tables took of the batch, which the bronze table holds now. The batch
-        before it ended at `before`.
+        """Returns what other tables took of the batch, which the bronze table holds now: pairs of a
+        silver table and its quarantine. The batch before it ended at `before`.
         """
         return ()
 
@@ -241,7 +241,7 @@ def _reported(batch_id: int, version: int, taken: Taken, others: Sequence[Taken]
         version=version,
         skipped=False,
         lost=sum(account.lost for account in taken.accounts),
-        quarantined=sum(account.rows for one in others[1:] for account in one.accounts),
+        quarantined=sum(account.rows for one in others[1::2] for account in one.accounts),
     )
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 TABLE_PATH: Final = "tablePath"
 SILVER: Final = "silver"
-"""Option: the `SilverPlan` of a pipeline; without it only raw records are kept."""
+"""Option: the `SilverPlans` of a pipeline; without them only raw records are kept."""
 _READ: Final = tuple(name for name in PLAIN if name != "topic") + HEADERS
 """Columns that a file is made from; the topic is in its path."""
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
@@ -160,7 +160,7 @@ def write_range(
     name = f"{planned.tp.partition:05d}-{planned.start:020d}-{planned.stop:020d}-{unique}.parquet"
     path = f"{directory}/{name}"
     file = RangeFile(table_path, path, FILE_SCHEMA, WRITER_OPTIONS)
-    parsed = None if silver is None else _silver_output(silver, path, batch_id)
+    parsed = None if silver is None else _silver_output(silver, planned.tp.topic, path, batch_id)
     try:
         for batch in reader.batches():
             file.add(_bronze_rows(batch, batch_id))
@@ -192,11 +192,12 @@ def write_range(
     }
 
 
-def _silver_output(plan: str, path: str, batch_id: int) -> GuardedOutput:
+def _silver_output(plans: str, topic: str, path: str, batch_id: int) -> GuardedOutput | None:
     # Each worker process loads only what a job of raw records needs.
-    from strandline_spark.silver.range_output import GuardedOutput, SilverPlan
+    from strandline_spark.silver.range_output import GuardedOutput, SilverPlans
 
-    return GuardedOutput(SilverPlan.from_json(plan), path, batch_id)
+    plan = SilverPlans.from_json(plans).of(topic)
+    return None if plan is None else GuardedOutput(plan, path, batch_id)
 
 
 def _bronze_rows(batch: Any, batch_id: int) -> Any:

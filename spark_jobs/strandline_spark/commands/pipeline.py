@@ -162,7 +162,7 @@ def _print_totals(
     *,
     gold: bool,
 ) -> None:
-    tables = pipeline.tables if gold else pipeline.tables[:3]
+    tables = [one for one in pipeline.tables if gold or not one[0].startswith("gold ")]
     if form == "json":
         document = {
             "pipeline": pipeline.name,
@@ -197,16 +197,19 @@ def _run_gold(arguments: argparse.Namespace) -> int:
             " PIPELINE`"
         )
     pipeline = load_pipeline(words[0])
-    if not pipeline.gold:
+    if not any(part.gold for part in pipeline.parts):
         raise OptionError(f"{pipeline.file} has no [[gold]] step; add one")
     from strandline_spark.pipeline.failures import Failures
     from strandline_spark.pipeline.gold import GoldSteps
     from strandline_spark.silver.tables import SilverTable
 
-    SilverTable.open(pipeline.silver).check_owner(pipeline.name)
+    parts = [part for part in pipeline.parts if part.gold]
+    for part in parts:
+        SilverTable.open(part.silver).check_owner(pipeline.name)
     failures = Failures(_note)
     with local_session(arguments, f"strandline gold {pipeline.name}") as spark:
-        GoldSteps(spark, pipeline, _note, failures).run(spark, close=arguments.close)
+        for steps in [GoldSteps(spark, part, _note, failures) for part in parts]:
+            steps.run(spark, close=arguments.close)
     return told(failures.said())
 
 
@@ -221,9 +224,10 @@ def _reset(words: list[str]) -> int:
     if name.endswith(".toml") and not path.endswith(".toml"):
         name, path = path, name
     pipeline = load_pipeline(path)
-    step = next((one for one in pipeline.gold if one.name == name), None)
+    steps = [one for part in pipeline.parts for one in part.gold]
+    step = next((one for one in steps if one.name == name), None)
     if step is None:
-        names = ", ".join(one.name for one in pipeline.gold) or "none"
+        names = ", ".join(one.name for one in steps) or "none"
         raise OptionError(f"gold reset {name}: {path} has no step of that name; it has {names}")
     if not os.path.exists(step.table):
         print(f"{name}: it has no table; the next run computes it from all of silver")  # noqa: T201

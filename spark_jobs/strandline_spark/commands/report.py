@@ -69,7 +69,10 @@ def _read(paths: list[str]) -> list[Findings]:
         if path in found:
             continue
         found[path] = Findings(read_table(path))
-        beside = os.path.join(os.path.dirname(path), "quarantine")
+        folder, name = os.path.split(path)
+        # The quarantine of silver_orders is quarantine_orders.
+        suffix = name.removeprefix("silver") if name.startswith("silver_") else ""
+        beside = os.path.join(folder, f"quarantine{suffix}")
         if found[path].table.kind is Kind.SILVER and beside not in found and is_table(beside):
             found[beside] = Findings(read_table(beside))
     if all(one.table.is_empty for one in found.values()):

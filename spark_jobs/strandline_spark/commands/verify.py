@@ -111,7 +111,8 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
     from strandline_spark.pipeline.verify import verify_parsed, verify_raw
 
     pipeline = load_pipeline(arguments.table)
-    if not pipeline.gold:
+    steps = [step for part in pipeline.parts for step in part.gold]
+    if not steps:
         _refuse_spark_flags(
             arguments, f"{arguments.table} has no gold step, and its tables are read"
         )
@@ -146,7 +147,7 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
                 f"{step.step}: {step.late:,} rows of silver came after their window was closed and"
                 " are not in it"
             )
-    unmade = [step.name for step in pipeline.gold if not os.path.isdir(step.table)]
+    unmade = [step.name for step in steps if not os.path.isdir(step.table)]
     for name in unmade:
         print(f"{name}: it has no table yet; the next run makes it")  # noqa: T201
     print(_verdict(gold, len(unmade)) if sound else "NOT sound")  # noqa: T201
@@ -164,17 +165,18 @@ def _verdict(gold: list[GoldFindings], unmade: int) -> str:
 
 
 def _verify_gold(arguments: argparse.Namespace, pipeline: Pipeline) -> list[GoldFindings]:
-    if not pipeline.gold:
+    steps = [(step, part.silver) for part in pipeline.parts for step in part.gold]
+    if not steps:
         return []
     from strandline_spark.gold.verify import GoldFindings, verify_step
 
-    made = [step for step in pipeline.gold if os.path.isdir(step.table)]
-    found = {step.name: GoldFindings(step.name) for step in pipeline.gold}
+    found = {step.name: GoldFindings(step.name) for step, _ in steps}
+    made = [(step, silver) for step, silver in steps if os.path.isdir(step.table)]
     if made:
         name = pipeline.name
         with local_session(with_spark_flags(arguments), f"strandline verify {name}") as spark:
-            for step in made:
-                found[step.name] = verify_step(spark, step, pipeline.silver, pipeline=name)
+            for step, silver in made:
+                found[step.name] = verify_step(spark, step, silver, pipeline=name)
     return list(found.values())
 
 
@@ -244,16 +246,19 @@ def _print_table(columns: tuple[str, ...], found: Sequence[Any]) -> None:
     """Prints a line for each finding, and the problems below."""
     rows: list[tuple[Any, ...]] = [columns]
     for one in found:
-        values = (getattr(one, name) for name in columns)
-        rows.append(tuple("-" if value == -1 else value for value in values))
+        rows.append(tuple(_shown(getattr(one, name)) for name in columns))
     widths = [max(len(str(row[i])) for row in rows) for i in range(len(columns))]
     for row in rows:
         cells = (str(cell).rjust(width) for cell, width in zip(row, widths, strict=True))
         print("  ".join(cells))  # noqa: T201 - the command's result
     for one in found:
-        where = one.step if hasattr(one, "step") else f"{one.topic}/{one.partition}"
+        where = one.step if hasattr(one, "step") else f"{one.topic}/{_shown(one.partition)}"
         for problem in one.problems:
             print(f"{where}: {problem}")  # noqa: T201 - the command's result
+
+
+def _shown(value: Any) -> Any:
+    return "-" if value == -1 else value
 
 
 def _note(line: str) -> None:

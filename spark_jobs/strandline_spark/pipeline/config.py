@@ -10,7 +10,7 @@ import os
 import re
 import tomllib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -18,12 +18,13 @@ from strandline_spark.errors import OptionError
 from strandline_spark.parsing.checks import check_settings
 from strandline_spark.parsing.parts.type_names import column_type
 from strandline_spark.parsing.settings import POSITION, RECORD_TIME, ParseSettings
-from strandline_spark.parsing.zones import Zone
-from strandline_spark.pipeline.explained import explained, located
-from strandline_spark.pipeline.keys import ColumnKeys, FileKeys, GoldKeys, SilverKeys
+from strandline_spark.pipeline.durations import duration_us
+from strandline_spark.pipeline.explained import explained, located, located_in_part
+from strandline_spark.pipeline.keys import ColumnKeys, FileKeys, SilverKeys
 from strandline_spark.pipeline.lines import Lines
+from strandline_spark.pipeline.parts import check_name, check_parts, part_names, silver_of
 from strandline_spark.pipeline.schema_files import schemas_of
-from strandline_spark.pipeline.steps import GoldStep
+from strandline_spark.pipeline.step_checks import checked_step
 from strandline_spark.silver.names import objection
 from strandline_spark.source.local_files import has_scheme, not_of_a_path, not_of_a_table
 
@@ -31,22 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from strandline_spark.parsing.settings import ColumnType
+    from strandline_spark.pipeline.steps import GoldStep
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _COLUMN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_DURATION: Final = re.compile(r"(\d{1,9}) *(second|minute|hour|day|week)s?")
-_DAY_US: Final = 86_400 * 10**6
-_UNITS_US: Final = {
-    "second": 10**6,
-    "minute": 60 * 10**6,
-    "hour": 3600 * 10**6,
-    "day": _DAY_US,
-    "week": 7 * _DAY_US,
-}
-_DURATION_MAX_US: Final = 36_500 * _DAY_US
-"""A hundred years, so that sums with event times stay below 64 bits."""
-_WINDOWS_MAX: Final = 1_000_000
-"""Limit of hopping windows for a row."""
 _DEADLINE_SECONDS_MAX: Final = 86_400
 _SHARE: Final = re.compile(r"(\d{1,3}(?:\.\d+)?) *%")
 _FORMAT_KEYS: Final = {
@@ -86,11 +74,12 @@ class QuarantineLimit:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A checked pipeline.toml; folders are absolute."""
+    """A checked pipeline.toml, seen from one of its silver tables; folders are absolute."""
 
     file: str
     name: str
     topics: tuple[str, ...]
+    """All topics, which bronze takes."""
     checkpoint: str
     start: str
     bronze: str
@@ -103,12 +92,45 @@ class Pipeline:
     """True if a new field becomes a column; False if silver stops at it."""
     limit: QuarantineLimit
     gold: tuple[GoldStep, ...]
+    """The steps over this silver table."""
+    part: str | None = None
+    """Name of this silver table, if it has one."""
+    own_topics: tuple[str, ...] | None = None
+    """Topics of this silver table; None for all that bronze has."""
+    others: tuple[Pipeline, ...] = ()
+    """The same pipeline, seen from each of its further silver tables."""
+
+    @property
+    def parts(self) -> tuple[Pipeline, ...]:
+        """The pipeline, seen from each of its silver tables."""
+        return (self, *self.others)
+
+    @property
+    def silver_topics(self) -> tuple[str, ...]:
+        return self.topics if self.own_topics is None else self.own_topics
+
+    @property
+    def silver_step(self) -> str:
+        """Name of this silver table among the steps that may fail."""
+        return self.key_of("silver")
+
+    def takes(self, topic: str) -> bool:
+        """True if this silver table has the records of the topic."""
+        return self.own_topics is None or topic in self.own_topics
+
+    def key_of(self, table: str) -> str:
+        return table if self.part is None else f"{table} {self.part}"
 
     @property
     def tables(self) -> tuple[tuple[str, str], ...]:
         """Key and folder of each table, in the order of their commits."""
-        own = (("bronze", self.bronze), ("silver", self.silver), ("quarantine", self.quarantine))
-        return own + tuple((f"gold {step.name}", step.table) for step in self.gold)
+        parsed = [
+            (one.key_of(key), folder)
+            for one in self.parts
+            for key, folder in (("silver", one.silver), ("quarantine", one.quarantine))
+        ]
+        steps = [(f"gold {step.name}", step.table) for one in self.parts for step in one.gold]
+        return (("bronze", self.bronze), *parsed, *steps)
 
 
 def load_pipeline(path: str) -> Pipeline:
@@ -139,7 +161,8 @@ def parse_pipeline(text: str, path: str) -> Pipeline:
     try:
         return _Checker(keys, lines, os.path.dirname(path)).pipeline(path)
     except OptionError as why:
-        raise OptionError(f"{path}: {located(str(why), lines, names)}") from why.__cause__
+        place = located(str(why), lines, names, parts=part_names(keys.silver))
+        raise OptionError(f"{path}: {place}") from why.__cause__
 
 
 class _Checker:
@@ -150,32 +173,59 @@ class _Checker:
         self._folder = folder
 
     def pipeline(self, path: str) -> Pipeline:
-        top, silver = self._keys.pipeline, self._keys.silver
-        _check_name("[pipeline] name", top.name)
+        top, given = self._keys.pipeline, self._keys.silver
+        check_name("[pipeline] name", top.name)
         if not top.topics or len(set(top.topics)) < len(top.topics) or "" in top.topics:
             raise OptionError(f"[pipeline] topics = {top.topics}: name one or more, each once")
         _check_folder("[pipeline] directory", top.directory)
-        at = self._placed
-        silver_path = at("[silver] table", silver.table, "silver")
-        beside = os.path.join(os.path.dirname(silver_path), "quarantine")
-        pipeline = Pipeline(
+        tables = given if isinstance(given, list) else [given]
+        check_parts(tables, top.topics)
+        parsed = [self._located_part(number, silver) for number, silver in enumerate(tables)]
+        whole = Pipeline(
             file=path,
             name=top.name,
             topics=tuple(top.topics),
-            checkpoint=at("[pipeline] checkpoint", top.checkpoint, "_checkpoint"),
+            checkpoint=self._placed("[pipeline] checkpoint", top.checkpoint, "_checkpoint"),
             start=top.start,
-            bronze=at("[bronze] table", self._keys.bronze.table, "bronze"),
-            silver=silver_path,
-            quarantine=at("[silver] quarantine", silver.quarantine, beside),
+            bronze=self._placed("[bronze] table", self._keys.bronze.table, "bronze"),
             record_losses=self._keys.bronze.on_loss == "record",
             max_offsets_per_trigger=self._keys.bronze.max_offsets_per_trigger,
-            parse=self._parse_settings(silver),
-            adds_columns=silver.on_new_field == "add",
-            limit=limit_of(silver.quarantine_limit),
-            gold=tuple(self._steps()),
+            gold=(),
+            **parsed[0],
         )
+        steps = list(self._steps())
+        parts = [
+            replace(whole, **own, gold=tuple(step for name, step in steps if name == own["part"]))
+            for own in parsed
+        ]
+        pipeline = replace(parts[0], others=tuple(parts[1:]))
         _check_folders(pipeline)
         return pipeline
+
+    def _located_part(self, number: int, silver: SilverKeys) -> dict[str, Any]:
+        """Returns the same as `_part`, whose errors name the table if there may be several."""
+        try:
+            return self._part(silver)
+        except OptionError as why:
+            if not isinstance(self._keys.silver, list):
+                raise
+            place = located_in_part(str(why), self._lines, number, silver.name)
+            raise OptionError(place) from why.__cause__
+
+    def _part(self, silver: SilverKeys) -> dict[str, Any]:
+        """Returns what the pipeline has of one silver table, without its gold steps."""
+        suffix = "" if silver.name is None else f"_{silver.name}"
+        path = self._placed("[silver] table", silver.table, f"silver{suffix}")
+        beside = os.path.join(os.path.dirname(path), f"quarantine{suffix}")
+        return {
+            "silver": path,
+            "quarantine": self._placed("[silver] quarantine", silver.quarantine, beside),
+            "parse": self._parse_settings(silver),
+            "adds_columns": silver.on_new_field == "add",
+            "limit": limit_of(silver.quarantine_limit),
+            "part": silver.name,
+            "own_topics": tuple(silver.topics) or None,
+        }
 
     def _placed(self, where: str, given: str | None, default: str) -> str:
         """Returns an absolute folder: `default` is below the pipeline's directory, `given` below
@@ -241,107 +291,22 @@ class _Checker:
         check_settings(settings)
         return settings
 
-    def _steps(self) -> Iterator[GoldStep]:
+    def _steps(self) -> Iterator[tuple[str | None, GoldStep]]:
+        """Yields each gold step behind the name of its silver table."""
+        tables = part_names(self._keys.silver)
         seen: list[str] = []
         for number, step in enumerate(self._keys.gold):
             where = f"[[gold]] {step.name}"
             try:
-                _check_name(f"[[gold]] {number + 1}, name", step.name)
+                check_name(f"[[gold]] {number + 1}, name", step.name)
                 if step.name in seen:
                     raise OptionError(f"{where}, name: two steps have this name; give each its own")
                 seen.append(step.name)
                 line = self._lines.of_text(("gold", number, "sql"))
                 table = self._placed(f"{where}, table", step.table, f"gold/{step.name}")
-                yield checked_step(step, table, line)
+                yield silver_of(step, tables), checked_step(step, table, line)
             except OptionError as why:
                 raise OptionError(located(str(why), self._lines, seen, step=number)) from why
-
-
-def checked_step(step: GoldKeys, table: str, line: int) -> GoldStep:
-    where = f"[[gold]] {step.name}"
-    if (step.window is None) == (step.session is None):
-        raise OptionError(f"{where}: give either window (and slide) or session (and session_key)")
-    if step.slide is not None and step.window is None:
-        raise OptionError(f"{where}: slide is for windows, and a session has none; leave it out")
-    if (step.session is None) != (not step.session_key):
-        raise OptionError(f"{where}: session and session_key belong together; give both or neither")
-    window, slide, session = (
-        None if text is None else duration_us(f"{where}, {key}", text)
-        for key, text in (("window", step.window), ("slide", step.slide), ("session", step.session))
-    )
-    if window is not None and slide is not None and slide > window:
-        raise OptionError(
-            f"{where}, slide = {step.slide!r} is longer than window = {step.window!r}: rows would"
-            " fall between windows"
-        )
-    if window is not None and slide is not None and window > _WINDOWS_MAX * slide:
-        raise OptionError(
-            f"{where}, slide = {step.slide!r}: each row would be in {window // slide:,} windows of"
-            f" {step.window!r}; give a slide that makes them {_WINDOWS_MAX:,} at the most"
-        )
-    offset = 0
-    if step.offset is not None:
-        offset = duration_us(f"{where}, offset", step.offset, least=0)
-    _check_place(where, step, window, slide, offset)
-    if step.sql.strip() == "":
-        raise OptionError(f"{where}, sql: it is empty; give a SELECT over the view silver")
-    return GoldStep(
-        name=step.name,
-        table=table,
-        sql=step.sql,
-        line=line,
-        watermark=duration_us(f"{where}, watermark", step.watermark, least=0),
-        window=window,
-        slide=slide,
-        offset=offset,
-        zone=step.zone,
-        session=session,
-        session_key=tuple(step.session_key),
-    )
-
-
-def _check_place(
-    where: str, step: GoldKeys, window: int | None, slide: int | None, offset: int
-) -> None:
-    if window is None:
-        for key, value in (("zone", step.zone), ("offset", step.offset)):
-            if value is not None:
-                raise OptionError(
-                    f"{where}, {key} = {value!r}: it places windows, and a session has none; leave"
-                    " it out"
-                )
-        return
-    if offset >= (slide or window):
-        raise OptionError(
-            f"{where}, offset = {step.offset!r}: a window begins every"
-            f" {step.slide or step.window!r}; give less than that"
-        )
-    if step.zone is None:
-        return
-    try:
-        Zone(step.zone)
-    except OptionError as why:
-        raise OptionError(f"{where}, {why}") from why
-    for key, text, length in (("window", step.window, window), ("slide", step.slide, slide)):
-        if length is not None and length % _DAY_US != 0:
-            raise OptionError(
-                f"{where}, {key} = {text!r}: with a zone it has to be whole days or weeks; for"
-                " hours that begin at another minute leave out zone and give offset"
-            )
-
-
-def duration_us(where: str, text: str, *, least: int = 1) -> int:
-    """Returns `5 minutes` in microseconds. Raises OptionError."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None or int(found[1]) < least:
-        raise OptionError(
-            f"{where} = {text!r}: give a whole number and second, minute, hour, day or week, as"
-            " '5 minutes'"
-        )
-    micros = int(found[1]) * _UNITS_US[found[2]]
-    if micros > _DURATION_MAX_US:
-        raise OptionError(f"{where} = {text!r}: give 36500 days at the most")
-    return micros
 
 
 def _deadline(given: str) -> int:
@@ -433,11 +398,6 @@ def _default(where: str, kind: ColumnType, given: str | float | None) -> str | N
     return str(given).lower()
 
 
-def _check_name(where: str, name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise OptionError(f"{where} = {name!r}: give letters, digits, - and _ alone")
-
-
 def _check_folder(where: str, given: str) -> None:
     if has_scheme(given) or "://" in given:
         raise OptionError(
@@ -452,9 +412,17 @@ def _check_folders(pipeline: Pipeline) -> None:
     folders = {
         "[pipeline] checkpoint": pipeline.checkpoint,
         "[bronze] table": pipeline.bronze,
-        "[silver] table": pipeline.silver,
-        "[silver] quarantine": pipeline.quarantine,
-        **{f"[[gold]] {step.name}, table": step.table for step in pipeline.gold},
+        **{
+            f"{where} {key}": folder
+            for one in pipeline.parts
+            for where in ["[silver]" if one.part is None else f"[[silver]] {one.part},"]
+            for key, folder in (("table", one.silver), ("quarantine", one.quarantine))
+        },
+        **{
+            f"[[gold]] {step.name}, table": step.table
+            for one in pipeline.parts
+            for step in one.gold
+        },
     }
     for (other, there), (where, path) in itertools.combinations(folders.items(), 2):
         if os.path.commonpath([path, there]) in (path, there):

@@ -26,9 +26,10 @@ _AT: Final = re.compile(r"(.*?)(?: - at `\$(.*)`)?")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `([^`]*)`")
 _MISSING: Final = re.compile(r"Object missing required field `([^`]*)`")
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
-_COLUMNS: Final = ("silver", "columns")
 _NAME: Final = r"'[^']*'|[^\s:=,]+"
 _PLACE: Final = re.compile(rf"\[\[gold\]\] ({_NAME})(?:, ({_NAME}))?|\[([\w.]+)\](?: ({_NAME}))?")
+_IN_SILVER: Final = re.compile(rf"\[silver(\.columns)?\](?: ({_NAME}))?")
+_OF_PART: Final = re.compile(rf"\[\[silver\]\] ({_NAME})(?:, ({_NAME}))?")
 
 
 def explained(why: str, found: dict[str, Any], lines: Lines) -> str:
@@ -47,17 +48,28 @@ def explained(why: str, found: dict[str, Any], lines: Lines) -> str:
         near = difflib.get_close_matches(key[1], known, 1)
         meant = f" (did you mean {near[0]}?)" if near else ""
         return f"{where}{line}: unknown key{meant}; there are {', '.join(known)}"
-    if path[:2] == _COLUMNS and len(path) == 3:
+    if len(_column(path)) == 1:
         said += ": give a type, as 'bigint', or { type = 'timestamp', format = '%d.%m.%Y' }"
     return f"{where}{line}: {said}"
 
 
-def located(said: str, lines: Lines, names: Sequence[str], *, step: int | None = None) -> str:
-    """Returns the message with the line, if it begins with a place without one: `[section] key`, or
-    `[[gold]] step, key`.
+def located(
+    said: str,
+    lines: Lines,
+    names: Sequence[str],
+    *,
+    step: int | None = None,
+    parts: Sequence[str | None] = (),
+) -> str:
+    """Returns the message with the line, if it begins with a place without one: `[section] key`,
+    `[[gold]] step, key` or `[[silver]] table, key`.
 
-    `names` are those of the steps; `step` is the number of the step at fault.
+    `names` are those of the steps; `step` is the number of the step at fault; `parts` are the names
+    of the silver tables.
     """
+    found = _OF_PART.match(said)
+    if found is not None:
+        return _of_part(said, found, lines, parts)
     found = _PLACE.match(said)
     if found is None or said.startswith(" (line ", found.end()):
         return said
@@ -71,12 +83,42 @@ def located(said: str, lines: Lines, names: Sequence[str], *, step: int | None =
     return f"{found[0]} (line {lines.of(path)}){said[found.end() :]}"
 
 
+def located_in_part(said: str, lines: Lines, number: int, name: str | None) -> str:
+    """Returns a message about `[silver] key` as one about that key of the [[silver]] `number`, with
+    its line.
+    """
+    found = _IN_SILVER.match(said)
+    if found is None:
+        return said
+    inner: Path = ("columns",) if found[1] else ()
+    key = None if found[2] is None else found[2].strip("'")
+    path: Path = ("silver", number, *inner, *(() if key is None else (key,)))
+    shown = "".join(f", {part}" for part in path[2:])
+    place = f"[[silver]] {name or number + 1}{shown} (line {lines.of(path)})"
+    return place + said[found.end() :]
+
+
+def _of_part(said: str, found: re.Match[str], lines: Lines, parts: Sequence[str | None]) -> str:
+    """Returns the message with the line of a [[silver]], of which it has the name or number."""
+    if said.startswith((" (line ", ", "), found.end()):
+        return said
+    name, key = found[1].strip("'"), found[2]
+    path: Path = ("silver",)
+    if name in parts:
+        path = (*path, parts.index(name))
+    elif name.isdecimal():
+        path = (*path, int(name) - 1)
+    path = (*path, key) if key else path
+    return f"{found[0]} (line {lines.of(path)}){said[found.end() :]}"
+
+
 def _path(text: str, found: dict[str, Any]) -> Path:
     """Returns the path of `.gold[1].window`; msgspec says `.silver.columns[...]` for any column."""
     columns, _, rest = text.partition("[...]")
     path: Path = tuple(name or int(number) for name, number in _STEP.findall(columns))
-    if path == _COLUMNS and columns != text:
-        path = (*path, _wrong_column(found["silver"]["columns"]))
+    if path[:1] == ("silver",) and path[-1:] == ("columns",) and columns != text:
+        table = found["silver"] if len(path) == 2 else found["silver"][path[1]]
+        path = (*path, _wrong_column(table["columns"]))
     return path + tuple(name for name, _ in _STEP.findall(rest))
 
 
@@ -86,13 +128,22 @@ def _where(path: Path, found: dict[str, Any]) -> str:
         step = found["gold"][path[1]]
         rest = "".join(f", {part}" for part in path[2:3])
         return f"[[gold]] {_name(step, int(path[1]))}{rest}"
-    if path[:2] == _COLUMNS and len(path) > 2:
+    if len(path) > 1 and path[0] == "silver" and isinstance(path[1], int):
+        rest = "".join(f", {part}" for part in path[2:])
+        return f"[[silver]] {_name(found['silver'][path[1]], path[1])}{rest}"
+    if _column(path):
         rest = "".join(f", {part}" for part in path[3:])
         return f"[silver.columns] {path[2]}{rest}"
     if len(path) == 1:
         inner = found.get(str(path[0]))
         return f"[{path[0]}]" if isinstance(inner, dict) else str(path[0])
     return f"[{path[0]}] {path[1]}"
+
+
+def _column(path: Path) -> Path:
+    """Returns the part of the path that begins with a column's name, if there is one."""
+    own = tuple(part for part in path if not isinstance(part, int))
+    return own[2:] if own[:2] == ("silver", "columns") else ()
 
 
 def _name(step: Any, number: int) -> Any:
@@ -117,6 +168,6 @@ def _known_keys(path: Path) -> list[str]:
         "gold": GoldKeys,
     }
     kind = sections[path[0]] if len(path) > 1 else FileKeys
-    if path[:2] == _COLUMNS:
+    if _column(path):
         kind = ColumnKeys
     return [field.encode_name for field in msgspec.structs.fields(kind)]

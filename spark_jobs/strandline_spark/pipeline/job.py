@@ -20,13 +20,12 @@ from strandline_spark.bronze.bronze import (
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.task_files import SILVER
 from strandline_spark.cluster.cluster import close_channels
-from strandline_spark.pipeline.columns import with_columns_of
 from strandline_spark.pipeline.failures import Failures
 from strandline_spark.pipeline.gold import GoldSteps
-from strandline_spark.silver.batch import SILVER as SILVER_STEP
-from strandline_spark.silver.batch import SilverBatchWriter
+from strandline_spark.pipeline.moved_topics import check_topics
+from strandline_spark.silver.batch import SilverBatchWriter, SilverPart
 from strandline_spark.silver.catch_up import CatchUp
-from strandline_spark.silver.range_output import SilverPlan
+from strandline_spark.silver.range_output import SilverPlan, SilverPlans
 from strandline_spark.silver.rebuild import check_places, running
 from strandline_spark.silver.tables import QuarantineTable, SilverTable, settings_of
 from strandline_spark.spark.listener import LagListener
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from strandline_spark.bronze.micro_batch import BatchReport
-    from strandline_spark.parsing.settings import ParseSettings
     from strandline_spark.pipeline.config import Pipeline
 
 
@@ -115,14 +113,19 @@ def prepare_pipeline(pipeline: Pipeline, job: BronzeJob) -> str:
     new checkpoint, as the option startingOffsets.
     """
     name = pipeline.name
-    check_places(pipeline)
+    for part in pipeline.parts:
+        check_places(part)
     try:
-        SilverTable.find(pipeline.silver, name)
-        QuarantineTable.find(pipeline.quarantine, name)
+        for part in pipeline.parts:
+            silver = SilverTable.find(part.silver, name)
+            QuarantineTable.find(part.quarantine, name)
+            if silver is not None:
+                check_topics(part, pipeline, silver)
         check_surroundings(job, BronzeTable.find(pipeline.bronze, name))
-        parse = pipeline.parse
-        SilverTable.open_or_create(pipeline.silver, parse.columns, name, settings_of(parse))
-        QuarantineTable.open_or_create(pipeline.quarantine, name)
+        for part in pipeline.parts:
+            parse = part.parse
+            SilverTable.open_or_create(part.silver, parse.columns, name, settings_of(parse))
+            QuarantineTable.open_or_create(part.quarantine, name)
         bronze = BronzeTable.open_or_create(pipeline.bronze, name)
         return prepare_start(job, bronze)
     finally:
@@ -152,7 +155,6 @@ class PipelineStream:
         self._close = run.close
         self._on_batch = on_batch
         self._note = note
-        self._gold = GoldSteps(spark, pipeline, note, self.failures) if run.gold else None
         job = self._job
         self._workers = Workers(spark, master=job.master, table=job.table, python=job.worker_python)
         self._lock = threading.Lock()
@@ -166,13 +168,21 @@ class PipelineStream:
             failures=self.failures,
             lock=self._lock,
         )
-        self._catch_up = CatchUp(spark, pipeline, self._settings, note)
+        self._parts = [
+            _Part(
+                one,
+                CatchUp(spark, one.pipeline, one.settings, note),
+                GoldSteps(spark, one.pipeline, note, self.failures) if run.gold else None,
+            )
+            for one in self._writer.parts
+        ]
 
     def run(self, start: str, interrupted: threading.Event | None = None) -> Totals:
         """Runs to the end, or until `interrupted` is set; `failures` has the failed steps."""
         copy_audit(self._pipeline.bronze, self._note)
-        with self.failures.guard(SILVER_STEP):
-            self._writer.is_behind = self._catch_up.is_behind()
+        for part in self._parts:
+            with self.failures.guard(part.silver.step):
+                part.silver.is_behind = part.catch_up.is_behind()
         run_query(
             self._job,
             lambda: self._start(start),
@@ -185,27 +195,29 @@ class PipelineStream:
         )
         with self._lock:
             if interrupted is None or not interrupted.is_set():
-                while self._take_step():
-                    pass
-            self._run_gold(self._spark, close=self._close)
+                for part in self._parts:
+                    while self._take_step(part):
+                        pass
+            for part in self._parts:
+                part.run_gold(self._spark, close=self._close)
         self._copy_audits()
         return self.totals
 
     def _start(self, start: str) -> StreamingQuery:
-        pipeline = self._pipeline
-        more: dict[str, str] = {}
-        with self.failures.guard(SILVER_STEP):
-            parse = self._settings(SilverTable.open(pipeline.silver))
-            more = {SILVER: SilverPlan(pipeline.silver, pipeline.quarantine, parse).to_json()}
-            self._writer.known = tuple(parse.columns)
+        plans = []
+        for part in self._writer.parts:
+            pipeline = part.pipeline
+            with self.failures.guard(part.step):
+                parse = part.settings(SilverTable.open(pipeline.silver))
+                plan = SilverPlan(pipeline.silver, pipeline.quarantine, parse).to_json()
+                plans.append((pipeline.own_topics, plan))
+                part.known = tuple(parse.columns)
+        more = {SILVER: SilverPlans(plans).to_json()} if plans else {}
         return start_query(self._spark, self._job, start, self._writer, more)
 
-    def _settings(self, silver: SilverTable) -> ParseSettings:
-        return with_columns_of(self._pipeline, silver).parse
-
     def _wants_again(self) -> bool:
-        added, self._writer.added = self._writer.added, {}
-        return bool(added)
+        added = [part.take_added() for part in self._writer.parts]
+        return any(added)
 
     def _noted(self, report: BatchReport) -> None:
         self.totals.add(report)
@@ -218,43 +230,54 @@ class PipelineStream:
 
     def _idle(self) -> None:
         """Lets silver catch up while the query waits for records."""
-        if self._writer.is_behind and self._lock.acquire(blocking=False):
+        is_behind = any(part.is_behind for part in self._writer.parts)
+        if is_behind and self._lock.acquire(blocking=False):
             try:
                 self._go_on(self._spark)
             finally:
                 self._lock.release()
 
     def _go_on(self, spark: SparkSession) -> None:
-        if self._writer.is_behind and self.failures.may_try(SILVER_STEP):
-            self._take_step()
-        self._run_gold(spark, again=False)
+        for part in self._parts:
+            if part.silver.is_behind and self.failures.may_try(part.silver.step):
+                self._take_step(part)
+            part.run_gold(spark, again=False)
 
-    def _take_step(self) -> bool:
+    def _take_step(self, part: _Part) -> bool:
         """Takes one step. True if silver still lacks ranges, and can take them."""
-        if not self._writer.is_behind:
+        silver = part.silver
+        if not silver.is_behind:
             return False
-        with self.failures.guard(SILVER_STEP):
-            step = self._catch_up.step()
-            self._writer.added |= self._catch_up.take_added()
-            self._writer.is_behind = step.left > 0 or self._catch_up.is_behind()
+        with self.failures.guard(silver.step):
+            step = part.catch_up.step()
+            silver.added |= part.catch_up.take_added()
+            silver.is_behind = step.left > 0 or part.catch_up.is_behind()
             if step.rows:
                 self.totals.quarantined += step.quarantined
                 left = f", {step.left} ranges to go" if step.left else ""
-                self._note(f"silver: {step.rows:,} records from bronze{left}")
-            return self._writer.is_behind
+                self._note(f"{silver.step}: {step.rows:,} records from bronze{left}")
+            return silver.is_behind
         return False
 
-    def _run_gold(self, spark: SparkSession, *, close: bool = False, again: bool = True) -> None:
+    def _copy_audits(self) -> None:
+        copy_audit(self._pipeline.bronze, self._note)
+        for part in self._pipeline.parts:
+            with self.failures.guard(f"the audit of {part.silver_step}"):
+                copy_audit(part.silver, self._note, SilverTable)
+                copy_audit(part.quarantine, self._note, QuarantineTable)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One silver table of a running pipeline, and the gold steps over it."""
+
+    silver: SilverPart
+    catch_up: CatchUp
+    gold: GoldSteps | None
+
+    def run_gold(self, spark: SparkSession, *, close: bool = False, again: bool = True) -> None:
         """Runs the gold steps, unless silver lacks rows: windows would close without them, and they
         would be late.
         """
-        stands = self._writer.is_behind or self.failures.has(SILVER_STEP)
-        if self._gold is not None and not stands:
-            self._gold.run(spark, close=close, again=again)
-
-    def _copy_audits(self) -> None:
-        pipeline = self._pipeline
-        copy_audit(pipeline.bronze, self._note)
-        with self.failures.guard("the audit of silver"):
-            copy_audit(pipeline.silver, self._note, SilverTable)
-            copy_audit(pipeline.quarantine, self._note, QuarantineTable)
+        if self.gold is not None and not self.silver.stands:
+            self.gold.run(spark, close=close, again=again)

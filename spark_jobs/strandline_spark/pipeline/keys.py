@@ -100,6 +100,14 @@ class SilverKeys(Section):
         dict[str, str | ColumnKeys],
         Meta(description="Name and type of each; for csv in the order of the fields."),
     ]
+    name: Annotated[
+        str | None,
+        Meta(description="For [[silver]], of which a file may have several: the table's name."),
+    ] = None
+    topics: Annotated[
+        list[str],
+        Meta(description="For [[silver]]: the topics of this table; each topic has one table."),
+    ] = msgspec.field(default_factory=list)
     max_ahead: Annotated[
         str,
         Meta(
@@ -108,12 +116,17 @@ class SilverKeys(Section):
         ),
     ] = "1 hour"
     table: Annotated[
-        str | None, Meta(description="Folder of parsed rows (default: directory/silver).")
+        str | None,
+        Meta(
+            description="Folder of parsed rows (default: directory/silver; directory/silver_NAME"
+            " for a table with a name)."
+        ),
     ] = None
     quarantine: Annotated[
         str | None,
         Meta(
-            description="Folder of records that do not parse (default: quarantine beside silver)."
+            description="Folder of records that do not parse (default: quarantine beside silver;"
+            " quarantine_NAME for a table with a name)."
         ),
     ] = None
     explode: Annotated[
@@ -186,6 +199,9 @@ class GoldKeys(Section):
         str,
         Meta(description="Spark SQL over the view silver; gives window_start and window_end."),
     ]
+    silver: Annotated[
+        str | None, Meta(description="Name of the silver table, if there are several.")
+    ] = None
     table: Annotated[
         str | None, Meta(description="Folder of the step's rows (default: directory/gold/NAME).")
     ] = None
@@ -211,6 +227,6 @@ class GoldKeys(Section):
 
 class FileKeys(Section):
     pipeline: PipelineKeys
-    silver: SilverKeys
+    silver: SilverKeys | list[SilverKeys]
     bronze: BronzeKeys = msgspec.field(default_factory=BronzeKeys)
     gold: list[GoldKeys] = msgspec.field(default_factory=list)

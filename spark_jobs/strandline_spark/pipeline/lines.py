@@ -44,12 +44,19 @@ class Lines:
         while isinstance(found, dict) and found:
             name, found = next(iter(found.items()))
             path = (*path, name)
+            if found and isinstance(found, dict) and (last := self._count(path)):
+                # A table below an array of tables is one of its last element.
+                path = (*path, last - 1)
         if isinstance(found, list):
-            number = 0
-            while (*path, number) in self._at:
-                number += 1
-            return (*path, number)
+            return (*path, self._count(path))
         return path
+
+    def _count(self, path: Path) -> int:
+        """Returns the number of tables that an array has so far."""
+        number = 0
+        while (*path, number) in self._at:
+            number += 1
+        return number
 
     def of(self, path: Path) -> int:
         """Returns the line of the key, or of the next one above it that the text shows."""

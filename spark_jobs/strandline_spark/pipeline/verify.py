@@ -13,6 +13,7 @@ from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.verify import PartitionFindings, held_in, runs_in, union, verify
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.pipeline.columns import beside_columns
+from strandline_spark.pipeline.moved_topics import moved_topics
 from strandline_spark.pipeline.parsed_values import ParsedValues
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
 
@@ -62,20 +63,26 @@ def verify_raw(pipeline: Pipeline, bootstrap: str | None, **asked: Any) -> list[
 
 
 def verify_parsed(pipeline: Pipeline, *, values: bool = False) -> list[ParsedFindings]:
-    """Checks silver and quarantine against bronze, each partition. With `values` it parses bronze
-    again and compares each row.
+    """Checks each silver table and its quarantine against bronze, each partition. With `values` it
+    parses bronze again and compares each row.
     """
-    bronze = BronzeTable.open(pipeline.bronze)
-    silver = SilverTable.open(pipeline.silver)
-    quarantine = QuarantineTable.open(pipeline.quarantine)
-    silver.check_explode(pipeline.parse, pipeline.file)
+    return [
+        found for part in pipeline.parts for found in _verify_part(part, pipeline, values=values)
+    ]
+
+
+def _verify_part(part: Pipeline, whole: Pipeline, *, values: bool) -> list[ParsedFindings]:
+    bronze = BronzeTable.open(part.bronze)
+    silver = SilverTable.open(part.silver)
+    quarantine = QuarantineTable.open(part.quarantine)
+    silver.check_explode(part.parse, part.file)
     ranges = [_ranges(table) for table in (bronze, silver, quarantine)]
     compared = None
     if values:
-        known = beside_columns(pipeline, silver.columns_beside(pipeline.parse.columns))
+        known = beside_columns(part, silver.columns_beside(part.parse.columns))
         compared = ParsedValues(bronze, silver, quarantine, known.parse)
     out = []
-    for topic in pipeline.topics:
+    for topic in part.silver_topics:
         runs = [runs_in(table, topic) for table in (bronze, silver, quarantine)]
         for partition in sorted({p for one in runs for p in one}):
             tp = TopicPartition(topic, partition)
@@ -87,6 +94,11 @@ def verify_parsed(pipeline: Pipeline, *, values: bool = False) -> list[ParsedFin
             _check_ends(found, bronze, (silver, quarantine))
             if compared is not None:
                 compared.compare(found, [one.get(partition, []) for one in runs])
+            out.append(found)
+    for table in (silver, quarantine):
+        for topic, other in moved_topics(part, whole, table):
+            found = ParsedFindings(topic, -1)
+            found.problems.append(f"{table.path} has its records, and [[silver]] {other} takes it")
             out.append(found)
     return out
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from strandline_spark.bronze.commits import CommittedRange
     from strandline_spark.bronze.fenced_table import FencedTable
+    from strandline_spark.cluster.offsets import TopicPartition
     from strandline_spark.parsing.settings import ParseSettings
     from strandline_spark.pipeline.config import Pipeline
 
@@ -91,7 +92,7 @@ class CatchUp:
         """
         bronze, silver, quarantine = self._open()
         behind = False
-        for tp in partitions_of(bronze, files_of(bronze), all_of_them=self._all_partitions):
+        for tp in self._partitions(bronze):
             for table in (silver, quarantine):
                 behind |= _end(table, tp) < _end(bronze, tp)
                 if _end(table, tp) > _end(bronze, tp):
@@ -149,9 +150,14 @@ class CatchUp:
             QuarantineTable.open(pipeline.quarantine),
         )
 
+    def _partitions(self, bronze: BronzeTable) -> set[TopicPartition]:
+        """Returns the partitions that bronze took from, of this silver table's topics."""
+        found = partitions_of(bronze, files_of(bronze), all_of_them=self._all_partitions)
+        return {tp for tp in found if self._pipeline.takes(tp.topic)}
+
     def _missing(self, bronze: BronzeTable, *tables: FencedTable) -> list[Missing]:
         ends: dict[Any, int | None] = {}
-        for tp in partitions_of(bronze, files_of(bronze), all_of_them=self._all_partitions):
+        for tp in self._partitions(bronze):
             found = [table.end(tp) for table in tables]
             known = [end for end in found if end is not None]
             ends[tp] = min(known) if len(known) == len(found) else None

@@ -21,7 +21,7 @@ from strandline_spark.silver.crash_guard import parser_for
 from strandline_spark.silver.tables import QUARANTINE_FILE_SCHEMA, silver_file_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
 _T = TypeVar("_T")
 _TIMES: Final = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
@@ -74,6 +74,28 @@ class SilverPlan:
         nulls = tuple(parse["null_values"])
         settings = ParseSettings(**parse | {"columns": columns, "null_values": nulls})
         return cls(found["silver"], found["quarantine"], settings)
+
+
+@dataclass(frozen=True, slots=True)
+class SilverPlans:
+    """The plans of a pipeline's silver tables, as text between driver and tasks."""
+
+    by_topics: Sequence[tuple[Collection[str] | None, str]]
+    """Topics of each table, None for all, with its plan as text."""
+
+    def to_json(self) -> str:
+        return json.dumps([[t if t is None else list(t), plan] for t, plan in self.by_topics])
+
+    @classmethod
+    def from_json(cls, text: str) -> SilverPlans:
+        return cls([(topics, plan) for topics, plan in json.loads(text)])
+
+    def of(self, topic: str) -> SilverPlan | None:
+        """Returns the plan of the topic's table; None if there is none."""
+        for topics, plan in self.by_topics:
+            if topics is None or topic in topics:
+                return SilverPlan.from_json(plan)
+        return None
 
 
 @dataclass(slots=True)

@@ -139,7 +139,12 @@ class Rebuild:
         new, name = self._new, self._pipeline.name
         columns = self._columns()
         plan = SilverPlan("", "", self._pipeline.parse).to_json()
-        parts = [plan, self._quarantine_only, self._pipeline.adds_columns]
+        parts = [
+            plan,
+            self._quarantine_only,
+            self._pipeline.adds_columns,
+            self._pipeline.own_topics,
+        ]
         rules = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
         silver = SilverTable.find(new.silver, name)
         quarantine = QuarantineTable.find(new.quarantine, name)

@@ -15,11 +15,11 @@ from strandline_spark.errors import OptionError
 from strandline_spark.examples import NAMES, text_of
 from strandline_spark.parsing.protobuf.descriptors import descriptor_text
 from strandline_spark.pipeline.config import (
-    duration_us,
     limit_of,
     load_pipeline,
     parse_pipeline,
 )
+from strandline_spark.pipeline.durations import duration_us
 from strandline_spark.pipeline.keys import BronzeKeys, GoldKeys, PipelineKeys, SilverKeys
 from strandline_spark.pipeline.lines import Lines
 from strandline_spark.pipeline.lines import Path as KeyPath
