@@ -114,6 +114,16 @@ class Pipeline:
         """Name of this silver table among the steps that may fail."""
         return self.key_of("silver")
 
+    @property
+    def section(self) -> str:
+        """The section of the file that has the rules of this silver table."""
+        return "[silver]" if self.part is None else f"[[silver]] {self.part}"
+
+    @property
+    def columns_section(self) -> str:
+        more = "" if self.part is None else f" of {self.section}"
+        return f"[silver.columns]{more}"
+
     def takes(self, topic: str) -> bool:
         """True if this silver table has the records of the topic."""
         return self.own_topics is None or topic in self.own_topics

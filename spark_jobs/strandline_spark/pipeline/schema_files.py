@@ -27,13 +27,13 @@ def schemas_of(silver: SilverKeys, folder: str) -> dict[str, Any]:
         },
         "registry": silver.registry,
         "descriptor": _descriptor(folder, silver),
-        "message": silver.message,
+        "message": None if silver.message is None else silver.message.removeprefix("."),
     }
 
 
 def _text(folder: str, key: str, file: str, what: str) -> str:
     try:
-        return _content(folder, key, file, what).decode("utf-8")
+        return _content(folder, key, file, what).decode("utf-8-sig")
     except UnicodeDecodeError as why:
         raise OptionError(
             f"[silver] {key} = {file!r} does not read ({why}): name the file of {what}"
@@ -47,7 +47,7 @@ def _descriptor(folder: str, silver: SilverKeys) -> str | None:
 
     data = _content(folder, "descriptor", silver.descriptor, "the descriptor set")
     try:
-        return descriptor_text(data, silver.message)
+        return descriptor_text(data, (silver.message or "").removeprefix("."))
     except DescriptorProblem as why:
         raise OptionError(f"[silver] descriptor = {silver.descriptor!r} {why}") from why
 

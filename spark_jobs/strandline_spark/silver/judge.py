@@ -148,7 +148,7 @@ class Judge:
         )
         more = "" if len(names) <= _FIELDS_SHOWN else f" and {len(names) - _FIELDS_SHOWN} more"
         said = f"records have fields that are no columns: {shown}{more}; {_STANDS}."
-        where = f"[silver.columns] of {self._pipeline.file}"
+        where = f"{self._pipeline.columns_section} of {self._pipeline.file}"
         if which[names[0]]:
             as_field = json.dumps(field_text(names[0]), ensure_ascii=False)
             as_field = as_field.replace("\x7f", "\\u007f")
@@ -181,8 +181,8 @@ class Judge:
         raise TableError(
             f"{bad:,} of {rows:,} records of a batch do not parse, above quarantine_limit ="
             f" {self._pipeline.limit} ({counts}); for instance {'; '.join(samples[:_SAMPLES_MAX])}."
-            f" Of these {_STANDS}: correct [silver] of {self._pipeline.file}, or raise the limit;"
-            " the next run catches up from bronze"
+            f" Of these {_STANDS}: correct {self._pipeline.section} of {self._pipeline.file}, or"
+            " raise the limit; the next run catches up from bronze"
         )
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import fastavro
 
-from strandline_spark.parsing.avro.columns import AvroColumn, SchemaProblem, reader_plan
+from strandline_spark.parsing.avro.columns import (
+    LOGICAL,
+    AvroColumn,
+    SchemaProblem,
+    reader_plan,
+)
 from strandline_spark.parsing.avro.resolution import Resolution, with_values_of_defaults
 
 if TYPE_CHECKING:
@@ -38,6 +44,13 @@ def datum_plans(settings: ParseSettings) -> dict[int | None, DatumPlan]:
     """Returns the plan for each schema id; None in its place if the ids do not matter. Raises
     SchemaProblem.
     """
+    try:
+        return _plans(settings)
+    except RecursionError as why:
+        raise SchemaProblem(None, "is nested too deeply") from why
+
+
+def _plans(settings: ParseSettings) -> dict[int | None, DatumPlan]:
     if not settings.schemas:
         schema, columns = reader_plan(*_parsed(settings.avro_schema or "", None), settings)
         return {None: DatumPlan(schema, None, columns)}
@@ -81,7 +94,7 @@ def parsed_record(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     named: dict[str, Any] = {}
     try:
-        schema = fastavro.parse_schema(_with_names(json.loads(text)), named)
+        schema = fastavro.parse_schema(_with_names(_content(json.loads(text))), named)
     except RecursionError as why:
         raise SchemaProblem(None, "is nested too deeply") from why
     except (ValueError, TypeError, LookupError, fastavro.schema.SchemaParseException) as why:
@@ -91,9 +104,16 @@ def parsed_record(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return schema, named
 
 
+def _content(found: Any) -> Any:
+    """Returns the schema within a registry's answer, `{"schema": "…"}`, else what was found."""
+    if isinstance(found, dict) and "type" not in found and isinstance(found.get("schema"), str):
+        return json.loads(found["schema"])
+    return found
+
+
 def _with_names(schema: Any) -> Any:
-    """Returns the schema with `{"type": "Name"}` as the name that it stands for. fastavro takes the
-    name alone.
+    """Returns the schema with `{"type": "Name"}` as the name that it stands for, and without a
+    `decimal` that cannot be one, which Avro lets count as its base type. fastavro takes neither.
     """
     if isinstance(schema, list):
         return [_with_names(branch) for branch in schema]
@@ -103,6 +123,8 @@ def _with_names(schema: Any) -> Any:
     if isinstance(of, dict | list) or (isinstance(of, str) and of not in _KINDS):
         return _with_names(of)
     out = {key: _with_names(one) if key in _INNER else one for key, one in schema.items()}
+    if out.get("logicalType") == "decimal" and not _is_decimal(out):
+        del out["logicalType"]
     if isinstance(out.get("fields"), list):
         out["fields"] = [
             {**field, "type": _with_names(field["type"])}
@@ -111,3 +133,12 @@ def _with_names(schema: Any) -> Any:
             for field in out["fields"]
         ]
     return out
+
+
+def _is_decimal(schema: dict[str, Any]) -> bool:
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if schema["type"] not in LOGICAL["decimal"] or type(precision) is not int:
+        return False
+    size = schema.get("size")
+    held = precision if size is None else int(math.log10(2) * (8 * size - 1))
+    return type(scale) is int and 0 < precision <= held and 0 <= scale <= precision

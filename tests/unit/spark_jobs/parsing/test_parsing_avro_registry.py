@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import struct
@@ -330,3 +331,48 @@ def test_a_name_in_place_of_a_definition_stands_for_its_type(of: Any) -> None:
         parser_of("avro", options=options, b="binary"), [datum(plain, {"a": b"12", "b": b"34"})]
     )
     assert found[0][1]["b"] == b"34"
+
+
+def test_a_registrys_answer_is_a_schema() -> None:
+    answer = json.dumps({"subject": "orders", "id": 7, "schema": json.dumps(FIRST)})
+    parser = parser_of("avro", options={"schemas": {"7": answer}}, id="int")
+    assert outcomes(parser, [OF_FIRST])[0][1]["id"] == 5
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"precision": 0},
+        {"precision": 2, "scale": 3},
+        {"precision": "9"},
+        {"precision": 9, "scale": -1},
+        {"precision": 9, "scale": 1.5},
+        {"precision": 40, "type": "fixed", "name": "F", "size": 4},
+        {},
+    ],
+)
+def test_a_decimal_that_cannot_be_one_counts_as_its_base_type(more: dict[str, Any]) -> None:
+    of = {"type": "bytes", "logicalType": "decimal", **more}
+    plain = {key: one for key, one in of.items() if key != "logicalType"}
+    options = {"avro_schema": json.dumps(record(("v", ["null", of])))}
+    value = datum(record(("v", ["null", plain])), {"v": b"abcd"})
+    assert outcomes(parser_of("avro", options=options, v="binary"), [value])[0][1]["v"] == b"abcd"
+
+
+def test_schemas_that_are_nested_too_deeply_are_refused() -> None:
+    taken = 0
+    for level in range(0, 1000, 50):
+        fields = f'{{"name": "v", "type": {_text(level)}}}'
+        more = f'{fields}, {{"name": "n", "type": "int", "default": 1}}'
+        writer, reader = (
+            f'{{"type": "record", "name": "R", "fields": [{one}]}}' for one in (fields, more)
+        )
+        with contextlib.suppress(OptionError):
+            options = {"schemas": {"1": writer}, "avro_schema": reader}
+            parser_of("avro", options=options, n="int")
+            taken += 1
+    assert 0 < taken < 20
+
+
+def _text(levels: int) -> str:
+    return '{"type": "array", "items": ' * levels + '"int"' + "}" * levels
