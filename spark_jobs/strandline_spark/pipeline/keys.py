@@ -131,7 +131,10 @@ class SilverKeys(Section):
     ] = None
     explode: Annotated[
         str | None,
-        Meta(description="For json and avro: path of an array, each element of which is a row."),
+        Meta(
+            description="For json, avro and protobuf: path of an array, each element of which is a"
+            " row."
+        ),
     ] = None
     on_new_field: Annotated[
         Literal["add", "stop", "ignore"],

@@ -396,7 +396,10 @@ trace = { type = "string", from = "header:trace-id" }
     [
         ('explode = "items[*]"', "field 'items[*]' names many places"),
         ('explode = "$"', "is the whole value, and that is an object: name an array in it"),
-        ('explode = "items"\nformat = "csv"', "is for the format json and avro, and format"),
+        (
+            'explode = "items"\nformat = "csv"',
+            "is for the format json and avro and protobuf, and format",
+        ),
         ("explode = 5", "Expected `str | null`, got `int`"),
     ],
 )

@@ -230,7 +230,12 @@ def test_avro_arrays_are_exploded() -> None:
         ("json", "a..b", COLUMNS, "explode: field 'a..b' is no path"),
         ("json", "a[*]", COLUMNS, "explode: field .* names many places"),
         ("json", "a", {"n": "int"}, 'explode = .a. needs one column .* from = "position", not 0'),
-        ("csv", "a", {"position": PLACE, "n": "int"}, "explode = 'a' is for the formats json, avro"),
+        (
+            "csv",
+            "a",
+            {"position": PLACE, "n": "int"},
+            "explode = 'a' is for the formats json, avro",
+        ),
         ("json", None, {"position": PLACE}, "position: from = .position. is the place of an expl"),
         ("json", "a", {"p": replace(PLACE, name="string")}, "p: from = .position. is a whole num"),
         ("avro", "order", {"position": PLACE}, "explode: order is long in the Avro schema, and no"),
