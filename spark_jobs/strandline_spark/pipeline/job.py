@@ -29,7 +29,7 @@ from strandline_spark.silver.catch_up import CatchUp
 from strandline_spark.silver.range_output import SilverPlan
 from strandline_spark.silver.rebuild import check_places, running
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
-from strandline_spark.spark.listener import LagListener
+from strandline_spark.spark.listener import listen
 from strandline_spark.spark.session import end_session, interrupts, start_session
 from strandline_spark.spark.workers import Workers
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from strandline_spark.bronze.micro_batch import BatchReport
     from strandline_spark.parsing.settings import ParseSettings
     from strandline_spark.pipeline.config import Pipeline
+    from strandline_spark.pipeline.metrics import JobMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class PipelineRun:
     master: str = "local[2]"
     memory: str = "1g"
     worker_python: str | None = None
+    metrics: JobMetrics | None = None
+    """Metrics that the run reports to; None if nobody reads them."""
 
 
 def bronze_job(pipeline: Pipeline, run: PipelineRun) -> BronzeJob:
@@ -98,7 +101,7 @@ def run_pipeline(
         direct=True,
         worker_python=job.worker_python,
     )
-    spark.streams.addListener(LagListener(job.bootstrap, lambda lag: note(str(lag))))
+    listen(spark, job.bootstrap, note, run.metrics)
     try:
         with running(pipeline), interrupts() as interrupted:
             stream = PipelineStream(spark, pipeline, run, on_batch, note)
@@ -151,7 +154,12 @@ class PipelineStream:
         self._close = run.close
         self._on_batch = on_batch
         self._note = note
-        self._gold = GoldSteps(spark, pipeline, note, self.failures) if run.gold else None
+        self._metrics = metrics = run.metrics
+        on_report = None if metrics is None else metrics.gold
+        self._gold = (
+            GoldSteps(spark, pipeline, note, self.failures, on_report) if run.gold else None
+        )
+        self._say_who_stands()
         job = self._job
         self._workers = Workers(spark, master=job.master, table=job.table, python=job.worker_python)
         self._lock = threading.Lock()
@@ -209,6 +217,8 @@ class PipelineStream:
     def _noted(self, report: BatchReport) -> None:
         self.totals.add(report)
         self._on_batch(report)
+        if self._metrics is not None:
+            self._metrics.batch(report)
 
     def _after_batch(self, spark: SparkSession) -> None:
         """Lets silver take one step if it lacks something, and gold if it does not."""
@@ -238,6 +248,8 @@ class PipelineStream:
             self._writer.is_behind = step.left > 0 or self._catch_up.is_behind()
             if step.rows:
                 self.totals.quarantined += step.quarantined
+                if self._metrics is not None:
+                    self._metrics.caught_up(step)
                 left = f", {step.left} ranges to go" if step.left else ""
                 self._note(f"silver: {step.rows:,} records from bronze{left}")
             return self._writer.is_behind
@@ -250,6 +262,13 @@ class PipelineStream:
         stands = self._writer.is_behind or self.failures.has(SILVER_STEP)
         if self._gold is not None and not stands:
             self._gold.run(spark, close=close, again=again)
+        self._say_who_stands()
+
+    def _say_who_stands(self) -> None:
+        if self._metrics is not None:
+            gold = self._pipeline.gold if self._gold is not None else ()
+            steps = (SILVER_STEP, *(f"gold {step.name}" for step in gold))
+            self._metrics.standing(steps, self.failures.said())
 
     def _copy_audits(self) -> None:
         pipeline = self._pipeline
