@@ -8,8 +8,8 @@ WITHOUT_EVENT_ENGINE: Final = "-event_engine_client,-event_engine_listener"
 BACKUP_POLL: Final = "GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS"
 BACKUP_POLL_MS: Final = "100"
 
-_SETTINGS: Final = {VARIABLE: WITHOUT_EVENT_ENGINE, BACKUP_POLL: BACKUP_POLL_MS}
-_added: Final = [name for name in _SETTINGS if name not in os.environ]
+SETTINGS: Final = {VARIABLE: WITHOUT_EVENT_ENGINE, BACKUP_POLL: BACKUP_POLL_MS}
+_added: Final = [name for name in SETTINGS if name not in os.environ]
 
 
 def without_event_engine() -> None:
@@ -23,7 +23,7 @@ def without_event_engine() -> None:
     polls them every 5 seconds by default, and an attempt to connect ends after 3. A process of
     blocking calls that fail at once would never connect again.
     """
-    for name, value in _SETTINGS.items():
+    for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
 
 

@@ -109,27 +109,29 @@ class StrandlineDataSource(DataSource):
         return options
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from strandline_spark.sink.options import check_for_batch_write
+        from strandline_spark.sink.options import check_append, check_for_batch_write
         from strandline_spark.sink.sink import StrandlineWriter
 
-        options = self._sink_options(schema, overwrite=overwrite)
+        options = self._sink_options(schema)
+        check_append(overwrite=overwrite)
         check_for_batch_write(options)
         check_topic(options)
         return StrandlineWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from strandline_spark.sink.options import check_for_stream_write
+        from strandline_spark.sink.options import check_for_stream_write, check_output_mode
         from strandline_spark.sink.sink import StrandlineStreamWriter
 
-        options = self._sink_options(schema, overwrite=overwrite)
+        options = self._sink_options(schema)
+        check_output_mode(options, complete=overwrite)
         check_for_stream_write(options)
         if not self._is_checked:
             check_topic(options)
         return StrandlineStreamWriter(options)
 
-    def _sink_options(self, schema: StructType, *, overwrite: bool) -> SinkOptions:
+    def _sink_options(self, schema: StructType) -> SinkOptions:
         from strandline_spark.sink.options import parse_sink_options
-        from strandline_spark.sink.schema import check_append, check_columns
+        from strandline_spark.sink.schema import check_columns
 
         if not self.options:
             raise OptionError(
@@ -138,7 +140,6 @@ class StrandlineDataSource(DataSource):
                 ' write with .write.format("strandline").option(…)'
             )
         options = parse_sink_options(users_options(self.options))
-        check_append(overwrite=overwrite)
         check_columns(schema, options.topic)
         return options
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from strandline_runtime.grpc_experiments import SETTINGS
 from support.cluster import MakeCluster
 from support.command import clean_environ, start_strandline, strandline
 from support.command_forks import SERVERS, Forks
@@ -43,6 +44,8 @@ def test_a_fork_has_the_environment_of_its_caller_or_is_left_to_a_new_interprete
         assert forks.can_take(["--version"], {**given, "STRANDLINE_BOOTSTRAP": "here"})
         for early in ("PYTHONUTF8", "LC_ALL", "GRPC_EXPERIMENTS"):
             assert not forks.can_take(["--version"], {**given, early: "0"})
+        ours = {**SETTINGS, "GRPC_VERBOSITY": "NONE"}
+        assert forks.can_take(["--version"], {**given, **ours}), "as our programs set them"
         assert not forks.can_take(["x" * 1_000_000], given)
         named = forks.start(["topic", "list"], {**given, "STRANDLINE_BOOTSTRAP": "here"}, None)
         assert b"'here' is not an address" in named.communicate(b"")[1]

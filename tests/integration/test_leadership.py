@@ -60,7 +60,8 @@ async def test_leaders_move_and_come_back_and_partitions_are_added_without_losin
         Admin(cluster.bootstrap) as admin,
         Producer(cluster.bootstrap, metadata_max_age_ms=100) as producer,
     ):
-        await admin.create_topics([NewTopic("orders", 3, 3)])
+        placed = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]  # whether the topic for groups is there or not
+        await admin.create_topics([NewTopic("orders", replica_assignment=placed)])
         await until(admin, "orders", lambda found: found == [1, 2, 3])
         reading: dict[str, Any] = {"auto_offset_reset": "earliest", "metadata_max_age_ms": 100}
         async with (

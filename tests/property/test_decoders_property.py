@@ -132,6 +132,10 @@ ELSEWHERE = {
     "strandline_spark.source.table_options": "metadata that this module wrote into the catalog",
     "strandline_broker.kafka.connection": "the length of a frame; test_fuzz.py sends any",
     "strandline_cli.cluster.reach": "two numbers of an answer whose length is checked",
+    "strandline_spark.parsing.avro.columns": "a schema that `spark.parsing.avro_schema` checks",
+    "strandline_cli.nemesis.compose": "asks the Docker that it starts",
+    "strandline_cli.nemesis.server": "a file of the run, which this machine writes",
+    "strandline_cli.nemesis.workload_process": "lines of the process that it starts",
     "strandline_broker.rpc.records.fetch_codec": "protobuf, whose failure refuses the request",
 }
 """Modules that decode and are in no table, and why."""

@@ -23,6 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from strandline_runtime.grpc_experiments import SETTINGS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -34,6 +36,8 @@ _ENVIRON: Final = dict(os.environ)
 _REQUEST_BYTES_MAX: Final = 150_000
 _READ_AT_START: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GRPC_")
 """Beginnings of the variables that an interpreter, or a library, reads before a command runs."""
+_SET_BY_OURS: Final = {**SETTINGS, "GRPC_VERBOSITY": "NONE", "GRPC_ENABLE_FORK_SUPPORT": "0"}
+"""What our programs set unless it is given. A test that calls one sets it for later tests."""
 
 
 class Fork:
@@ -106,8 +110,8 @@ class Forks:
         """False if only an interpreter that starts would do the same."""
         if len(_request(arguments, environ, None)) > _REQUEST_BYTES_MAX:
             return False
-        names = {*environ, *_ENVIRON}
-        differ = (name for name in names if environ.get(name) != _ENVIRON.get(name))
+        ours, theirs = {**_SET_BY_OURS, **_ENVIRON}, {**_SET_BY_OURS, **environ}
+        differ = (name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
         return not any(name.startswith(_READ_AT_START) for name in differ)
 
     def start(self, arguments: list[str], environ: Mapping[str, str], cwd: Path | None) -> Fork:

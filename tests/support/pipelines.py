@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from strandline_spark.bronze.micro_batch import BatchReport
     from strandline_spark.pipeline.config import Pipeline
+    from strandline_spark.pipeline.metrics import JobMetrics
 
 
 def run_pipeline_once(
@@ -31,11 +32,12 @@ def run_pipeline_once(
     *,
     close: bool = False,
     note: Callable[[str], None] = lambda line: None,
+    metrics: JobMetrics | None = None,
 ) -> list[BatchReport]:
     """Until all that is available is read, as `strandline-spark run --once`. Raises StepsFailed if
     a step stands still then.
     """
-    run = PipelineRun(bootstrap, close=close)
+    run = PipelineRun(bootstrap, close=close, metrics=metrics)
     start = prepare_pipeline(pipeline, bronze_job(pipeline, run))
     reports: list[BatchReport] = []
     stream = PipelineStream(spark, pipeline, run, reports.append, note)

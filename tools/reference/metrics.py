@@ -1,4 +1,4 @@
-"""docs/reference/metrics.md, from the metrics that the servers' sources declare.
+"""docs/reference/metrics.md, from the metrics that the sources of servers and Spark jobs declare.
 
 A declaration is a call of one of prometheus_client's classes whose first argument is a name that
 begins with `strandline_` or `kafka_`.
@@ -13,7 +13,8 @@ from typing import Final
 from md_table import table
 from reference.words import GENERATED
 
-SOURCES: Final = Path(__file__).resolve().parents[2] / "broker" / "strandline_broker"
+SERVERS: Final = Path(__file__).resolve().parents[2] / "broker" / "strandline_broker"
+JOBS: Final = Path(__file__).resolve().parents[2] / "spark_jobs" / "strandline_spark"
 PREFIXES: Final = ("strandline_", "kafka_")
 KINDS: Final = {
     "Counter": "counter",
@@ -45,6 +46,13 @@ label `partition`.
 Each process also has the metrics of prometheus_client's process collector, for instance
 `process_cpu_seconds_total`, `process_resident_memory_bytes` and `process_open_fds`.
 """
+JOBS_HEAD = """\
+## Spark jobs
+
+A job serves these at the address of `--metrics-listen` while it runs. Its counters begin at 0 with
+the process.
+
+"""
 COLUMNS = ("metric", "kind", "labels", "meaning", "declared in")
 
 
@@ -64,7 +72,7 @@ class Metric:
 
 
 def metrics() -> str:
-    declared = sorted(declarations(SOURCES), key=lambda metric: metric.name)
+    declared = sorted(declarations(SERVERS), key=lambda metric: metric.name)
     servers: dict[str, list[tuple[str, ...]]] = {
         "Both servers": [],
         "Brokers": [],
@@ -72,10 +80,12 @@ def metrics() -> str:
     }
     for metric in declared:
         servers[_server(metric.file)].append(metric.row())
+    jobs = sorted(declarations(JOBS), key=lambda metric: metric.name)
     return "\n".join(
         [
             HEAD,
             *(f"## {title}\n\n{table(COLUMNS, rows)}" for title, rows in servers.items() if rows),
+            JOBS_HEAD + table(COLUMNS, [metric.row() for metric in jobs]),
         ]
     )
 

@@ -19,7 +19,8 @@ from strandline_spark.bronze.audit import AuditCopier, accounts, audit_path, las
 from strandline_spark.bronze.checkpoint import has_folders, has_planned, read_checkpoint
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.micro_batch import BatchReport, MicroBatchWriter, app_id
-from strandline_spark.bronze.task_files import TABLE_PATH, BronzeSource
+from strandline_spark.bronze.observed import observed
+from strandline_spark.bronze.task_files import SILVER, TABLE_PATH, BronzeSource
 from strandline_spark.cluster.cluster import Cluster, close_channels, unknown
 from strandline_spark.cluster.offsets import StreamOffset, decimal, stream_to_json
 from strandline_spark.data_source import StrandlineDataSource
@@ -40,7 +41,7 @@ from strandline_spark.source.losses import (
     described,
     for_job,
 )
-from strandline_spark.spark.listener import LagListener
+from strandline_spark.spark.listener import listen
 from strandline_spark.spark.session import (
     check_java,
     end_session,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from strandline_spark.bronze.checkpoint import Checkpoint
     from strandline_spark.bronze.fenced_table import FencedTable
     from strandline_spark.cluster.offsets import Offsets
+    from strandline_spark.spark.listener import Watcher
 
 POLL_SECONDS: Final = 0.2
 EVERY_MAX: Final = 999_999
@@ -122,10 +124,13 @@ class Totals:
 
 
 def run_bronze(
-    job: BronzeJob, on_batch: Callable[[BatchReport], None], note: Callable[[str], None]
+    job: BronzeJob,
+    on_batch: Callable[[BatchReport], None],
+    note: Callable[[str], None],
+    watcher: Watcher | None = None,
 ) -> Totals:
-    """Runs the job to its end, and passes messages for the user to `note`. Raises
-    StrandlineSparkError.
+    """Runs the job to its end, and passes messages for the user to `note`, Spark's reports to
+    `watcher`. Raises StrandlineSparkError.
 
     With `every` only an interrupt ends the job. The table, the topics and the start are checked
     first, because Spark takes seconds to start.
@@ -139,7 +144,7 @@ def run_bronze(
         direct=job.direct,
         worker_python=job.worker_python,
     )
-    spark.streams.addListener(LagListener(job.bootstrap, lambda lag: note(str(lag))))
+    listen(spark, job.bootstrap, note, watcher)
     try:
         with interrupts() as interrupted:
             totals = stream(spark, job, start, on_batch, interrupted, note)
@@ -318,10 +323,11 @@ def start_query(
         # A source that Spark finds by itself runs with the driver's interpreter on the workers too.
         spark.dataSource.register(StrandlineDataSource)
         stream = spark.readStream.format("strandline").option("includeHeaders", "true")
+    frame = stream.options(**options).load()
+    if job.direct:
+        frame = observed(frame, with_silver=SILVER in options)
     output = (
-        stream.options(**options)
-        .load()
-        .writeStream.queryName("bronze")
+        frame.writeStream.queryName("bronze")
         .option("checkpointLocation", f"file://{os.path.abspath(job.checkpoint)}")
         .foreachBatch(writer)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from strandline_spark.bronze.commits import CommittedRange
@@ -21,6 +21,8 @@ class Taken:
 
     accounts: list[CommittedRange]
     files: list[DataFile]
+    reasons: dict[str, int] = field(default_factory=dict)
+    """Number of rows of quarantine for each reason."""
 
 
 @dataclass(frozen=True, slots=True)

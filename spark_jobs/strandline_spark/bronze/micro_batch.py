@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -65,6 +66,10 @@ class BatchReport:
     """Offsets whose records retention had removed."""
     quarantined: int = 0
     """Rows of a pipeline that did not parse."""
+    parsed: int = 0
+    """Rows that silver took."""
+    reasons: dict[str, int] = field(default_factory=dict)
+    """Number of quarantined rows for each reason."""
 
 
 class MicroBatchWriter:
@@ -242,6 +247,8 @@ def _reported(batch_id: int, version: int, taken: Taken, others: Sequence[Taken]
         skipped=False,
         lost=sum(account.lost for account in taken.accounts),
         quarantined=sum(account.rows for one in others[1::2] for account in one.accounts),
+        parsed=sum(account.rows for one in others[::2] for account in one.accounts),
+        reasons=dict(sum((Counter(one.reasons) for one in others), Counter())),
     )
 
 

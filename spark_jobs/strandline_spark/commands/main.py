@@ -23,6 +23,7 @@ from strandline_runtime.grpc_experiments import without_event_engine
 from strandline_spark.cluster.find_cluster import add_cluster, find_bootstrap
 from strandline_spark.commands.example import add_example
 from strandline_spark.commands.lag import add_lag
+from strandline_spark.commands.monitoring import add_metrics, listen_address, metrics_served
 from strandline_spark.commands.pipeline import add_gold, add_latest, add_run, add_silver
 from strandline_spark.commands.prepare import add_prepare
 from strandline_spark.commands.rebuild import add_rebuild
@@ -135,6 +136,7 @@ def _add_bronze(bronze: argparse.ArgumentParser) -> None:
         metavar="BYTES",
         help="limit on the decompressed size of one batch of records (default: 32 MiB)",
     )
+    add_metrics(bronze)
     add_spark(bronze)
     bronze.add_argument("--format", choices=("table", "json"), default="table")
     bronze.set_defaults(
@@ -147,6 +149,7 @@ def _run_bronze(arguments: argparse.Namespace) -> int:
     from strandline_spark.source.option_values import local_path
     from strandline_spark.source.options import parse_options
 
+    listen_address(arguments.metrics_listen)
     bootstrap = find_bootstrap(arguments.bootstrap, arguments.dir, os.environ)
     if arguments.on_loss == "record" and arguments.mode == "dataframe":
         raise OptionError(
@@ -182,7 +185,14 @@ def _run_bronze(arguments: argparse.Namespace) -> int:
     )
     began = time.monotonic()
     _note(f"starting Spark (its log: {job.log_file})")
-    totals = run_bronze(job, _progress, _note)
+    with metrics_served(arguments, table) as metrics:
+
+        def noted(report: BatchReport) -> None:
+            _progress(report)
+            if metrics is not None:
+                metrics.batch(report)
+
+        totals = run_bronze(job, noted, _note, metrics)
     _print_totals(job.table, totals, time.monotonic() - began, arguments.format)
     return 0
 

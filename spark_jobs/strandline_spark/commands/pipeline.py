@@ -6,9 +6,11 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.cluster.find_cluster import add_cluster, find_bootstrap
+from strandline_spark.commands.monitoring import add_metrics, listen_address, metrics_served
 from strandline_spark.errors import OptionError
 from strandline_spark.spark.flags import add_spark, local_session
 
@@ -99,6 +101,7 @@ def _add_job(command: argparse.ArgumentParser) -> None:
     when.add_argument(
         "--every", metavar="10s", help="start a micro-batch at this interval, until interrupted"
     )
+    add_metrics(command)
     add_spark(command)
     command.add_argument("--format", choices=("table", "json"), default="table")
 
@@ -107,6 +110,7 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
     from strandline_spark.pipeline.config import load_pipeline
 
     pipeline = load_pipeline(arguments.pipeline)
+    listen_address(arguments.metrics_listen)
     bootstrap = find_bootstrap(arguments.bootstrap, arguments.dir, os.environ)
     from strandline_spark.source.options import parse_options
 
@@ -127,7 +131,9 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
     )
     began = time.monotonic()
     _note(f"starting Spark (its log: {bronze_job(pipeline, run).log_file})")
-    totals, failed = run_pipeline(pipeline, run, _progress, _note)
+    with metrics_served(arguments, pipeline.name) as metrics:
+        run = replace(run, metrics=metrics)
+        totals, failed = run_pipeline(pipeline, run, _progress, _note)
     elapsed_s = time.monotonic() - began
     _print_totals(pipeline, totals, failed, elapsed_s, arguments.format, gold=arguments.gold)
     return told(failed)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from strandline_spark.gold.step import StepReport
     from strandline_spark.pipeline.config import Pipeline
     from strandline_spark.pipeline.failures import Failures
     from strandline_spark.pipeline.steps import GoldStep
@@ -34,7 +35,9 @@ class GoldSteps:
         pipeline: Pipeline,
         note: Callable[[str], None],
         failures: Failures,
+        on_report: Callable[[StepReport], None] | None = None,
     ) -> None:
+        self._on_report = on_report
         self._pipeline = pipeline
         self._note = note
         self._failures = failures
@@ -59,6 +62,8 @@ class GoldSteps:
         report = run_step(
             spark, step, pipeline.silver, pipeline=pipeline.name, close=close, note=self._note
         )
+        if self._on_report is not None:
+            self._on_report(report)
         if report.version is None:
             return
         late = f"{report.late:,} rows came late, after their window was closed"

@@ -28,7 +28,7 @@ from strandline_spark.silver.catch_up import CatchUp
 from strandline_spark.silver.range_output import SilverPlan, SilverPlans
 from strandline_spark.silver.rebuild import check_places, running
 from strandline_spark.silver.tables import QuarantineTable, SilverTable, settings_of
-from strandline_spark.spark.listener import LagListener
+from strandline_spark.spark.listener import listen
 from strandline_spark.spark.session import end_session, interrupts, start_session
 from strandline_spark.spark.workers import Workers
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from strandline_spark.bronze.micro_batch import BatchReport
     from strandline_spark.pipeline.config import Pipeline
+    from strandline_spark.pipeline.metrics import JobMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class PipelineRun:
     master: str = "local[2]"
     memory: str = "1g"
     worker_python: str | None = None
+    metrics: JobMetrics | None = None
+    """Metrics that the run reports to; None if nobody reads them."""
 
 
 def bronze_job(pipeline: Pipeline, run: PipelineRun) -> BronzeJob:
@@ -96,7 +99,7 @@ def run_pipeline(
         direct=True,
         worker_python=job.worker_python,
     )
-    spark.streams.addListener(LagListener(job.bootstrap, lambda lag: note(str(lag))))
+    listen(spark, job.bootstrap, note, run.metrics)
     try:
         with running(pipeline), interrupts() as interrupted:
             stream = PipelineStream(spark, pipeline, run, on_batch, note)
@@ -155,6 +158,7 @@ class PipelineStream:
         self._close = run.close
         self._on_batch = on_batch
         self._note = note
+        self._metrics = run.metrics
         job = self._job
         self._workers = Workers(spark, master=job.master, table=job.table, python=job.worker_python)
         self._lock = threading.Lock()
@@ -168,14 +172,18 @@ class PipelineStream:
             failures=self.failures,
             lock=self._lock,
         )
+        on_report = None if run.metrics is None else run.metrics.gold
         self._parts = [
             _Part(
                 one,
                 CatchUp(spark, one.pipeline, one.settings, note),
-                GoldSteps(spark, one.pipeline, note, self.failures) if run.gold else None,
+                GoldSteps(spark, one.pipeline, note, self.failures, on_report)
+                if run.gold
+                else None,
             )
             for one in self._writer.parts
         ]
+        self._say_who_stands()
 
     def run(self, start: str, interrupted: threading.Event | None = None) -> Totals:
         """Runs to the end, or until `interrupted` is set; `failures` has the failed steps."""
@@ -200,6 +208,7 @@ class PipelineStream:
                         pass
             for part in self._parts:
                 part.run_gold(self._spark, close=self._close)
+            self._say_who_stands()
         self._copy_audits()
         return self.totals
 
@@ -222,6 +231,8 @@ class PipelineStream:
     def _noted(self, report: BatchReport) -> None:
         self.totals.add(report)
         self._on_batch(report)
+        if self._metrics is not None:
+            self._metrics.batch(report)
 
     def _after_batch(self, spark: SparkSession) -> None:
         """Lets silver take one step if it lacks something, and gold if it does not."""
@@ -242,6 +253,7 @@ class PipelineStream:
             if part.silver.is_behind and self.failures.may_try(part.silver.step):
                 self._take_step(part)
             part.run_gold(spark, again=False)
+        self._say_who_stands()
 
     def _take_step(self, part: _Part) -> bool:
         """Takes one step. True if silver still lacks ranges, and can take them."""
@@ -254,10 +266,20 @@ class PipelineStream:
             silver.is_behind = step.left > 0 or part.catch_up.is_behind()
             if step.rows:
                 self.totals.quarantined += step.quarantined
+                if self._metrics is not None:
+                    self._metrics.caught_up(step)
                 left = f", {step.left} ranges to go" if step.left else ""
                 self._note(f"{silver.step}: {step.rows:,} records from bronze{left}")
             return silver.is_behind
         return False
+
+    def _say_who_stands(self) -> None:
+        if self._metrics is not None:
+            steps = [part.silver.step for part in self._parts]
+            for part in self._parts:
+                gold = part.silver.pipeline.gold if part.gold is not None else ()
+                steps += (f"gold {step.name}" for step in gold)
+            self._metrics.standing(steps, self.failures.said())
 
     def _copy_audits(self) -> None:
         copy_audit(self._pipeline.bronze, self._note)

@@ -9,7 +9,7 @@ commits it to the tables that lack it. Wherever this breaks off, the fences show
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.bronze.columns import BronzeTable
@@ -24,7 +24,14 @@ from strandline_spark.silver.from_bronze import (
     parse_range,
     partitions_of,
 )
-from strandline_spark.silver.judge import Judge, ParsedRange, columns_noted, discard, taken
+from strandline_spark.silver.judge import (
+    Judge,
+    ParsedRange,
+    columns_noted,
+    discard,
+    reasons_of,
+    taken,
+)
 from strandline_spark.silver.range_output import SilverManifest, SilverPlan
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
 
@@ -53,6 +60,8 @@ class Step:
     quarantined: int
     left: int
     """Number of ranges that are still missing."""
+    reasons: dict[str, int] = field(default_factory=dict)
+    """Number of quarantined rows for each reason."""
 
 
 class CatchUp:
@@ -135,6 +144,7 @@ class CatchUp:
             sum(one.account.rows for one in done),
             sum(one.manifest.quarantine["rows"] for one in done),
             len(self._left),
+            reasons_of(done),
         )
 
     def take_added(self) -> dict[str, str]:

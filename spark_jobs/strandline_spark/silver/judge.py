@@ -23,7 +23,7 @@ from strandline_spark.parsing.inference import holds, merge_fields, narrowest
 from strandline_spark.parsing.parts.paths import field_text
 from strandline_spark.parsing.parts.type_names import column_type
 from strandline_spark.silver.names import objection
-from strandline_spark.silver.tables import SilverTable, type_of_delta
+from strandline_spark.silver.tables import QuarantineTable, SilverTable, type_of_delta
 from strandline_spark.silver.widening import widen
 
 if TYPE_CHECKING:
@@ -169,10 +169,8 @@ class Judge:
         rows = sum(one.account.rows for one in parsed)
         if not self._pipeline.limit.is_passed(bad, rows):
             return
-        reasons: Counter[str] = Counter()
-        for one in parsed:
-            reasons.update(one.manifest.reasons)
-        counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
+        reasons = Counter(reasons_of(parsed)).most_common()
+        counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons)
         samples = [
             f"{one.account.topic}/{one.account.partition} {one.manifest.sample}"
             for one in parsed
@@ -223,7 +221,13 @@ def taken(parsed: Sequence[ParsedRange], table: str) -> Taken:
         check_account(account, own)
         accounts.append(with_what_files_hold(account, own))
         files += own
-    return Taken(accounts, files)
+    reasons = reasons_of(parsed) if table == QuarantineTable.KIND else {}
+    return Taken(accounts, files, reasons)
+
+
+def reasons_of(parsed: Sequence[ParsedRange]) -> dict[str, int]:
+    """Returns the number of records that did not parse, for each reason."""
+    return dict(sum((Counter(one.manifest.reasons) for one in parsed), Counter[str]()))
 
 
 def check_sums(parsed: Sequence[ParsedRange]) -> None:

@@ -142,6 +142,25 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     return parsed
 
 
+def check_append(*, overwrite: bool) -> None:
+    """Refuses a batch write that would replace what the topic holds."""
+    if overwrite:
+        raise OptionError("a log is only appended to: write with mode('append')")
+
+
+def check_output_mode(options: SinkOptions, *, complete: bool) -> None:
+    """Refuses the mode of a stream in which its guarantee cannot hold.
+
+    In complete mode each micro-batch appends all rows of an aggregation, whose order changes from
+    run to run. Spark itself refuses update mode: it has no such mode for a Python data source.
+    """
+    if complete and options.guarantee is not Guarantee.AT_LEAST_ONCE:
+        raise OptionError(
+            "outputMode('complete') cannot be exactly once: a rerun has the rows of an aggregation"
+            " in another order; set deliveryGuarantee=at-least-once, or use outputMode('append')"
+        )
+
+
 def check_for_batch_write(options: SinkOptions) -> None:
     """Refuses options that only a stream supports."""
     if options.guarantee is Guarantee.EXACTLY_ONCE:

@@ -47,10 +47,3 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         )
     if topic is None and "topic" not in seen:
         raise OptionError("where do the rows go? Give the option topic, or a column topic (string)")
-
-
-def check_append(*, overwrite: bool) -> None:
-    if overwrite:
-        raise OptionError(
-            "a log is only appended to: write with mode('append'), stream with outputMode('append')"
-        )

@@ -1,10 +1,10 @@
-"""The listener in Spark's driver that reports the lag of a query after each micro-batch."""
+"""The listeners in Spark's driver: the lag of a query after each micro-batch, and its progress."""
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -14,16 +14,62 @@ from strandline_spark.source.option_values import servers_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
         QueryStartedEvent,
         QueryTerminatedEvent,
+        StreamingQueryProgress,
     )
 
     from strandline_spark.cluster.offsets import Offsets, StreamOffset
 
 _logger: Final = logging.getLogger(__name__)
+
+
+class Watcher(Protocol):
+    """Takes what Spark reports of a job."""
+
+    def lag(self, lag: Lag, /) -> None: ...
+    def progress(self, progress: StreamingQueryProgress, /) -> None: ...
+    def idle(self) -> None: ...
+
+
+def listen(
+    spark: SparkSession, bootstrap: str, note: Callable[[str], None], watcher: Watcher | None
+) -> None:
+    """Notes the lag of the session's queries after each micro-batch, and passes all that Spark
+    reports to the watcher.
+    """
+
+    def on_lag(lag: Lag) -> None:
+        note(str(lag))
+        if watcher is not None:
+            watcher.lag(lag)
+
+    spark.streams.addListener(LagListener(bootstrap, on_lag))
+    if watcher is not None:
+        spark.streams.addListener(ProgressListener(watcher))
+
+
+class ProgressListener(StreamingQueryListener):
+    """Passes Spark's reports to a watcher."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        self._watcher.idle()
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        self._watcher.progress(event.progress)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        self._watcher.idle()
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Does nothing: the last report stays."""
 
 
 class LagListener(StreamingQueryListener):

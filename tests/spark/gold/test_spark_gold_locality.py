@@ -10,6 +10,8 @@ from strandline_spark.errors import OptionError
 from strandline_spark.gold.query import check_statement, run_statement
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA: Final = "user string, x double, n int, event_time timestamp"
@@ -138,19 +140,36 @@ TOGETHER: Final = [
 
 
 def frame(spark: SparkSession) -> DataFrame:
-    rows = [
-        (user, float(n * n % 7 + (start + end) % 3), n % 4, None, start, end)
+    """Rows of all windows as constants of the plan: none is brought from Python to each job."""
+    rows = ", ".join(
+        f"('{user}', {n * n % 7 + (start + end) % 3}D, {n % 4}, {start}, {end})"
         for n, user in enumerate("abacab")
         for at, (start, end) in enumerate(WINDOWS)
         if n != at
-    ]
-    made = spark.createDataFrame(rows, f"{SCHEMA}, s long, e long")
-    return made.selectExpr(
-        *("user", "x", "n", "event_time"),
-        *("timestamp_seconds(s) AS window_start", "timestamp_seconds(e) AS window_end"),
+    )
+    return spark.sql(
+        "SELECT user, x, n, CAST(NULL AS TIMESTAMP) AS event_time, timestamp_seconds(s) AS"
+        " window_start, timestamp_seconds(e) AS window_end"
+        f" FROM VALUES {rows} AS t(user, x, n, s, e)"
     )
 
 
+@pytest.fixture
+def interpreted(spark: SparkSession) -> Iterator[None]:
+    """Spark interprets these small jobs: it would compile a class for each, for a few rows."""
+    options = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    before = {name: spark.conf.get(name) or "" for name in options}
+    for name, value in options.items():
+        spark.conf.set(name, value)
+    yield
+    for name, given in before.items():
+        spark.conf.set(name, given)
+
+
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("statement", ALONE)
 def test_what_is_let_through_gives_the_same_over_all_windows_and_over_each_alone(
     spark: SparkSession, statement: str

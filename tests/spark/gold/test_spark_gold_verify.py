@@ -38,7 +38,9 @@ def made(
 ) -> GoldStep:
     """Its table has three commits, of late rows too; silver's is beside it."""
     root = tmp_path_factory.mktemp(request.param)
-    size = {"window": 10 * SECOND} if request.param == "windows" else {"session": 10 * SECOND}
+    size: dict[str, Any] = (
+        {"window": 10 * SECOND} if request.param == "windows" else {"session": 10 * SECOND}
+    )
     step = GoldStep(
         "delays", str(root / "gold"), SQL, 7, 5 * SECOND, **size, session_key=("carrier",)
     )
@@ -201,7 +203,7 @@ def test_a_sum_of_large_terms_that_cancel_may_be_off_by_a_share_of_the_terms(
     spark: SparkSession, tmp_path: Path, key: str
 ) -> None:
     silver, table = str(tmp_path / "silver"), str(tmp_path / "gold")
-    size = {"window": 10 * SECOND} if key == "carrier" else {"session": 10 * SECOND}
+    size: dict[str, Any] = {"window": 10 * SECOND} if key == "carrier" else {"session": 10 * SECOND}
     keys = () if key == "carrier" else ("carrier",)
     step = GoldStep("delays", table, SUMS, 7, 0, **size, session_key=keys)
     large = [1e17, 1.0, -1e17, 3.0, 5e16, -5e16, 0.1]

@@ -136,17 +136,36 @@ def test_bad_input_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize(
-    ("mode", "said"), [("update", "does not support Update"), ("complete", "only appended to")]
+    ("mode", "said"),
+    [("update", "does not support Update"), ("complete", "cannot be exactly once")],
 )
-def test_a_stream_is_only_appended(
+def test_a_stream_refuses_a_mode_in_which_its_guarantee_cannot_hold(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path, mode: str, said: str
 ) -> None:
     create(cluster, "in", "out")
     fill(cluster, "in", 5)
-    change = None if mode == "update" else lambda rows: rows.groupBy("value").count()
+    change = (
+        None if mode == "update" else lambda rows: rows.groupBy("value").count().select("value")
+    )
     with pytest.raises(Exception, match=said):
         run(spark, cluster, tmp_path, change=change, output_mode=mode, topic="out")
     assert read(spark, cluster, "out") == []
+
+
+def test_complete_mode_appends_all_rows_of_each_micro_batch(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    create(cluster, "in", "out")
+
+    def totals(rows: DataFrame) -> DataFrame:
+        counts = rows.selectExpr("'all' AS key").groupBy("key").count()
+        return counts.selectExpr("key", "CAST(count AS STRING) AS value")
+
+    for _ in range(2):
+        fill(cluster, "in", 5)
+        more = {"topic": "out", "deliveryGuarantee": "at-least-once"}
+        run(spark, cluster, tmp_path, change=totals, output_mode="complete", **more)
+    assert [bytes(row.value) for row in read(spark, cluster, "out")] == [b"20", b"40"]
 
 
 def test_a_stream_refuses_what_it_cannot_write_before_a_task_starts(

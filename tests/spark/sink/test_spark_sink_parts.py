@@ -28,12 +28,14 @@ from strandline_spark.errors import OptionError, WriteFailed, remedy_line
 from strandline_spark.sink.batches import EPOCHS, ROWS_PER_BATCH, Cut, Cutter, chosen_identity
 from strandline_spark.sink.options import (
     Guarantee,
+    check_append,
     check_for_batch_write,
     check_for_stream_write,
+    check_output_mode,
     parse_sink_options,
 )
 from strandline_spark.sink.rows import Rows
-from strandline_spark.sink.schema import check_append, check_columns
+from strandline_spark.sink.schema import check_columns
 from strandline_spark.sink.sink import StrandlineWriter, Written
 
 if TYPE_CHECKING:
@@ -192,6 +194,18 @@ def test_rows_need_a_topic_and_a_log_is_not_overwritten() -> None:
     check_append(overwrite=False)
     with pytest.raises(OptionError, match="only appended to"):
         check_append(overwrite=True)
+
+
+@pytest.mark.parametrize("guarantee", [None, "exactly-once", "at-least-once"])
+def test_complete_mode_needs_the_guarantee_that_holds_in_it(guarantee: str | None) -> None:
+    more = {} if guarantee is None else {"deliveryGuarantee": guarantee}
+    options = parse_sink_options({"bootstrap.servers": "127.0.0.1:1", "topic": "t"} | more)
+    check_output_mode(options, complete=False)
+    if guarantee == "at-least-once":
+        check_output_mode(options, complete=True)
+    else:
+        with pytest.raises(OptionError, match="set deliveryGuarantee=at-least-once"):
+            check_output_mode(options, complete=True)
 
 
 # Ids.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from reference.metrics import SOURCES, declarations
+from reference.metrics import SERVERS, declarations
 from support.promql import Selector, alerts, of_dashboard, selectors
 from support.tidy_tree import ROOT
 
@@ -27,7 +27,7 @@ OF_PROCESSES: Final = {
 def declared() -> dict[str, set[str]]:
     """The labels of each sample that the sources declare."""
     found: dict[str, set[str]] = {"up": set(), **{name: set() for name in OF_PROCESSES}}
-    for metric in declarations(SOURCES):
+    for metric in declarations(SERVERS):
         found[metric.name] = set(metric.labels)
         if metric.kind == "histogram":
             found[f"{metric.name}_bucket"] = {*metric.labels, "le"}

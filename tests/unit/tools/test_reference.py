@@ -10,7 +10,7 @@ from md_table import table
 from reference.client_api import client_api
 from reference.commands import command_line
 from reference.errors import errors
-from reference.metrics import SOURCES, Metric, declarations
+from reference.metrics import SERVERS, Metric, declarations
 from reference.words import first_sentence
 from strandline import errors as client_errors
 from strandline import sync
@@ -54,7 +54,7 @@ def test_the_metrics_of_both_servers_are_those_of_a_scrape() -> None:
     registry = CollectorRegistry()
     ServerMetrics(registry, RealClock())
     scraped = {sample.name for family in registry.collect() for sample in family.samples}
-    declared = {m.name for m in declarations(SOURCES) if m.file == "telemetry.py"}
+    declared = {m.name for m in declarations(SERVERS) if m.file == "telemetry.py"}
     # Labelled metrics have no sample before the first call, and the last one needs a real stderr.
     assert {name for name in scraped if not name.endswith("_created")} == declared - {
         "strandline_requests_total",
