@@ -185,7 +185,7 @@ def test_the_docs_have_a_sound_file_with_every_key_and_no_other() -> None:
         (
             'session_key = ["user"]',
             'session_key = ["user"]\nzone = "Europe/Berlin"',
-            33,
+            31,
             "sessions, zone# = 'Europe/Berlin': it places windows, and a session has none",
         ),
         ('session_key = ["user"]', "", 27, "sessions#: session and session_key belong together"),
