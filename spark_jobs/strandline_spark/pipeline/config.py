@@ -10,7 +10,7 @@ import os
 import re
 import tomllib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -19,16 +19,19 @@ from strandline_spark.parsing.checks import check_settings, column_type
 from strandline_spark.parsing.settings import RECORD_TIME, ParseSettings
 from strandline_spark.parsing.zones import Zone
 from strandline_spark.pipeline.explained import explained, located
-from strandline_spark.pipeline.keys import ColumnKeys, FileKeys, GoldKeys, SilverKeys
+from strandline_spark.pipeline.keys import ColumnKeys, FileKeys, GoldKeys, SilverKeys, StateKeys
 from strandline_spark.pipeline.lines import Lines
-from strandline_spark.pipeline.steps import GoldStep
+from strandline_spark.pipeline.steps import GoldStep, StateStep, checked_state
 from strandline_spark.silver.names import objection
 from strandline_spark.source.local_files import has_scheme, not_of_a_path, not_of_a_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from strandline_spark.parsing.settings import ColumnType
+
+_Keys = TypeVar("_Keys", GoldKeys, StateKeys)
+_Step = TypeVar("_Step", GoldStep, StateStep)
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _COLUMN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -96,12 +99,14 @@ class Pipeline:
     """True if a new field becomes a column; False if silver stops at it."""
     limit: QuarantineLimit
     gold: tuple[GoldStep, ...]
+    state: tuple[StateStep, ...] = ()
 
     @property
     def tables(self) -> tuple[tuple[str, str], ...]:
         """Key and folder of each table, in the order of their commits."""
         own = (("bronze", self.bronze), ("silver", self.silver), ("quarantine", self.quarantine))
-        return own + tuple((f"gold {step.name}", step.table) for step in self.gold)
+        gold = tuple((f"gold {step.name}", step.table) for step in self.gold)
+        return own + gold + tuple((f"state {step.name}", step.table) for step in self.state)
 
 
 def load_pipeline(path: str) -> Pipeline:
@@ -128,7 +133,7 @@ def parse_pipeline(text: str, path: str) -> Pipeline:
         keys = msgspec.convert(found, FileKeys)
     except msgspec.ValidationError as why:
         raise OptionError(f"{path}: {explained(str(why), found, lines)}") from why
-    names = [step.name for step in keys.gold]
+    names = {"gold": [one.name for one in keys.gold], "state": [one.name for one in keys.state]}
     try:
         return _Checker(keys, lines, os.path.dirname(path)).pipeline(path)
     except OptionError as why:
@@ -165,7 +170,8 @@ class _Checker:
             parse=self._parse_settings(silver),
             adds_columns=silver.on_new_field == "add",
             limit=limit_of(silver.quarantine_limit),
-            gold=tuple(self._steps()),
+            gold=tuple(self._steps("gold", self._keys.gold, self._gold_step)),
+            state=tuple(self._steps("state", self._keys.state, self._state_step)),
         )
         _check_folders(pipeline)
         return pipeline
@@ -245,20 +251,32 @@ class _Checker:
                 " writer's schema"
             ) from why
 
-    def _steps(self) -> Iterator[GoldStep]:
+    def _steps(
+        self, section: str, given: Sequence[_Keys], checked: Callable[[int, _Keys], _Step]
+    ) -> Iterator[_Step]:
         seen: list[str] = []
-        for number, step in enumerate(self._keys.gold):
-            where = f"[[gold]] {step.name}"
+        for number, step in enumerate(given):
             try:
-                _check_name(f"[[gold]] {number + 1}, name", step.name)
+                _check_name(f"[[{section}]] {number + 1}, name", step.name)
                 if step.name in seen:
-                    raise OptionError(f"{where}, name: two steps have this name; give each its own")
+                    raise OptionError(
+                        f"[[{section}]] {step.name}, name: two steps have this name; give each its"
+                        " own"
+                    )
                 seen.append(step.name)
-                line = self._lines.of_text(("gold", number, "sql"))
-                table = self._placed(f"{where}, table", step.table, f"gold/{step.name}")
-                yield checked_step(step, table, line)
+                yield checked(number, step)
             except OptionError as why:
-                raise OptionError(located(str(why), self._lines, seen, step=number)) from why
+                said = located(str(why), self._lines, {section: seen}, step=number)
+                raise OptionError(said) from why
+
+    def _gold_step(self, number: int, step: GoldKeys) -> GoldStep:
+        line = self._lines.of_text(("gold", number, "sql"))
+        table = self._placed(f"[[gold]] {step.name}, table", step.table, f"gold/{step.name}")
+        return checked_step(step, table, line)
+
+    def _state_step(self, number: int, step: StateKeys) -> StateStep:
+        table = self._placed(f"[[state]] {step.name}, table", step.table, f"state/{step.name}")
+        return checked_state(step, table)
 
 
 def checked_step(step: GoldKeys, table: str, line: int) -> GoldStep:
@@ -445,6 +463,7 @@ def _check_folders(pipeline: Pipeline) -> None:
         "[silver] table": pipeline.silver,
         "[silver] quarantine": pipeline.quarantine,
         **{f"[[gold]] {step.name}, table": step.table for step in pipeline.gold},
+        **{f"[[state]] {step.name}, table": step.table for step in pipeline.state},
     }
     for (other, there), (where, path) in itertools.combinations(folders.items(), 2):
         if os.path.commonpath([path, there]) in (path, there):

@@ -1,5 +1,5 @@
 """A pipeline's job: one streaming query, whose tasks write bronze, silver and quarantine. After
-each batch the gold steps run over silver.
+each batch the gold and state steps run over silver.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from strandline_spark.cluster.cluster import close_channels
 from strandline_spark.pipeline.columns import with_columns_of
 from strandline_spark.pipeline.failures import Failures
 from strandline_spark.pipeline.gold import GoldSteps
+from strandline_spark.pipeline.state import StateSteps
 from strandline_spark.silver.batch import SILVER as SILVER_STEP
 from strandline_spark.silver.batch import SilverBatchWriter
 from strandline_spark.silver.catch_up import CatchUp
@@ -55,7 +56,7 @@ class PipelineRun:
     close: bool = False
     """True if open windows come out at the end too."""
     gold: bool = True
-    """True if the gold steps run."""
+    """True if the gold and state steps run."""
     master: str = "local[2]"
     memory: str = "1g"
     worker_python: str | None = None
@@ -134,7 +135,8 @@ def prepare_pipeline(pipeline: Pipeline, job: BronzeJob) -> str:
 class PipelineStream:
     """The prepared pipeline on an existing session.
 
-    Bronze always continues. Silver and each gold step may fail independently, and catch up later.
+    Bronze always continues. Silver and each gold or state step may fail independently, and catch up
+    later.
     """
 
     def __init__(
@@ -145,7 +147,9 @@ class PipelineStream:
         on_batch: Callable[[BatchReport], None],
         note: Callable[[str], None],
     ) -> None:
-        """Prepares the steps. Raises OptionError for a gold statement that does not compile."""
+        """Prepares the steps. Raises OptionError for a gold statement that does not compile, or a
+        state step that silver's columns do not allow.
+        """
         self.totals = Totals(version=BronzeTable.open(pipeline.bronze).version)
         self.failures = Failures(note)
         self._spark = spark
@@ -155,10 +159,12 @@ class PipelineStream:
         self._on_batch = on_batch
         self._note = note
         self._metrics = metrics = run.metrics
-        on_report = None if metrics is None else metrics.gold
-        self._gold = (
-            GoldSteps(spark, pipeline, note, self.failures, on_report) if run.gold else None
-        )
+        self._gold: GoldSteps | None = None
+        self._state: StateSteps | None = None
+        if run.gold:
+            reports = (None, None) if metrics is None else (metrics.gold, metrics.state)
+            self._gold = GoldSteps(spark, pipeline, note, self.failures, reports[0])
+            self._state = StateSteps(pipeline, note, self.failures, reports[1])
         self._say_who_stands()
         job = self._job
         self._workers = Workers(spark, master=job.master, table=job.table, python=job.worker_python)
@@ -194,7 +200,7 @@ class PipelineStream:
             if interrupted is None or not interrupted.is_set():
                 while self._take_step():
                     pass
-            self._run_gold(self._spark, close=self._close)
+            self._run_steps(self._spark, close=self._close)
         self._copy_audits()
         return self.totals
 
@@ -221,7 +227,9 @@ class PipelineStream:
             self._metrics.batch(report)
 
     def _after_batch(self, spark: SparkSession) -> None:
-        """Lets silver take one step if it lacks something, and gold if it does not."""
+        """Lets silver take one step if it lacks something, then state, and gold if it lacks
+        nothing.
+        """
         with self._lock:
             self._go_on(spark)
 
@@ -236,7 +244,7 @@ class PipelineStream:
     def _go_on(self, spark: SparkSession) -> None:
         if self._writer.is_behind and self.failures.may_try(SILVER_STEP):
             self._take_step()
-        self._run_gold(spark, again=False)
+        self._run_steps(spark, again=False)
 
     def _take_step(self) -> bool:
         """Takes one step. True if silver still lacks ranges, and can take them."""
@@ -255,10 +263,12 @@ class PipelineStream:
             return self._writer.is_behind
         return False
 
-    def _run_gold(self, spark: SparkSession, *, close: bool = False, again: bool = True) -> None:
-        """Runs the gold steps, unless silver lacks rows: windows would close without them, and they
-        would be late.
+    def _run_steps(self, spark: SparkSession, *, close: bool = False, again: bool = True) -> None:
+        """Runs the state steps, and the gold steps unless silver lacks rows: windows would close
+        without them, and they would be late.
         """
+        if self._state is not None:
+            self._state.run(again=again)
         stands = self._writer.is_behind or self.failures.has(SILVER_STEP)
         if self._gold is not None and not stands:
             self._gold.run(spark, close=close, again=again)
@@ -266,8 +276,11 @@ class PipelineStream:
 
     def _say_who_stands(self) -> None:
         if self._metrics is not None:
-            gold = self._pipeline.gold if self._gold is not None else ()
-            steps = (SILVER_STEP, *(f"gold {step.name}" for step in gold))
+            pipeline = self._pipeline
+            steps = [SILVER_STEP]
+            if self._gold is not None:
+                steps += (f"gold {step.name}" for step in pipeline.gold)
+                steps += (f"state {step.name}" for step in pipeline.state)
             self._metrics.standing(steps, self.failures.said())
 
     def _copy_audits(self) -> None:

@@ -82,7 +82,7 @@ def _check_column(where: str, key: str, name: str, schema: Any) -> None:
 
 
 def _check_expression(step: StateStep, expression: str, silver: DeltaTable) -> None:
-    where = f"[[state]] {step.name}, delete_when"
+    where = f"[[state]] {step.name}, delete_when = {expression!r}"
     found = words(expression)
     named = {field.name.lower() for field in silver.schema().fields}
     for word, after in zip(found, [*found[1:], ""], strict=True):
