@@ -7,6 +7,8 @@ from typing import Final
 
 _DISTINCT: Final = 64
 _COMPRESSIBLE_BYTES: Final = 16 << 20
+IDS: Final = 25_000
+"""Number of ids in `changes`."""
 
 
 def payloads(count: int, size: int) -> Iterator[bytes]:
@@ -29,8 +31,17 @@ def clicks(count: int, size: int) -> Iterator[bytes]:
     """`count` JSON objects of about `size` bytes and five fields: id, user, price, at and note.
     Some thousands of them are distinct.
     """
+    return _clicks(count, size, max(1, _COMPRESSIBLE_BYTES // size))
+
+
+def changes(count: int, size: int) -> Iterator[bytes]:
+    """`count` JSON objects like `clicks`, with `IDS` different values of id."""
+    return _clicks(count, size, IDS)
+
+
+def _clicks(count: int, size: int, distinct: int) -> Iterator[bytes]:
     rng = random.Random(size)
-    distinct = min(count, max(1, _COMPRESSIBLE_BYTES // size))
+    distinct = min(count, distinct)
     values = []
     for n in range(distinct):
         at = f"2026-03-{n % 28 + 1:02}T{n % 24:02}:{n % 60:02}:00Z"

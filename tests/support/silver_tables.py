@@ -43,6 +43,9 @@ class SilverRow(NamedTuple):
     carrier: str | None = "UA"
     delay: float = 1.0
     topic: str = "t"
+    key: bytes | None = None
+    at: int | None = None
+    """The record's timestamp in microseconds; None for the event time, of a tombstone for 0."""
 
     @property
     def tp(self) -> TopicPartition:
@@ -115,8 +118,9 @@ def _write(
             {
                 "partition": row.partition,
                 "offset": row.offset,
-                "timestamp": row.time or 0,
+                "timestamp": (row.time or 0) if row.at is None else row.at,
                 "event_time": row.time,
+                "key": row.key,
                 "tombstone": row.time is None,
                 "carrier": row.carrier,
                 "delay": row.delay,

@@ -45,6 +45,8 @@ SINKS: Final = {
     "parquet": "a batch query to Parquet files, which the JVM writes",
     "silver": "JSON of five fields: a pipeline's micro-batch, to bronze and silver, against the"
     " connector and from_json to Parquet",
+    "state": "JSON of five fields: a pipeline's micro-batch, to bronze, silver and the latest row"
+    " of 100,000 keys (of 4 partitions); up to a million records, without a peer",
 }
 
 

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from strandline_bench.payloads import compressible
@@ -19,6 +19,8 @@ from strandline_bench.spark.options import SparkOptions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.listener import QueryProgressEvent
+
+    from strandline_spark.pipeline.config import Pipeline
 
 FIELDS: Final = "id long, user string, price double, at timestamp, note string"
 PIPELINE: Final = """
@@ -39,6 +41,11 @@ price = "double"
 at = "timestamp"
 note = "string"
 """
+STATE: Final = """
+[[state]]
+name = "clicks"
+key = ["partition", "id"]
+"""
 FILL_S: Final = 3600.0
 COLUMNS: Final = "key,value,topic,partition,offset,timestamp,timestampType"
 """The columns of Spark's Kafka source, on both sides."""
@@ -57,6 +64,8 @@ class Taken:
     """Seconds of a stream outside its micro-batch."""
     around_s: float = 0.0
     """Seconds of a micro-batch before and after the call of its sink."""
+    step_s: float = 0.0
+    """Seconds of a state step over all rows, into a table of its own."""
 
 
 class Side(Protocol):
@@ -78,12 +87,12 @@ class Ours:
         return source.option("subscribe", self.topic).option("columns", COLUMNS).load()
 
     def run(self, spark: "SparkSession", sink: str) -> Taken:
-        if sink == "silver":
-            return self._pipeline(spark)
+        if sink in ("silver", "state"):
+            return self._pipeline(spark, STATE if sink == "state" else "")
         return self._direct(spark) if sink == "delta" else _action(self.frame(spark), sink)
 
-    def _pipeline(self, spark: "SparkSession") -> Taken:
-        """One micro-batch of a pipeline into new tables."""
+    def _pipeline(self, spark: "SparkSession", steps: str) -> Taken:
+        """One micro-batch of a pipeline, with these steps, into new tables."""
         from strandline_spark.pipeline.config import parse_pipeline
         from strandline_spark.pipeline.job import (
             PipelineRun,
@@ -93,18 +102,20 @@ class Ours:
         )
 
         with _folder() as folder:
-            text = PIPELINE.format(topic=self.topic)
+            text = PIPELINE.format(topic=self.topic) + steps
             pipeline = parse_pipeline(text, os.path.join(folder, "pipeline.toml"))
-            run = PipelineRun(self.bootstrap, gold=False)
+            run = PipelineRun(self.bootstrap, gold=bool(steps))
             started = time.perf_counter()
             start = prepare_pipeline(pipeline, bronze_job(pipeline, run))
             with _batches(spark) as batches:
                 job = PipelineStream(spark, pipeline, run, lambda _: None, lambda _: None)
                 totals = job.run(start)
             whole_s = time.perf_counter() - started
+            step_s = _state_alone(pipeline, self.records)
         assert (totals.rows, totals.quarantined) == (self.records, 0), totals
+        assert not job.failures.said(), job.failures.said()
         action_s = max(batches.trigger_ms) / 1e3
-        return Taken(action_s, whole_s - action_s, max(batches.around_ms) / 1e3)
+        return Taken(action_s, whole_s - action_s, max(batches.around_ms) / 1e3, step_s)
 
     def _direct(self, spark: "SparkSession") -> Taken:
         """One micro-batch of the bronze job into a new table."""
@@ -127,6 +138,19 @@ class Ours:
         action_s = max(batches.trigger_ms) / 1e3
         around_s = max(batches.around_ms) / 1e3
         return Taken(action_s, whole_s - action_s, around_s)
+
+
+def _state_alone(pipeline: "Pipeline", records: int) -> float:
+    """Seconds of the pipeline's state step over all of silver, into a new table; 0 without one."""
+    from strandline_spark.state.step import run_step
+
+    if not pipeline.state:
+        return 0.0
+    step = replace(pipeline.state[0], name="alone", table=pipeline.state[0].table + "-alone")
+    began = time.perf_counter()
+    report = run_step(step, pipeline.silver, pipeline=pipeline.name)
+    assert report.rows == records, report
+    return time.perf_counter() - began
 
 
 @dataclass(frozen=True, slots=True)

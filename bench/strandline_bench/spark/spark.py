@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline_bench import loop
-from strandline_bench.payloads import clicks, compressible
+from strandline_bench.payloads import changes, clicks, compressible
 from strandline_bench.peers.kafka import KafkaPeer
 from strandline_bench.processes import Usage, listening, usage
 from strandline_bench.report import Report, median, rounded
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 JSON_SINKS: Final = ("silver",)
 """Sinks that need values to parse."""
+STATE_SINKS: Final = ("state",)
+"""Sinks that need values of few keys."""
+STATE_RECORDS_MAX: Final = 1_000_000
+STATE_FLOOR_ROWS_S: Final = 100_000
 OTHERS_CORES_MAX: Final = 0.3
 REPEATS_MAX: Final = 3
 FLOORS: Final = {
@@ -89,7 +93,8 @@ def run(options: SparkOptions, report: Report) -> int:
                         _tell_cpu(report, sink, size, name, count, rounds)
                     used[sink] = _median([one.runs["ours"].used for one in rounds])
                 ours = sides["ours"]
-                if options.phases and isinstance(ours, Ours) and sinks != JSON_SINKS:
+                plain = sinks not in (JSON_SINKS, STATE_SINKS)
+                if options.phases and isinstance(ours, Ours) and plain:
                     spark_phases.tell(report, rig.spark, ours, size, used)
     return int(missed)
 
@@ -97,9 +102,13 @@ def run(options: SparkOptions, report: Report) -> int:
 def _topics(options: SparkOptions) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     """Size and number of records, and the sinks that they go to."""
     for size, count in options.records.items():
-        for sinks in (tuple(s for s in options.sinks if s not in JSON_SINKS), JSON_SINKS):
+        plain = tuple(s for s in options.sinks if s not in JSON_SINKS + STATE_SINKS)
+        for sinks in (plain, JSON_SINKS):
             if sinks and set(sinks) <= set(options.sinks):
                 yield size, count, sinks
+    if set(STATE_SINKS) <= set(options.sinks):
+        size, count = next(iter(options.records.items()))
+        yield size, min(count, STATE_RECORDS_MAX), STATE_SINKS
 
 
 @contextlib.contextmanager
@@ -132,10 +141,12 @@ def _sides(rig: _Rig, size: int, count: int, sinks: tuple[str, ...]) -> Iterator
     options, bootstrap = rig.options, rig.target.bootstrap
     topic = f"bench-spark-{size}-{secrets.token_hex(4)}"
     _progress(f"{count:,} records of {size} bytes into {options.partitions} partitions")
-    values = clicks if sinks == JSON_SINKS else compressible
+    values = compressible
+    if sinks in (JSON_SINKS, STATE_SINKS):
+        values = clicks if sinks == JSON_SINKS else changes
     loop.run(fill(bootstrap, topic, size, count, options, values))
     sides: dict[str, Side] = {"ours": Ours(bootstrap, topic, count)}
-    if options.peer_kafka is None:
+    if options.peer_kafka is None or sinks == STATE_SINKS:
         yield sides
         return
     kafka = KafkaPeer(options.peer_kafka, replication_factor=options.replication_factor)
@@ -197,7 +208,11 @@ def _tell(report: Report, sink: str, size: int, rounds: list[_Round]) -> bool:
             "aim": aim,
             "missed": missed,
         }
-    if sink in ("delta", "silver"):
+    if sink in STATE_SINKS:
+        missed = rates["ours"] < STATE_FLOOR_ROWS_S
+        steps = median([one.runs["ours"].taken.step_s for one in rounds])
+        fields |= {"step_s": round(steps, 2), "floor": STATE_FLOOR_ROWS_S, "missed": missed}
+    if sink in ("delta", "silver", "state"):
         fields["ours_start_s"] = round(
             median([one.runs["ours"].taken.start_s for one in rounds]), 3
         )

@@ -1,6 +1,6 @@
-"""The `strandline-spark` command: a pipeline or its parts (`run`, `ingest`, `gold`, `latest`), and
-the care for tables (`verify`, `compact`, `vacuum`, `lag`, `replay`, `rebuild`, `report`,
-`prepare`).
+"""The `strandline-spark` command: a pipeline or its parts (`run`, `ingest`, `gold`, `state`,
+`latest`), and the care for tables (`verify`, `compact`, `vacuum`, `lag`, `replay`, `rebuild`,
+`report`, `prepare`).
 
 Exit status: 0 done, 1 an error or a table that is not sound, 2 wrong usage, 130 interrupted.
 Progress goes to standard error, the result to standard output.
@@ -24,7 +24,13 @@ from strandline_spark.cluster.find_cluster import add_cluster, find_bootstrap
 from strandline_spark.commands.example import add_example
 from strandline_spark.commands.lag import add_lag
 from strandline_spark.commands.monitoring import add_metrics, listen_address, metrics_served
-from strandline_spark.commands.pipeline import add_gold, add_latest, add_run, add_silver
+from strandline_spark.commands.pipeline import (
+    add_gold,
+    add_latest,
+    add_run,
+    add_silver,
+    add_state,
+)
 from strandline_spark.commands.prepare import add_prepare
 from strandline_spark.commands.rebuild import add_rebuild
 from strandline_spark.commands.replay import add_replay
@@ -84,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     add_silver(jobs)
     add_run(commands)
     add_gold(commands)
+    add_state(commands)
     add_latest(commands)
     add_verify(commands)
     add_example(commands)

@@ -1,4 +1,6 @@
-"""The commands of a pipeline: `run`, and for each part `ingest silver`, `gold` and `latest`."""
+"""The commands of a pipeline: `run`, and for each part `ingest silver`, `gold`, `state` and
+`latest`.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,14 @@ from strandline_spark.spark.flags import add_spark, local_session
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
     from strandline_spark.bronze.bronze import Totals
     from strandline_spark.bronze.micro_batch import BatchReport
     from strandline_spark.pipeline.config import Pipeline
+    from strandline_spark.pipeline.steps import GoldStep, StateStep
 
 _STAYS: Final = "committed batches stay, and the next run continues from the checkpoint"
 _SHOWN: Final = 20
@@ -30,9 +34,10 @@ _SHOWN: Final = 20
 def add_run(commands: Any) -> None:
     command = commands.add_parser(
         "run",
-        help="run a pipeline: topics to bronze, silver and gold",
+        help="run a pipeline: topics to bronze, silver, gold and state",
         description="Runs the pipeline of a file. Raw records go into bronze, parsed ones into"
         " silver (or quarantine). Once the watermark has closed a window, its rows go into gold."
+        " The latest row of each key goes into state."
         " docs/guide/spark.md has a file with every key;"
         " `strandline-spark example access` prints an example.",
     )
@@ -46,9 +51,9 @@ def add_run(commands: Any) -> None:
 def add_silver(jobs: Any) -> None:
     command = jobs.add_parser(
         "silver",
-        help="run a pipeline without its gold steps: bronze, silver and quarantine",
+        help="run a pipeline without its gold and state steps: bronze, silver and quarantine",
         description="Runs the pipeline of a file up to silver, with raw and parsed records and"
-        " without its gold steps.",
+        " without its gold and state steps.",
     )
     _add_job(command)
     command.set_defaults(run=_run_pipeline, interrupted=_STAYS, gold=False, close=False)
@@ -73,6 +78,25 @@ def add_gold(commands: Any) -> None:
     command.add_argument("--close", action="store_true", help="write open windows to gold too")
     add_spark(command)
     command.set_defaults(run=_run_gold, interrupted="committed windows stay in gold")
+
+
+def add_state(commands: Any) -> None:
+    command = commands.add_parser(
+        "state",
+        help="run a pipeline's state steps over the present silver",
+        usage="%(prog)s PIPELINE\n       %(prog)s reset STEP [PIPELINE]",
+        description="Runs the state steps of a pipeline once over the present silver. Neither a"
+        " cluster nor Spark is needed. `state reset STEP` starts one step again: its table is moved"
+        " aside, and the next run computes it from all of silver.",
+    )
+    command.add_argument(
+        "words",
+        nargs="+",
+        metavar="PIPELINE",
+        help="path of a pipeline.toml; or reset, the name of a step, and the path (default:"
+        " pipeline.toml)",
+    )
+    command.set_defaults(run=_run_state, interrupted="committed changes stay in the tables")
 
 
 def add_latest(commands: Any) -> None:
@@ -168,7 +192,7 @@ def _print_totals(
     *,
     gold: bool,
 ) -> None:
-    tables = [one for one in pipeline.tables if gold or not one[0].startswith("gold ")]
+    tables = pipeline.tables if gold else pipeline.parsed_tables
     if form == "json":
         document = {
             "pipeline": pipeline.name,
@@ -203,7 +227,7 @@ def _run_gold(arguments: argparse.Namespace) -> int:
             " PIPELINE`"
         )
     pipeline = load_pipeline(words[0])
-    if not any(part.gold for part in pipeline.parts):
+    if not pipeline.every_gold:
         raise OptionError(f"{pipeline.file} has no [[gold]] step; add one")
     from strandline_spark.pipeline.failures import Failures
     from strandline_spark.pipeline.gold import GoldSteps
@@ -221,26 +245,74 @@ def _run_gold(arguments: argparse.Namespace) -> int:
 
 def _reset(words: list[str]) -> int:
     from strandline_spark.gold.table import GoldTable
+
+    pipeline, step = _step_to_reset("gold", words)
+    return _moved(step, lambda: GoldTable.open(step, pipeline.name).set_aside())
+
+
+def _run_state(arguments: argparse.Namespace) -> int:
+    from strandline_spark.pipeline.config import load_pipeline
+
+    words = arguments.words
+    if words[0] == "reset":
+        return _reset_state(words[1:])
+    if len(words) > 1:
+        raise OptionError(
+            f"state {' '.join(words)}: give one path of a pipeline.toml, or `state reset STEP"
+            " PIPELINE`"
+        )
+    pipeline = load_pipeline(words[0])
+    if not pipeline.every_state:
+        raise OptionError(f"{pipeline.file} has no [[state]] step; add one")
+    from strandline_spark.pipeline.failures import Failures
+    from strandline_spark.pipeline.state import StateSteps
+    from strandline_spark.silver.tables import SilverTable
+
+    parts = [part for part in pipeline.parts if part.state]
+    for part in parts:
+        SilverTable.open(part.silver).check_owner(pipeline.name)
+    failures = Failures(_note)
+    for steps in [StateSteps(part, _note, failures) for part in parts]:
+        steps.run()
+    return told(failures.said())
+
+
+def _reset_state(words: list[str]) -> int:
+    from strandline_spark.state.table import StateTable
+
+    pipeline, step = _step_to_reset("state", words)
+    return _moved(step, lambda: StateTable.open(step, pipeline.name).set_aside())
+
+
+def _step_to_reset(section: str, words: list[str]) -> tuple[Pipeline, Any]:
     from strandline_spark.pipeline.config import load_pipeline
 
     if not 1 <= len(words) <= 2:
-        raise OptionError("gold reset: name one step, and the path of its pipeline.toml")
+        raise OptionError(f"{section} reset: name one step, and the path of its pipeline.toml")
     # No name of a step has a dot or a slash, so either order is unambiguous.
     name, path = words if len(words) == 2 else (words[0], "pipeline.toml")
     if name.endswith(".toml") and not path.endswith(".toml"):
         name, path = path, name
     pipeline = load_pipeline(path)
-    steps = [one for part in pipeline.parts for one in part.gold]
+    steps = pipeline.every_gold if section == "gold" else pipeline.every_state
     step = next((one for one in steps if one.name == name), None)
     if step is None:
         names = ", ".join(one.name for one in steps) or "none"
-        raise OptionError(f"gold reset {name}: {path} has no step of that name; it has {names}")
+        raise OptionError(
+            f"{section} reset {name}: {path} has no step of that name; it has {names}"
+        )
+    return pipeline, step
+
+
+def _moved(step: GoldStep | StateStep, set_aside: Callable[[], str]) -> int:
     if not os.path.exists(step.table):
-        print(f"{name}: it has no table; the next run computes it from all of silver")  # noqa: T201
+        print(  # noqa: T201 - the command's result
+            f"{step.name}: it has no table; the next run computes it from all of silver"
+        )
         return 0
-    aside = GoldTable.open(step, pipeline.name).set_aside()
     print(  # noqa: T201 - the command's result
-        f"{name}: the next run computes it from all of silver. The table as it was: {aside}"
+        f"{step.name}: the next run computes it from all of silver. The table as it was:"
+        f" {set_aside()}"
     )
     return 0
 

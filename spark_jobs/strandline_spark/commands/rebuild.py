@@ -22,8 +22,8 @@ def add_rebuild(commands: Any) -> None:
         "silver",
         help="silver and quarantine of a pipeline, with its present rules",
         description="Makes silver and quarantine again from bronze, after a corrected rule or a"
-        " lost table, and then gold. No cluster is needed. The old tables are moved aside. If the"
-        " command breaks off, run it again: it continues.",
+        " lost table, and then gold and state. No cluster is needed. The old tables are moved"
+        " aside. If the command breaks off, run it again: it continues.",
     )
     silver.add_argument("pipeline", metavar="PIPELINE", help="path of a pipeline.toml")
     silver.add_argument(
@@ -48,6 +48,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from strandline_spark.pipeline.config import load_pipeline
     from strandline_spark.pipeline.failures import Failures
     from strandline_spark.pipeline.gold import GoldSteps
+    from strandline_spark.pipeline.state import StateSteps
     from strandline_spark.silver.rebuild import Rebuild, running
 
     pipeline = load_pipeline(arguments.pipeline)
@@ -68,6 +69,7 @@ def _run(arguments: argparse.Namespace) -> int:
             for path in done.aside:
                 print(f"  as it was: {path}")  # noqa: T201 - the command's result
             GoldSteps(spark, part, _note, failures).run(spark)
+            StateSteps(part, _note, failures).run()
     return told(failures.said())
 
 

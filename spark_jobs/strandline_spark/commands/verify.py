@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from strandline_spark.bronze.verify import PartitionFindings
     from strandline_spark.gold.verify import GoldFindings
     from strandline_spark.pipeline.config import Pipeline
+    from strandline_spark.state.verify import StateFindings
 
 _VERIFY_COLUMNS: Final = (
     "partition",
@@ -40,6 +41,7 @@ _VERIFY_COLUMNS: Final = (
 )
 _PARSED_COLUMNS: Final = ("topic", "partition", "bronze", "silver", "quarantine", "differing")
 _GOLD_COLUMNS: Final = ("step", "commits", "rows", "watermark", "late", "unchecked")
+_STATE_COLUMNS: Final = ("step", "keys", "silver", "left_out", "behind")
 
 
 def add_verify(commands: Any) -> None:
@@ -48,9 +50,9 @@ def add_verify(commands: Any) -> None:
         help="prove that a table, or a pipeline's tables, hold each offset once",
         description="Proves that a bronze table holds each offset of a topic once. For a pipeline"
         " it also proves that silver and quarantine together hold the offsets of bronze, and that"
-        " gold is the result of its statements over silver. If a cluster is named (by a flag,"
-        " STRANDLINE_BOOTSTRAP, STRANDLINE_DIR or ./.strandline), bronze is compared with its topic"
-        " ids and high watermarks too.",
+        " gold is the result of its statements over silver, and state the latest row of each key."
+        " If a cluster is named (by a flag, STRANDLINE_BOOTSTRAP, STRANDLINE_DIR or ./.strandline),"
+        " bronze is compared with its topic ids and high watermarks too.",
     )
     verify.add_argument(
         "table", metavar="TABLE", help="path of the bronze table, or of a pipeline.toml"
@@ -111,8 +113,7 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
     from strandline_spark.pipeline.verify import verify_parsed, verify_raw
 
     pipeline = load_pipeline(arguments.table)
-    steps = [step for part in pipeline.parts for step in part.gold]
-    if not steps:
+    if not pipeline.every_gold:
         _refuse_spark_flags(
             arguments, f"{arguments.table} has no gold step, and its tables are read"
         )
@@ -121,7 +122,8 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
     raw = verify_raw(pipeline, servers, **{name: getattr(arguments, name) for name in flags})
     parsed = verify_parsed(pipeline, values=arguments.values)
     gold = _verify_gold(arguments, pipeline)
-    every: list[Any] = [*raw, *parsed, *gold]
+    state = _verify_state(pipeline)
+    every: list[Any] = [*raw, *parsed, *gold, *state]
     sound = all(one.sound for one in every)
     if arguments.format == "json":
         from dataclasses import asdict
@@ -134,6 +136,7 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
             "bronze": [as_json(one) for one in raw],
             "silver": [asdict(one) | {"sound": one.sound} for one in parsed],
             "gold": [asdict(one) | {"sound": one.sound} for one in gold],
+            "state": [asdict(one) | {"sound": one.sound} for one in state],
         }
         print(json.dumps(document))  # noqa: T201 - the command's result
         return 0 if sound else 1
@@ -141,27 +144,53 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
     _print_table(_PARSED_COLUMNS, parsed)
     if gold:
         _print_table(_GOLD_COLUMNS, gold)
-    for step in gold:
-        if step.late:
+    if state:
+        _print_table(_STATE_COLUMNS, state)
+    for one in gold:
+        if one.late:
             print(  # noqa: T201 - the command's result
-                f"{step.step}: {step.late:,} rows of silver came after their window was closed and"
+                f"{one.step}: {one.late:,} rows of silver came after their window was closed and"
                 " are not in it"
             )
-    unmade = [step.name for step in steps if not os.path.isdir(step.table)]
-    for name in unmade:
-        print(f"{name}: it has no table yet; the next run makes it")  # noqa: T201
-    print(_verdict(gold, len(unmade)) if sound else "NOT sound")  # noqa: T201
+    for key, table in pipeline.tables[len(pipeline.parsed_tables) :]:
+        if not os.path.isdir(table):
+            name = key.partition(" ")[2]
+            print(f"{name}: it has no table yet; the next run makes it")  # noqa: T201
+    print(_verdict(pipeline, gold) if sound else "NOT sound")  # noqa: T201
     return 0 if sound else 1
 
 
-def _verdict(gold: list[GoldFindings], unmade: int) -> str:
-    if len(gold) == unmade:
-        return "sound: bronze and silver" + ("; there is no gold yet" if gold else "")
+def _verdict(pipeline: Pipeline, gold: list[GoldFindings]) -> str:
+    made = {
+        name: [os.path.isdir(step.table) for step in steps]
+        for name, steps in (("gold", pipeline.every_gold), ("state", pipeline.every_state))
+        if steps
+    }
+    names = ["bronze", "silver", *(name for name, there in made.items() if any(there))]
+    absent = [name for name, there in made.items() if not any(there)]
     late = sum(one.late for one in gold)
-    without = f", without {late:,} late rows" if late else ""
     return (
-        "sound: bronze, silver and gold" + without + (", as far as it is there" if unmade else "")
+        f"sound: {', '.join(names[:-1])} and {names[-1]}"
+        + (f"; there is no {' and no '.join(absent)} yet" if absent else "")
+        + (f", without {late:,} late rows" if late else "")
+        + (
+            ", as far as it is there"
+            if any(not all(there) and any(there) for there in made.values())
+            else ""
+        )
     )
+
+
+def _verify_state(pipeline: Pipeline) -> list[StateFindings]:
+    from strandline_spark.state.verify import StateFindings, verify_step
+
+    return [
+        verify_step(step, part.silver, pipeline=pipeline.name)
+        if os.path.isdir(step.table)
+        else StateFindings(step.name)
+        for part in pipeline.parts
+        for step in part.state
+    ]
 
 
 def _verify_gold(arguments: argparse.Namespace, pipeline: Pipeline) -> list[GoldFindings]:

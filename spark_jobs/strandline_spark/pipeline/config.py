@@ -10,7 +10,7 @@ import os
 import re
 import tomllib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -20,19 +20,22 @@ from strandline_spark.parsing.parts.type_names import column_type
 from strandline_spark.parsing.settings import POSITION, RECORD_TIME, ParseSettings
 from strandline_spark.pipeline.durations import duration_us
 from strandline_spark.pipeline.explained import explained, located, located_in_part
-from strandline_spark.pipeline.keys import ColumnKeys, FileKeys, SilverKeys
+from strandline_spark.pipeline.keys import ColumnKeys, FileKeys, GoldKeys, SilverKeys, StateKeys
 from strandline_spark.pipeline.lines import Lines
 from strandline_spark.pipeline.parts import check_name, check_parts, part_names, silver_of
 from strandline_spark.pipeline.schema_files import schemas_of
 from strandline_spark.pipeline.step_checks import checked_step
+from strandline_spark.pipeline.steps import GoldStep, StateStep, checked_state
 from strandline_spark.silver.names import objection
 from strandline_spark.source.local_files import has_scheme, not_of_a_path, not_of_a_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from strandline_spark.parsing.settings import ColumnType
-    from strandline_spark.pipeline.steps import GoldStep
+
+_Keys = TypeVar("_Keys", GoldKeys, StateKeys)
+_Step = TypeVar("_Step", GoldStep, StateStep)
 
 _COLUMN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DEADLINE_SECONDS_MAX: Final = 86_400
@@ -92,7 +95,8 @@ class Pipeline:
     """True if a new field becomes a column; False if silver stops at it."""
     limit: QuarantineLimit
     gold: tuple[GoldStep, ...]
-    """The steps over this silver table."""
+    """The steps over this silver table; of `state` too."""
+    state: tuple[StateStep, ...] = ()
     part: str | None = None
     """Name of this silver table, if it has one."""
     own_topics: tuple[str, ...] | None = None
@@ -132,15 +136,31 @@ class Pipeline:
         return table if self.part is None else f"{table} {self.part}"
 
     @property
-    def tables(self) -> tuple[tuple[str, str], ...]:
-        """Key and folder of each table, in the order of their commits."""
-        parsed = [
+    def every_gold(self) -> tuple[GoldStep, ...]:
+        """The gold steps over all silver tables."""
+        return tuple(step for one in self.parts for step in one.gold)
+
+    @property
+    def every_state(self) -> tuple[StateStep, ...]:
+        """The state steps over all silver tables."""
+        return tuple(step for one in self.parts for step in one.state)
+
+    @property
+    def parsed_tables(self) -> tuple[tuple[str, str], ...]:
+        """Key and folder of bronze, and of each silver table and its quarantine."""
+        parsed = (
             (one.key_of(key), folder)
             for one in self.parts
             for key, folder in (("silver", one.silver), ("quarantine", one.quarantine))
-        ]
-        steps = [(f"gold {step.name}", step.table) for one in self.parts for step in one.gold]
-        return (("bronze", self.bronze), *parsed, *steps)
+        )
+        return (("bronze", self.bronze), *parsed)
+
+    @property
+    def tables(self) -> tuple[tuple[str, str], ...]:
+        """Key and folder of each table, in the order of their commits."""
+        gold = ((f"gold {step.name}", step.table) for step in self.every_gold)
+        state = ((f"state {step.name}", step.table) for step in self.every_state)
+        return (*self.parsed_tables, *gold, *state)
 
 
 def load_pipeline(path: str) -> Pipeline:
@@ -167,7 +187,7 @@ def parse_pipeline(text: str, path: str) -> Pipeline:
         keys = msgspec.convert(found, FileKeys)
     except msgspec.ValidationError as why:
         raise OptionError(f"{path}: {explained(str(why), found, lines)}") from why
-    names = [step.name for step in keys.gold]
+    names = {"gold": [one.name for one in keys.gold], "state": [one.name for one in keys.state]}
     try:
         return _Checker(keys, lines, os.path.dirname(path)).pipeline(path)
     except OptionError as why:
@@ -203,9 +223,15 @@ class _Checker:
             gold=(),
             **parsed[0],
         )
-        steps = list(self._steps())
+        gold = list(self._steps("gold", self._keys.gold, self._gold_step))
+        state = list(self._steps("state", self._keys.state, self._state_step))
         parts = [
-            replace(whole, **own, gold=tuple(step for name, step in steps if name == own["part"]))
+            replace(
+                whole,
+                **own,
+                gold=tuple(step for name, step in gold if name == own["part"]),
+                state=tuple(step for name, step in state if name == own["part"]),
+            )
             for own in parsed
         ]
         pipeline = replace(parts[0], others=tuple(parts[1:]))
@@ -301,22 +327,37 @@ class _Checker:
         check_settings(settings)
         return settings
 
-    def _steps(self) -> Iterator[tuple[str | None, GoldStep]]:
-        """Yields each gold step behind the name of its silver table."""
+    def _steps(
+        self, section: str, given: Sequence[_Keys], checked: Callable[[int, _Keys], _Step]
+    ) -> Iterator[tuple[str | None, _Step]]:
+        """Yields each step behind the name of its silver table."""
         tables = part_names(self._keys.silver)
         seen: list[str] = []
-        for number, step in enumerate(self._keys.gold):
-            where = f"[[gold]] {step.name}"
+        for number, step in enumerate(given):
             try:
-                check_name(f"[[gold]] {number + 1}, name", step.name)
+                check_name(f"[[{section}]] {number + 1}, name", step.name)
                 if step.name in seen:
-                    raise OptionError(f"{where}, name: two steps have this name; give each its own")
+                    raise OptionError(
+                        f"[[{section}]] {step.name}, name: two steps have this name; give each its"
+                        " own"
+                    )
                 seen.append(step.name)
-                line = self._lines.of_text(("gold", number, "sql"))
-                table = self._placed(f"{where}, table", step.table, f"gold/{step.name}")
-                yield silver_of(step, tables), checked_step(step, table, line)
+                yield (
+                    silver_of(f"[[{section}]] {step.name}", step.silver, tables),
+                    checked(number, step),
+                )
             except OptionError as why:
-                raise OptionError(located(str(why), self._lines, seen, step=number)) from why
+                said = located(str(why), self._lines, {section: seen}, step=number)
+                raise OptionError(said) from why
+
+    def _gold_step(self, number: int, step: GoldKeys) -> GoldStep:
+        line = self._lines.of_text(("gold", number, "sql"))
+        table = self._placed(f"[[gold]] {step.name}, table", step.table, f"gold/{step.name}")
+        return checked_step(step, table, line)
+
+    def _state_step(self, number: int, step: StateKeys) -> StateStep:
+        table = self._placed(f"[[state]] {step.name}, table", step.table, f"state/{step.name}")
+        return checked_state(step, table)
 
 
 def _deadline(given: str) -> int:
@@ -428,11 +469,8 @@ def _check_folders(pipeline: Pipeline) -> None:
             for where in ["[silver]" if one.part is None else f"[[silver]] {one.part},"]
             for key, folder in (("table", one.silver), ("quarantine", one.quarantine))
         },
-        **{
-            f"[[gold]] {step.name}, table": step.table
-            for one in pipeline.parts
-            for step in one.gold
-        },
+        **{f"[[gold]] {step.name}, table": step.table for step in pipeline.every_gold},
+        **{f"[[state]] {step.name}, table": step.table for step in pipeline.every_state},
     }
     for (other, there), (where, path) in itertools.combinations(folders.items(), 2):
         if os.path.commonpath([path, there]) in (path, there):

@@ -15,10 +15,11 @@ from strandline_spark.pipeline.keys import (
     GoldKeys,
     PipelineKeys,
     SilverKeys,
+    StateKeys,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from strandline_spark.pipeline.lines import Lines, Path
 
@@ -27,9 +28,13 @@ _UNKNOWN: Final = re.compile(r"Object contains unknown field `([^`]*)`")
 _MISSING: Final = re.compile(r"Object missing required field `([^`]*)`")
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 _NAME: Final = r"'[^']*'|[^\s:=,]+"
-_PLACE: Final = re.compile(rf"\[\[gold\]\] ({_NAME})(?:, ({_NAME}))?|\[([\w.]+)\](?: ({_NAME}))?")
+_PLACE: Final = re.compile(
+    rf"\[\[(gold|state)\]\] ({_NAME})(?:, ({_NAME}))?|\[([\w.]+)\](?: ({_NAME}))?"
+)
 _IN_SILVER: Final = re.compile(rf"\[silver(\.columns)?\](?: ({_NAME}))?")
 _OF_PART: Final = re.compile(rf"\[\[silver\]\] ({_NAME})(?:, ({_NAME}))?")
+STEPS: Final = ("gold", "state")
+"""Sections in double brackets."""
 
 
 def explained(why: str, found: dict[str, Any], lines: Lines) -> str:
@@ -56,7 +61,7 @@ def explained(why: str, found: dict[str, Any], lines: Lines) -> str:
 def located(
     said: str,
     lines: Lines,
-    names: Sequence[str],
+    names: Mapping[str, Sequence[str]],
     *,
     step: int | None = None,
     parts: Sequence[str | None] = (),
@@ -64,8 +69,8 @@ def located(
     """Returns the message with the line, if it begins with a place without one: `[section] key`,
     `[[gold]] step, key` or `[[silver]] table, key`.
 
-    `names` are those of the steps; `step` is the number of the step at fault; `parts` are the names
-    of the silver tables.
+    `names` are those of the steps by their section; `step` is the number of the step at fault;
+    `parts` are the names of the silver tables.
     """
     found = _OF_PART.match(said)
     if found is not None:
@@ -73,10 +78,11 @@ def located(
     found = _PLACE.match(said)
     if found is None or said.startswith(" (line ", found.end()):
         return said
-    name, key, section, of_section = (part and part.strip("'") for part in found.groups())
-    path: Path = tuple(section.split(".")) if section else ("gold",)
+    steps, name, key, section, of_section = (part and part.strip("'") for part in found.groups())
+    path: Path = tuple(section.split(".")) if section else (steps,)
     if name:
-        number = names.index(name) if step is None and name in names else step
+        known = names.get(steps, ())
+        number = known.index(name) if step is None and name in known else step
         path = path if number is None else (*path, number)
     if key or of_section:
         path = (*path, key or of_section)
@@ -124,10 +130,10 @@ def _path(text: str, found: dict[str, Any]) -> Path:
 
 def _where(path: Path, found: dict[str, Any]) -> str:
     """Returns `("gold", 1, "sql")` as `[[gold]] delays, sql`."""
-    if len(path) > 1 and path[0] == "gold":
-        step = found["gold"][path[1]]
+    if len(path) > 1 and path[0] in STEPS:
+        step = found[str(path[0])][path[1]]
         rest = "".join(f", {part}" for part in path[2:3])
-        return f"[[gold]] {_name(step, int(path[1]))}{rest}"
+        return f"[[{path[0]}]] {_name(step, int(path[1]))}{rest}"
     if len(path) > 1 and path[0] == "silver" and isinstance(path[1], int):
         rest = "".join(f", {part}" for part in path[2:])
         return f"[[silver]] {_name(found['silver'][path[1]], path[1])}{rest}"
@@ -166,6 +172,7 @@ def _known_keys(path: Path) -> list[str]:
         "silver": SilverKeys,
         "bronze": BronzeKeys,
         "gold": GoldKeys,
+        "state": StateKeys,
     }
     kind = sections[path[0]] if len(path) > 1 else FileKeys
     if _column(path):

@@ -1,5 +1,5 @@
 """A pipeline's job: one streaming query, whose tasks write bronze, silver and quarantine. After
-each batch the gold steps run over silver.
+each batch the gold and state steps run over silver.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from strandline_spark.cluster.cluster import close_channels
 from strandline_spark.pipeline.failures import Failures
 from strandline_spark.pipeline.gold import GoldSteps
 from strandline_spark.pipeline.moved_topics import check_topics
+from strandline_spark.pipeline.state import StateSteps
 from strandline_spark.silver.batch import SilverBatchWriter, SilverPart
 from strandline_spark.silver.catch_up import CatchUp
 from strandline_spark.silver.range_output import SilverPlan, SilverPlans
@@ -53,7 +54,7 @@ class PipelineRun:
     close: bool = False
     """True if open windows come out at the end too."""
     gold: bool = True
-    """True if the gold steps run."""
+    """True if the gold and state steps run."""
     master: str = "local[2]"
     memory: str = "1g"
     worker_python: str | None = None
@@ -138,7 +139,8 @@ def prepare_pipeline(pipeline: Pipeline, job: BronzeJob) -> str:
 class PipelineStream:
     """The prepared pipeline on an existing session.
 
-    Bronze always continues. Silver and each gold step may fail independently, and catch up later.
+    Bronze always continues. Silver and each gold or state step may fail independently, and catch up
+    later.
     """
 
     def __init__(
@@ -149,7 +151,9 @@ class PipelineStream:
         on_batch: Callable[[BatchReport], None],
         note: Callable[[str], None],
     ) -> None:
-        """Prepares the steps. Raises OptionError for a gold statement that does not compile."""
+        """Prepares the steps. Raises OptionError for a gold statement that does not compile, or a
+        state step that silver's columns do not allow.
+        """
         self.totals = Totals(version=BronzeTable.open(pipeline.bronze).version)
         self.failures = Failures(note)
         self._spark = spark
@@ -172,18 +176,18 @@ class PipelineStream:
             failures=self.failures,
             lock=self._lock,
         )
-        on_report = None if run.metrics is None else run.metrics.gold
-        self._parts = [
-            _Part(
-                one,
-                CatchUp(spark, one.pipeline, one.settings, note),
-                GoldSteps(spark, one.pipeline, note, self.failures, on_report)
-                if run.gold
-                else None,
-            )
-            for one in self._writer.parts
-        ]
+        self._parts = [self._part(one, run) for one in self._writer.parts]
         self._say_who_stands()
+
+    def _part(self, silver: SilverPart, run: PipelineRun) -> _Part:
+        pipeline, metrics = silver.pipeline, run.metrics
+        catch_up = CatchUp(self._spark, pipeline, silver.settings, self._note)
+        if not run.gold:
+            return _Part(silver, catch_up, None, None)
+        on_gold, on_state = (None, None) if metrics is None else (metrics.gold, metrics.state)
+        gold = GoldSteps(self._spark, pipeline, self._note, self.failures, on_gold)
+        state = StateSteps(pipeline, self._note, self.failures, on_state)
+        return _Part(silver, catch_up, gold, state)
 
     def run(self, start: str, interrupted: threading.Event | None = None) -> Totals:
         """Runs to the end, or until `interrupted` is set; `failures` has the failed steps."""
@@ -207,7 +211,7 @@ class PipelineStream:
                     while self._take_step(part):
                         pass
             for part in self._parts:
-                part.run_gold(self._spark, close=self._close)
+                part.run_steps(self._spark, close=self._close)
             self._say_who_stands()
         self._copy_audits()
         return self.totals
@@ -235,7 +239,9 @@ class PipelineStream:
             self._metrics.batch(report)
 
     def _after_batch(self, spark: SparkSession) -> None:
-        """Lets silver take one step if it lacks something, and gold if it does not."""
+        """Lets silver take one step if it lacks something, then state, and gold if it lacks
+        nothing.
+        """
         with self._lock:
             self._go_on(spark)
 
@@ -252,7 +258,7 @@ class PipelineStream:
         for part in self._parts:
             if part.silver.is_behind and self.failures.may_try(part.silver.step):
                 self._take_step(part)
-            part.run_gold(spark, again=False)
+            part.run_steps(spark, again=False)
         self._say_who_stands()
 
     def _take_step(self, part: _Part) -> bool:
@@ -275,10 +281,11 @@ class PipelineStream:
 
     def _say_who_stands(self) -> None:
         if self._metrics is not None:
+            pipeline = self._pipeline
             steps = [part.silver.step for part in self._parts]
-            for part in self._parts:
-                gold = part.silver.pipeline.gold if part.gold is not None else ()
-                steps += (f"gold {step.name}" for step in gold)
+            if any(part.gold is not None for part in self._parts):
+                steps += (f"gold {step.name}" for step in pipeline.every_gold)
+                steps += (f"state {step.name}" for step in pipeline.every_state)
             self._metrics.standing(steps, self.failures.said())
 
     def _copy_audits(self) -> None:
@@ -291,15 +298,18 @@ class PipelineStream:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One silver table of a running pipeline, and the gold steps over it."""
+    """One silver table of a running pipeline, and the steps over it."""
 
     silver: SilverPart
     catch_up: CatchUp
     gold: GoldSteps | None
+    state: StateSteps | None
 
-    def run_gold(self, spark: SparkSession, *, close: bool = False, again: bool = True) -> None:
-        """Runs the gold steps, unless silver lacks rows: windows would close without them, and they
-        would be late.
+    def run_steps(self, spark: SparkSession, *, close: bool = False, again: bool = True) -> None:
+        """Runs the state steps, and the gold steps unless silver lacks rows: windows would close
+        without them, and they would be late.
         """
+        if self.state is not None:
+            self.state.run(again=again)
         if self.gold is not None and not self.silver.stands:
             self.gold.run(spark, close=close, again=again)

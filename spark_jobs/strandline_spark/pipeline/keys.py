@@ -228,8 +228,31 @@ class GoldKeys(Section):
     ] = msgspec.field(default_factory=list)
 
 
+class StateKeys(Section):
+    name: Annotated[str, Meta(description="Name of the step and its table.")]
+    key: Annotated[
+        list[str],
+        Meta(description="Columns of silver; one row for each of their values (default: key)."),
+    ] = msgspec.field(default_factory=lambda: ["key"])
+    order: Annotated[
+        str | list[str],
+        Meta(
+            description="Columns whose greatest values make the latest row; offset: the last record"
+            " of the key's partition."
+        ),
+    ] = "offset"
+    delete_when: Annotated[
+        str | None,
+        Meta(description="SQL condition: such a row deletes its key, as a tombstone does."),
+    ] = None
+    table: Annotated[
+        str | None, Meta(description="Folder of the rows (default: directory/state/NAME).")
+    ] = None
+
+
 class FileKeys(Section):
     pipeline: PipelineKeys
     silver: SilverKeys | list[SilverKeys]
     bronze: BronzeKeys = msgspec.field(default_factory=BronzeKeys)
     gold: list[GoldKeys] = msgspec.field(default_factory=list)
+    state: list[StateKeys] = msgspec.field(default_factory=list)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from strandline_spark.gold.step import StepReport
     from strandline_spark.silver.catch_up import Step
     from strandline_spark.source.lag import Lag
+    from strandline_spark.state.step import StateReport
 
 _SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _MICROSECONDS: Final = 1_000_000
@@ -37,6 +38,7 @@ class JobMetrics:
         self._clock = clock
         self._declare_tables(registry)
         self._declare_gold(registry)
+        self._declare_state(registry)
         self._declare_reports(registry)
         for one in (self._batches, self._bytes, self._lost):
             one.labels(pipeline)
@@ -95,10 +97,30 @@ class JobMetrics:
             registry=registry,
         )
 
+    def _declare_state(self, registry: CollectorRegistry) -> None:
+        self._changes = Counter(
+            "strandline_spark_state_changes",
+            "Keys that a state step changed; `change` is upserted or deleted.",
+            ("pipeline", "step", "change"),
+            registry=registry,
+        )
+        self._left_out = Counter(
+            "strandline_spark_state_left_out_rows",
+            "Rows of silver without a place in a state table, because `column` is null in them.",
+            ("pipeline", "step", "column"),
+            registry=registry,
+        )
+        self._keys = Gauge(
+            "strandline_spark_state_keys",
+            "Keys in the table of a state step.",
+            ("pipeline", "step"),
+            registry=registry,
+        )
+
     def _declare_reports(self, registry: CollectorRegistry) -> None:
         self._failed = Gauge(
             "strandline_spark_step_failed",
-            "1 while a step stands still, otherwise 0; `step` is silver or gold NAME.",
+            "1 while a step stands still, otherwise 0; `step` is silver, gold NAME or state NAME.",
             ("pipeline", "step"),
             registry=registry,
         )
@@ -158,6 +180,15 @@ class JobMetrics:
         if report.watermark is not None:
             seconds = report.watermark / _MICROSECONDS
             self._watermark.labels(self._pipeline, report.step).set(seconds)
+
+    def state(self, report: StateReport) -> None:
+        """Takes the result of a state step's run, with a commit or without one."""
+        own = (self._pipeline, report.step)
+        self._changes.labels(*own, "upserted").inc(report.upserted)
+        self._changes.labels(*own, "deleted").inc(report.deleted)
+        for column, rows in report.left_out.items():
+            self._left_out.labels(*own, column).inc(rows)
+        self._keys.labels(*own).set(report.keys)
 
     def standing(self, steps: Iterable[str], failed: Iterable[str]) -> None:
         """Takes the names of all steps, and of those that stand still."""

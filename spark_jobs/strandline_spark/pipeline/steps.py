@@ -1,8 +1,14 @@
-"""A gold step of pipeline.toml, checked."""
+"""The gold and state steps of pipeline.toml, checked."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strandline_spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from strandline_spark.pipeline.keys import StateKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +36,39 @@ class GoldStep:
     """The gap that ends a session; None for windows of a fixed length."""
     session_key: tuple[str, ...] = ()
     """Columns of silver whose rows with the same values make a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateStep:
+    """One state step."""
+
+    name: str
+    """Name of the step and of its table."""
+    table: str
+    """Folder of the table."""
+    key: tuple[str, ...]
+    """Columns of silver; the table has one row for each combination of their values."""
+    order: tuple[str, ...] = ()
+    """Columns of silver by which the latest row is found; none for the offset."""
+    delete_when: str | None = None
+    """SQL condition over silver's columns: such a row deletes its key, as a tombstone does."""
+
+
+def checked_state(step: StateKeys, table: str) -> StateStep:
+    """Returns the state step of these keys. Raises OptionError. The columns are checked later,
+    against silver.
+    """
+    where = f"[[state]] {step.name}"
+    order = [step.order] if isinstance(step.order, str) else step.order
+    for key, columns in (("key", step.key), ("order", order)):
+        if not columns or len(set(columns)) < len(columns):
+            raise OptionError(f"{where}, {key} = {columns}: name one or more columns, each once")
+    if step.delete_when is not None and step.delete_when.strip() == "":
+        raise OptionError(f"{where}, delete_when: it is empty; give a condition, as op = 'd'")
+    return StateStep(
+        name=step.name,
+        table=table,
+        key=tuple(step.key),
+        order=() if order == ["offset"] else tuple(order),
+        delete_when=step.delete_when,
+    )

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from strandline_spark.gold.account import GoldAccount
 
 _RECORD: Final = {"topic", "partition", "offset", "batch_id", "ingest_date"}
+_STATE: Final = "strandline.state"
+"""Key in the configuration of a state table."""
 _AUDIT_COLUMNS: Final = (
     *("table_version", "committed_at", "job", "batch_id", "topic", "partition"),
     *("start_offset", "end_offset", "rows", "skipped", "lost", "bytes", "lag", "max_timestamp"),
@@ -126,6 +128,11 @@ def read_table(path: str) -> TableAccount:
 
 def _kind(handle: DeltaTable, path: str) -> Kind:
     columns = {one.name for one in handle.schema().fields}
+    if _STATE in handle.metadata().configuration:
+        raise TableError(
+            f"{path} is a state table, which has no ranges to show: `strandline-spark verify` with"
+            " the pipeline's file shows it; name a bronze, silver, quarantine or gold table"
+        )
     if columns >= _RECORD and "reason" in columns and "detail" in columns:
         return Kind.QUARANTINE
     if columns >= _RECORD and "tombstone" in columns:

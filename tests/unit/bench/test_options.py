@@ -79,7 +79,7 @@ def test_spark_is_measured_at_both_sizes_and_to_all_sinks_unless_some_are_named(
     every = spark_options.parse([])
     assert (every.measure, every.partitions, every.rounds) == ("spark", 4, 5)
     assert every.records == {100: 4_000_000, 1024: 1_000_000}
-    assert every.sinks == ("noop", "delta", "parquet", "silver")
+    assert every.sinks == ("noop", "delta", "parquet", "silver", "state")
     some = spark_options.parse(["--record-size", "100", "--sink", "delta", "--records", "7"])
     assert (some.records, some.sinks) == ({100: 7}, ("delta",))
     planning = spark_options.parse(["--planning"])

@@ -20,9 +20,16 @@ from strandline_spark.pipeline.config import (
     parse_pipeline,
 )
 from strandline_spark.pipeline.durations import duration_us
-from strandline_spark.pipeline.keys import BronzeKeys, GoldKeys, PipelineKeys, SilverKeys
+from strandline_spark.pipeline.keys import (
+    BronzeKeys,
+    GoldKeys,
+    PipelineKeys,
+    SilverKeys,
+    StateKeys,
+)
 from strandline_spark.pipeline.lines import Lines
 from strandline_spark.pipeline.lines import Path as KeyPath
+from strandline_spark.pipeline.steps import StateStep
 from strandline_spark.silver.range_output import SilverPlan
 from support.descriptors import descriptor_set
 
@@ -61,6 +68,15 @@ session = "30 minutes"
 session_key = ["user"]
 watermark = "0 seconds"
 sql = "SELECT window_start, window_end, user FROM silver GROUP BY ALL"
+
+[[state]]
+name = "users"
+
+[[state]]
+name = "prices"
+key = ["user", "topic"]
+order = ["at", "price"]
+delete_when = "price = 0"
 """
 
 
@@ -85,6 +101,11 @@ def test_a_whole_file_is_read_with_its_folders_beside_it() -> None:
     assert (first.window, first.slide, first.watermark) == (60_000_000, None, 30_000_000)
     assert first.table == "/srv/lake/gold/per_minute"
     assert (second.session, second.session_key) == (1_800_000_000, ("user",))
+    plain, given = found.state
+    assert plain == StateStep("users", "/srv/lake/state/users", ("key",), (), None)
+    assert (given.key, given.order) == (("user", "topic"), ("at", "price"))
+    assert given.delete_when == "price = 0"
+    assert found.tables[-1] == ("state prices", "/srv/lake/state/prices")
 
 
 def test_a_statements_line_is_that_of_its_first_word() -> None:
@@ -111,9 +132,9 @@ def test_the_docs_have_a_sound_file_with_every_key_and_no_other() -> None:
     page = (Path(__file__).parents[3] / "docs" / "guide" / "spark.md").read_text()
     text = page.partition("```toml\n")[2].partition("```")[0]
     found = read(text)
-    assert (found.name, len(found.gold)) == ("shop", 2)
+    assert (found.name, len(found.gold), len(found.state)) == ("shop", 2, 1)
     named = set(re.findall(r"^#? ?(\w+) = ", text, re.MULTILINE)) - set(found.parse.columns)
-    sections = (PipelineKeys, BronzeKeys, SilverKeys, GoldKeys)
+    sections = (PipelineKeys, BronzeKeys, SilverKeys, GoldKeys, StateKeys)
     known = {one.name for kind in sections for one in msgspec.structs.fields(kind)}
     assert named == known - {"columns"}
 
@@ -193,6 +214,20 @@ def test_the_docs_have_a_sound_file_with_every_key_and_no_other() -> None:
             "sessions, zone# = 'Europe/Berlin': it places windows, and a session has none",
         ),
         ('session_key = ["user"]', "", 27, "sessions#: session and session_key belong together"),
+        (
+            'key = ["user", "topic"]',
+            "key = []",
+            39,
+            r"\[\[state\]\] prices, key# = \[\]: name one or",
+        ),
+        ('key = ["user", "topic"]', 'key = ["a", "a"]', 39, "key# .*each once"),
+        ('key = ["user", "topic"]', 'kee = ["user"]', 39, r"prices, kee#: unknown key .*mean key"),
+        ('key = ["user", "topic"]', "key = 5", 39, r"\[\[state\]\] prices, key#: Expected `array`"),
+        ('order = ["at", "price"]', "order = []", 40, r"prices, order# = \[\]: name one or more"),
+        ('delete_when = "price = 0"', 'delete_when = " "', 41, "prices, delete_when#: it is empty"),
+        ('name = "prices"', 'name = "users"', 38, r"users, name#: two steps have this name"),
+        ('name = "prices"', "", 37, r"\[\[state\]\] 2, name is missing#"),
+        ('name = "prices"', 'name = "p"\ntable = "lake/silver/x"', 39, "p, table#.*a folder of"),
         ('name = "sessions"', 'name = "a b"', 28, r"\[\[gold\]\] 2, name# = 'a b'"),
         ('name = "sessions"', 'name = "per_minute"', 28, "name#: two steps have this name"),
         ('name = "sessions"', 'name = "s"\ntable = "lake/gold/per_minute"', 29, "a folder of its"),
