@@ -79,6 +79,17 @@ def test_a_pipeline_that_has_not_run_has_no_tables_yet(tmp_path: Path) -> None:
     assert [(one.topic, one.planned) for one in found.topics] == [("t", None), ("new", None)]
 
 
+def test_each_silver_table_of_several_stands_beside_its_quarantine(tmp_path: Path) -> None:
+    text = FILE.replace("[silver]", '[[silver]]\nname = "a"\ntopics = ["t", "new"]')
+    (tmp_path / "pipeline.toml").write_text(text)
+    found = PipelineFiles(str(tmp_path / "pipeline.toml")).read()
+    assert found.error is None
+    assert [(one.name, one.layer) for one in found.tables[1:3]] == [
+        ("silver a", "silver"),
+        ("quarantine a", "quarantine"),
+    ]
+
+
 def test_planned_batches_stand_beside_committed_ones(tmp_path: Path) -> None:
     files = a_pipeline(tmp_path)
     bronze = str(tmp_path / "lake" / "bronze")

@@ -209,6 +209,23 @@ def test_a_step_names_no_table_where_there_is_one_without_a_name() -> None:
         read(text.replace("[[silver]]", "[silver]"))
 
 
+def test_a_state_step_reads_its_own_table() -> None:
+    step = """
+[[state]]
+name = "latest"
+silver = "clicks"
+key = ["page"]
+"""
+    orders, clicks = read(SHOP + step).parts
+    assert [[one.name for one in part.state] for part in (orders, clicks)] == [[], ["latest"]]
+    assert orders.every_state == clicks.state
+    assert orders.tables[-1] == ("state latest", "/srv/lake/state/latest")
+    with pytest.raises(OptionError, match=r"\[\[state\]\] latest, silver \(line 44\) = 'no'"):
+        read(SHOP + step.replace('"clicks"', '"no"'))
+    with pytest.raises(OptionError, match=r"\[\[state\]\] latest \(line 42\): several silver"):
+        read(SHOP + step.replace('silver = "clicks"', ""))
+
+
 def test_a_task_has_the_plan_of_its_topic() -> None:
     orders, clicks = read(SHOP).parts
     plans = [

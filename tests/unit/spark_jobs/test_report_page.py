@@ -111,19 +111,22 @@ def test_of_many_partitions_those_that_need_a_look_stand_open(bronze: str, tmp_p
     assert "All 40 partitions" in page.text
 
 
-def test_a_quarantine_beside_silver_comes_along_with_its_reasons(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", ["", "_orders"])
+def test_a_quarantine_beside_silver_comes_along_with_its_reasons(
+    tmp_path: Path, suffix: str
+) -> None:
     lake = tmp_path / "lake"
-    write_silver(str(lake / "silver"), 100)
+    write_silver(str(lake / f"silver{suffix}"), 100)
     rows = [("t", "not json", "at column 1", b"{")] * 2 + [("t", "wrong type", "delay", b"[]")]
     for part in (rows, rows[:1]):
-        write_quarantine(str(lake / "quarantine"), part)
-    page = report(str(lake / "silver"), output=tmp_path / "page.html")
+        write_quarantine(str(lake / f"quarantine{suffix}"), part)
+    page = report(str(lake / f"silver{suffix}"), output=tmp_path / "page.html")
     at = [page.texts.index(one) for one in ("3 (75.0 %)", "1 (25.0 %)")]
     assert at == sorted(at)
     assert page.texts[at[0] - 1] == "not json"
     assert {"at column 1", "{", "wrong type", "[]"} <= set(page.texts)
     # Named as well, it is there once.
-    both = [str(lake / name) for name in ("quarantine", "silver")]
+    both = [str(lake / f"{name}{suffix}") for name in ("quarantine", "silver")]
     again = report(*both, output=tmp_path / "page.html")
     assert again.texts.count("3 (75.0 %)") == 1
 
