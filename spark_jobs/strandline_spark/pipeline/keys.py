@@ -230,6 +230,9 @@ class GoldKeys(Section):
 
 class StateKeys(Section):
     name: Annotated[str, Meta(description="Name of the step and its table.")]
+    silver: Annotated[
+        str | None, Meta(description="Name of the silver table, if there are several.")
+    ] = None
     key: Annotated[
         list[str],
         Meta(description="Columns of silver; one row for each of their values (default: key)."),

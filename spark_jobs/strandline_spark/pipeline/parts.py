@@ -10,7 +10,7 @@ from strandline_spark.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline_spark.pipeline.keys import GoldKeys, SilverKeys
+    from strandline_spark.pipeline.keys import SilverKeys
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
@@ -60,13 +60,14 @@ def check_parts(tables: Sequence[SilverKeys], topics: Sequence[str]) -> None:
         )
 
 
-def silver_of(step: GoldKeys, tables: Sequence[str | None]) -> str | None:
-    """Returns the name of the silver table that a gold step reads. Raises OptionError."""
-    where = f"[[gold]] {step.name}"
+def silver_of(where: str, given: str | None, tables: Sequence[str | None]) -> str | None:
+    """Returns the name of the silver table that a step reads; `given` is what it says. Raises
+    OptionError.
+    """
     known = ", ".join(name for name in tables if name is not None)
-    if step.silver is None and len(tables) > 1:
+    if given is None and len(tables) > 1:
         raise OptionError(f"{where}: several silver tables are there; give silver, one of {known}")
-    if step.silver is not None and step.silver not in tables:
+    if given is not None and given not in tables:
         there = f"there are {known}" if known else "the only one has no name; leave silver out"
-        raise OptionError(f"{where}, silver = {step.silver!r} is no silver table: {there}")
-    return tables[0] if step.silver is None else step.silver
+        raise OptionError(f"{where}, silver = {given!r} is no silver table: {there}")
+    return tables[0] if given is None else given
