@@ -29,5 +29,7 @@ def moved_topics(
 ) -> Iterator[tuple[str, str | None]]:
     """Yields each topic of which the table has files, and the other silver table that takes it."""
     others = [one for one in pipeline.parts if one.part != part.part]
+    if not others:
+        return
     for topic in sorted({file.topic for file in files_of(table)}):
         yield from ((topic, one.part) for one in others if one.takes(topic))
