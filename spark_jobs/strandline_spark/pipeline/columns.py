@@ -37,15 +37,15 @@ def beside_columns(pipeline: Pipeline, beside: Mapping[str, str]) -> Pipeline:
     if beside and pipeline.parse.format != "json":
         names = ", ".join(beside)
         raise TableError(
-            f"{pipeline.silver} has the columns {names}, which {pipeline.columns_section} of"
-            f" {pipeline.file} does not name: they would be null from now on; name them"
+            f"{pipeline.silver} has the columns {names}, which [silver.columns] of {pipeline.place}"
+            " does not name: they would be null from now on; name them"
         )
     for name, field in fields_of(pipeline.parse.columns).items():
         if field in beside:
             raise TableError(
-                f"{pipeline.silver} has the column {field}, and {name} in"
-                f" {pipeline.columns_section} of {pipeline.file} reads its field: it would be null"
-                f" from now on; take {name} out, or give the pipeline other tables"
+                f"{pipeline.silver} has the column {field}, and [silver.columns] {name} of"
+                f" {pipeline.place} reads its field: it would be null from now on; take {name} out,"
+                " or give the pipeline other tables"
             )
     parse = replace(pipeline.parse, columns={**pipeline.parse.columns, **columns})
     return replace(pipeline, parse=parse)

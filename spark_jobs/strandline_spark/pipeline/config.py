@@ -124,9 +124,9 @@ class Pipeline:
         return "[silver]" if self.part is None else f"[[silver]] {self.part}"
 
     @property
-    def columns_section(self) -> str:
-        more = "" if self.part is None else f" of {self.section}"
-        return f"[silver.columns]{more}"
+    def place(self) -> str:
+        """The file, and the table in it if there are several."""
+        return self.file if self.part is None else f"{self.section} of {self.file}"
 
     def takes(self, topic: str) -> bool:
         """True if this silver table has the records of the topic."""

@@ -148,7 +148,7 @@ class Judge:
         )
         more = "" if len(names) <= _FIELDS_SHOWN else f" and {len(names) - _FIELDS_SHOWN} more"
         said = f"records have fields that are no columns: {shown}{more}; {_STANDS}."
-        where = f"{self._pipeline.columns_section} of {self._pipeline.file}"
+        where = f"[silver.columns] of {self._pipeline.place}"
         if which[names[0]]:
             as_field = json.dumps(field_text(names[0]), ensure_ascii=False)
             as_field = as_field.replace("\x7f", "\\u007f")
