@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import OptionError, TableError, first_line
 from strandline_spark.state.definition import as_value, named, query
 from strandline_spark.state.places import DELETED, POSITION, latest, order_column, without_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
+    from strandline_spark.cluster.offsets import TopicPartition
     from strandline_spark.gold.silver import Silver
     from strandline_spark.pipeline.steps import StateStep
 
-_FENCE: Final = "strandline/{topic}/{partition}"
 _PARTITIONS_MAX: Final = 50
 """Partitions in one query; the planner's time grows with the square of their number."""
 _ROWS_HELD: Final = 250_000
@@ -40,27 +39,6 @@ class NewRows:
     """Number of rows that were read."""
     left_out: dict[str, int] = field(default_factory=dict)
     """Number of rows without a place, by the first key or order column that is null."""
-
-
-def ends_of(silver: Silver) -> dict[TopicPartition, int]:
-    """Returns silver's end in each partition that it has rows of. Raises TableError."""
-    actions: Any = pa.table(silver.delta.get_add_actions(flatten=True))
-    columns = ("partition.topic", "min.partition", "max.partition")
-    if actions.num_rows == 0:
-        return {}
-    if not set(columns) <= set(actions.column_names):
-        return silver.ends
-    found = actions.group_by(list(columns)).aggregate([]).to_pylist()
-    out: dict[TopicPartition, int] = {}
-    for topic, least, most in ([one[name] for name in columns] for one in found):
-        end = None
-        if least is not None and least == most:
-            fence = _FENCE.format(topic=topic, partition=least)
-            end = silver.delta.transaction_version(fence)
-        if end is None:
-            return silver.ends
-        out[TopicPartition(topic, least)] = end
-    return {tp: out[tp] for tp in sorted(out)}
 
 
 def new_rows(
@@ -166,25 +144,3 @@ def _failed(step: StateStep, silver: Silver, condition: str, why: Exception) -> 
         f"the new rows of {silver.path} do not read ({first_line(why)}): put its files back from a"
         " copy, or make silver again with `strandline-spark rebuild silver` and the pipeline's file"
     )
-
-
-def limited(
-    starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], rows_max: int
-) -> dict[TopicPartition, int]:
-    """Returns ends that are at most about `rows_max` offsets away, one partition after the
-    other.
-    """
-    out: dict[TopicPartition, int] = {}
-    left = rows_max
-    for tp, end in ends.items():
-        start = starts.get(tp, 0)
-        out[tp] = min(end, start + left) if end > start else start
-        left -= out[tp] - start
-    return {tp: end for tp, end in out.items() if end > 0}
-
-
-def unread(
-    starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-) -> Sequence[TopicPartition]:
-    """Returns the partitions of silver with offsets beyond the starts."""
-    return [tp for tp, end in ends.items() if end > starts.get(tp, 0)]

@@ -18,6 +18,7 @@ from strandline_spark.gold.silver import Silver
 from strandline_spark.state import graves
 from strandline_spark.state.account import StateAccount
 from strandline_spark.state.definition import check_step, identity_of
+from strandline_spark.state.extent import Extent
 from strandline_spark.state.places import (
     DELETED,
     POSITION,
@@ -26,7 +27,7 @@ from strandline_spark.state.places import (
     order_column,
     with_keys_of,
 )
-from strandline_spark.state.reader import ends_of, limited, new_rows, order_of, unread
+from strandline_spark.state.reader import new_rows, order_of
 from strandline_spark.state.table import StateTable
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from strandline_spark.pipeline.steps import StateStep
 
 ROWS_MAX: Final = 1_000_000
-"""Limit of offsets for one commit, so that the changes of a long backlog fit into memory."""
+"""Limit of silver's rows for one commit, so that the changes of a long backlog fit into memory."""
 
 
 @dataclass(slots=True)
@@ -64,23 +65,23 @@ def run_step(
     note: Callable[[str], None] = lambda line: None,
     rows_max: int = ROWS_MAX,
 ) -> StateReport:
-    """Merges what silver got since the last commit, at most `rows_max` offsets in one commit.
+    """Merges what silver got since the last commit, at most `rows_max` of its rows in one commit.
     Raises OptionError and TableError; earlier commits stay.
     """
     silver = Silver.open(silver_path)
     check_step(step, silver.delta)
     begin_again(step, silver, pipeline, note)
     report = StateReport(step.name)
-    ends = ends_of(silver)
+    extent = Extent(silver)
     synced = False
     while True:
         # The table is opened first: any later commit to it makes this commit a conflict.
         table = StateTable.open_or_create(step, pipeline, pa.schema(silver.delta.schema()))
         last = table.last()
         if last is not None:
-            _check(step, table, silver, ends, last)
+            _check(step, table, silver, extent.ends, last)
         starts = {} if last is None else last.ends
-        if not unread(starts, ends):
+        if not extent.unread(starts):
             report.keys = table.count()
             return report
         if not synced:
@@ -88,7 +89,7 @@ def run_step(
             with committing(silver.path):
                 sync_log(silver.path, silver.version)
             synced = True
-        _commit(step, table, silver, last, limited(starts, ends, rows_max), report)
+        _commit(step, table, silver, last, extent.cut(starts, rows_max), report)
 
 
 def begin_again(

@@ -203,9 +203,15 @@ class StateTable:
             writer_properties=WriterProperties(compression="ZSTD"),
             commit_properties=properties,
         )
-        merger.when_matched_delete(deleted).when_matched_update_all(
-            except_cols=[DELETED]
-        ).when_not_matched_insert_all(f"NOT {deleted}", except_cols=[DELETED]).execute()
+        merger = merger.when_matched_delete(deleted)
+        merger = merger.when_matched_update_all(except_cols=[DELETED])
+        merger = merger.when_not_matched_insert_all(f"NOT {deleted}", except_cols=[DELETED])
+        try:
+            merger.execute()
+        except DeltaError:
+            raise
+        except Exception as why:  # delta-rs raises errors other than DeltaError
+            raise DeltaError(first_line(why)) from why
 
     def clean(self) -> None:
         """Removes the files that commits replaced an hour ago or earlier, and those of failed

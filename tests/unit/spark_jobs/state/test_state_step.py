@@ -274,7 +274,7 @@ def test_of_two_drivers_the_later_commit_is_refused(
     assert states.records() == [(b"a", 0, 0)]
 
 
-@pytest.mark.parametrize("how", ["append", "delete", "property"])
+@pytest.mark.parametrize("how", ["append", "delete", "property", "nothing"])
 def test_a_conflict_with_a_foreign_writer_changes_nothing_and_the_next_run_goes_on(
     states: States, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -292,6 +292,8 @@ def test_a_conflict_with_a_foreign_writer_changes_nothing_and_the_next_run_goes_
             write_deltalake(states.step.table, other, mode="append")
         elif how == "delete":
             foreign.delete("key = X'62'")
+        elif how == "nothing":
+            foreign.create_write_transaction([], "append", foreign.schema())
         else:
             foreign.alter.set_table_properties({"delta.checkpointInterval": "30"})
         return commit(own, *given)
@@ -306,7 +308,7 @@ def test_a_conflict_with_a_foreign_writer_changes_nothing_and_the_next_run_goes_
     assert (b"a", 0, 0) in states.records()
     states.run()
     assert (b"a", 0, 2) in states.records()
-    assert states.verify().sound is (how == "property")
+    assert states.verify().sound is (how in ("property", "nothing"))
 
 
 def test_a_rebuilt_silver_begins_the_state_again(states: States) -> None:
@@ -417,6 +419,37 @@ def test_a_long_backlog_takes_several_commits(states: States) -> None:
     assert states.records() == [(b"0", 0, 9), (b"1", 0, 7), (b"2", 0, 8)]
     ends = [e[METADATA_KEY]["ends"]["t"]["0"] for e in DeltaTable(states.step.table).history(3)]
     assert ends == [10, 8, 4]
+
+
+def test_offsets_without_a_row_cost_no_commit(states: States) -> None:
+    far = 10**12
+    take(states.silver, [row(far, b"a"), row(far + 5_000_000, b"b")])
+    take(states.silver, [row(2 * far, b"a"), row(7, b"c", partition=3)])
+    assert (states.run(rows_max=3).version, states.run().version) == (2, None)
+    assert states.records() == [(b"a", 0, 2 * far), (b"b", 0, far + 5_000_000), (b"c", 3, 7)]
+
+
+def test_many_partitions_are_read_in_several_queries(states: States) -> None:
+    take(states.silver, [row(0, b"%03d" % n, partition=n) for n in range(120)])
+    assert states.run().rows == 120
+    take(states.silver, [row(1, b"%03d" % n, partition=n) for n in range(0, 120, 2)])
+    assert states.run().rows == 60
+    wanted = [(b"%03d" % n, n, 1 - n % 2) for n in range(120)]
+    assert states.records() == wanted
+
+
+def test_a_file_without_a_column_or_statistics_is_read(states: States) -> None:
+    take(states.silver, [row(0, b"a"), row(1, b"b")], without=("delay",))
+    entry = Path(states.silver, "_delta_log", f"{1:020}.json")
+    lines = [json.loads(line) for line in entry.read_text("utf-8").splitlines()]
+    for one in lines:
+        if "add" in one:
+            one["add"]["stats"] = None
+    entry.write_text("".join(json.dumps(one) + "\n" for one in lines), "utf-8")
+    take(states.silver, [row(2, b"b")])
+    states.run(rows_max=1)
+    assert states.rows("key", "offset", "delay") == [(b"a", 0, None), (b"b", 2, 1.0)]
+    assert states.verify().sound
 
 
 def test_replaced_files_leave_after_an_hour(
