@@ -185,6 +185,16 @@ def test_a_new_field_of_a_columns_name_stops_silver_and_says_how_to_read_it(
     assert Judge(cuts.pipeline).new_columns([], ()) == {}
 
 
+def test_a_column_that_becomes_wider_leaves_the_parts_beside_it_as_they_are(tmp_path: Path) -> None:
+    cuts = Cuts(tmp_path, "add", COLUMNS)
+    cuts.take((VALUE.replace('"n":1', '"n":1,"new":1'), b"7", [("trace-id", b"t")]))
+    cuts.take('{"new":0.5}')
+    assert cuts.types()["new"] == "double"
+    assert rows(cuts)[0] == (0, False, *HELD)
+    (found,) = verify_parsed(cuts.pipeline, values=True)
+    assert (found.problems, found.differing) == ([], 0)
+
+
 def test_a_path_that_names_nothing_in_any_record_is_noted(tmp_path: Path) -> None:
     columns = """
 url = { type = "string", field = "page.urll", default = "none" }
