@@ -26,6 +26,7 @@ from strandline_spark.parsing.parts.json_parts import (
     no_array,
     no_place,
     object_in,
+    value_in,
 )
 from strandline_spark.parsing.parts.paths import NoPlaceError
 from strandline_spark.parsing.parts.type_names import leaves
@@ -70,7 +71,12 @@ class JsonRows:
         explode: Explode | None = None,
         *,
         ignores_new_fields: bool = False,
+        takes_any_value: bool = False,
     ) -> None:
+        """Prepares the reader. With `takes_any_value` a text may be any JSON value, not an object
+        alone.
+        """
+        self._read = value_in if takes_any_value else object_in
         paths = paths_of({name: kind for name, kind in columns.items() if kind.source != POSITION})
         self._explode = explode
         self._names = list(columns)
@@ -98,7 +104,7 @@ class JsonRows:
         found = JsonColumns({name: [] for name in self._names})
         for row, text in enumerate(texts):
             try:
-                fields = object_in(text)
+                fields = self._read(text)
                 new = self._new_fields(fields) if self._has_new_fields else {}
                 written = Written(text.strip(WHITESPACE))
                 own = {

@@ -53,8 +53,11 @@ class JsonDecoder:
         *,
         ignores_new_fields: bool = False,
         explode: Explode | None = None,
+        takes_any_value: bool = False,
     ) -> None:
-        """Prepares the decoder. With `explode` a column of elements holds a list for each value."""
+        """Prepares the decoder. With `explode` a column of elements holds a list for each value.
+        With `takes_any_value`, and without new fields, a value may be another one than an object.
+        """
         if explode is not None:
             rows = JsonRows(columns, explode, ignores_new_fields=ignores_new_fields)
             columns = {
@@ -62,7 +65,11 @@ class JsonDecoder:
                 for name, kind in columns.items()
             }
         else:
-            rows = JsonRows(columns, ignores_new_fields=ignores_new_fields)
+            rows = JsonRows(
+                columns,
+                ignores_new_fields=ignores_new_fields,
+                takes_any_value=takes_any_value,
+            )
         self._columns = columns
         self._ignores = ignores_new_fields
         self._texts = {name: InnerTexts(name, kind) for name, kind in columns.items()}

@@ -63,7 +63,9 @@ class _Part:
         ]
         fields = {n: replace(kind, source=None) for n, kind in columns.items() if n not in whole}
         self._fields = list(fields)
-        self._decoder = JsonDecoder(fields, ignores_new_fields=True) if fields else None
+        self._decoder = None
+        if fields:
+            self._decoder = JsonDecoder(fields, ignores_new_fields=True, takes_any_value=True)
 
     def read(self, batch: Any, faults: dict[int, Fault]) -> dict[str, Any]:
         data = batch.column("key")

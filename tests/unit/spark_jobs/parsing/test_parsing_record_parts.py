@@ -131,9 +131,29 @@ def test_a_key_may_be_json_with_paths() -> None:
     assert (found[0][1]["id"], found[0][1]["names"]) == (7, ["n"])
     assert found[0][1]["all"] == '{"payload":{"id":7},"names":["n"],"more":1}'
     assert (tombstones[0]["id"], found[2][1]["id"]) == (8, None)
-    assert found[3] == ("bad", "not an object", "the key: the value is an array: '[1]'")
+    said = "the key: column id: the value is an array, and no object"
+    assert found[3] == ("bad", "wrong type", said)
     assert found[4][:2] == ("bad", "not JSON")
     assert found[5][2] == "the key: column id: a string 'x' is no bigint"
+
+
+def test_a_key_may_be_any_json_value() -> None:
+    columns = {
+        "text": of("key", "string", field="$"),
+        "first": of("header:ids", "int", field="$[0]"),
+    }
+    records = [
+        (VALUE, b'"a\\u0062"', [("ids", b"[1,2]")]),
+        (VALUE, b" null ", [("ids", b"[]")]),
+        (VALUE, b"5", None),
+        (VALUE, None, [("ids", b"1")]),
+    ]
+    found, _ = read(columns, *records)
+    assert [(each[1]["text"], each[1]["first"]) for each in found[:2]] == [("ab", 1), (None, None)]
+    assert [each[2] for each in found[2:]] == [
+        "the key: column text: number 5 is no string",
+        "the header ids: column first: the value is number 1, and no array",
+    ]
 
 
 @pytest.mark.parametrize("value", [VALUE, None])
