@@ -11,6 +11,7 @@ from strandline_spark.examples import text_of
 from strandline_spark.gold.account import from_metadata
 from strandline_spark.parsing.avro.datums import AvroDecoder
 from strandline_spark.parsing.checks import check_settings
+from strandline_spark.parsing.framing import NoHeaderError, message_place
 from strandline_spark.parsing.json_rows import JsonRows
 from strandline_spark.parsing.parts.paths import path_of
 from strandline_spark.parsing.parts.type_names import column_type
@@ -19,6 +20,7 @@ from strandline_spark.parsing.protobuf.messages import ProtobufDecoder
 from strandline_spark.parsing.settings import POSITION, RECORD_TIME, ParseSettings
 from strandline_spark.pipeline.config import parse_pipeline
 from strandline_spark.pipeline.lines import Lines
+from strandline_spark.state.account import from_metadata as state_from_metadata
 from support.decoders import Decoder
 from support.descriptors import descriptor_set
 from support.parsing import batch_of, columns_of, parser_of
@@ -102,6 +104,21 @@ def _descriptor(data: bytes) -> None:
     check_settings(ParseSettings("protobuf", columns, RECORD_TIME, descriptor=text, message="M"))
 
 
+STATE: Final = json.dumps(
+    {
+        "format": 1,
+        "number": 3,
+        "ends": {"t": {"0": 7}},
+        "silver_id": "s",
+        "silver_version": 3,
+        "rows": 4,
+        "upserted": 2,
+        "deleted": 1,
+        "left_out": {"user": 1},
+        "definition": "d",
+        "graves": None,
+    }
+).encode()
 DECODERS: Final = (
     Decoder(
         "spark.pipeline.lines",
@@ -122,6 +139,18 @@ DECODERS: Final = (
         (GOLD,),
         lambda data: from_metadata(data.decode("utf-8", "replace"), "x", 3),
         (TableError,),
+    ),
+    Decoder(
+        "spark.state.account",
+        (STATE,),
+        lambda data: state_from_metadata(data.decode("utf-8", "replace"), "x", 3),
+        (TableError,),
+    ),
+    Decoder(
+        "spark.parsing.framing",
+        (b"\0\0\0\0\7\4\2\2", b"\0\0\0\0\7\0"),
+        message_place,
+        (NoHeaderError,),
     ),
     Decoder(
         "spark.parsing.json",

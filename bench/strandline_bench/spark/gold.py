@@ -72,7 +72,7 @@ def run(options: SparkOptions, report: Report) -> int:
 def make_silver(path: str, partitions: int) -> None:
     """A silver table whose partitions have event times spread over all windows, in one commit."""
     from strandline_spark.bronze.commits import CommittedRange
-    from strandline_spark.parsing.checks import column_type
+    from strandline_spark.parsing.parts.type_names import column_type
     from strandline_spark.silver.tables import SilverTable
 
     columns = {"id": column_type("bigint"), "price": column_type("double")}

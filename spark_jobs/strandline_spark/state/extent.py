@@ -1,4 +1,4 @@
-"""How far silver reaches in each partition, and how much of it goes into the next commit, by the
+"""The ends of silver's partitions, and the part of silver that goes into the next commit, by the
 statistics of its files alone.
 """
 
