@@ -14,6 +14,7 @@ from reference.configuration import configuration
 from reference.errors import errors
 from reference.kafka_protocol import kafka_protocol
 from reference.metrics import metrics
+from reference.pipelines import pipelines
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = {
@@ -22,6 +23,7 @@ DOCUMENTS = {
     "docs/reference/kafka-protocol.md": kafka_protocol,
     "docs/compatibility.md": compatibility,
     "docs/reference/metrics.md": metrics,
+    "docs/reference/pipelines.md": pipelines,
     "docs/reference/command-line.md": command_line,
     "docs/reference/client-api.md": client_api,
     "proof/planted-bugs.md": proof_tables,

@@ -5,7 +5,15 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Final
 
-NAMES: Final = ("access", "flights")
+NAMES: Final = (
+    "access",
+    "clickstream",
+    "cloudevents",
+    "debezium",
+    "exports",
+    "flights",
+    "syslog",
+)
 
 
 def text_of(name: str) -> str:
