@@ -136,7 +136,7 @@ def _check(
             " another name"
         )
     back = [tp for tp, end in last.ends.items() if ends.get(tp, 0) < end]
-    if last.silver_id != silver.id or silver.version < last.silver_version or back:
+    if last.silver_id != silver.id or back:
         raise TableError(
             f"{table.path} was computed from another silver table than {silver.path}, or from a"
             f" later version of it ({last.silver_version}, this is {silver.version}): put silver"

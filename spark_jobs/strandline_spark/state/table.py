@@ -181,7 +181,7 @@ class StateTable:
             try:
                 if changes.num_rows > 0:
                     self._merge(changes, properties)
-                if self.delta.version() == before:  # a MERGE without any change makes no commit
+                else:  # a MERGE without any change would make no commit
                     self.delta.create_write_transaction(
                         [], "append", self.delta.schema(), commit_properties=properties
                     )

@@ -201,8 +201,11 @@ def test_an_older_row_does_not_bring_a_deleted_key_back(tmp_path: Path) -> None:
     states.run()
     assert states.records() == [(b"a", 1, 2)]
     assert states.verify().sound
-    held = os.listdir(Path(states.step.table, graves.FOLDER))
-    assert len(held) <= 2  # those of the newest commit and of the one before
+    files = os.listdir(Path(states.step.table, graves.FOLDER))
+    assert len(files) <= 2  # those of the newest commit and of the one before
+    deleted = graves.read(states.step.table, newest(states)[METADATA_KEY]["graves"], "")
+    assert deleted is not None
+    assert deleted.column("key 0").to_pylist() == [b"b"]
 
 
 def test_a_deletion_without_an_order_keeps_no_file_of_deleted_keys(states: States) -> None:
@@ -419,6 +422,11 @@ def test_a_long_backlog_takes_several_commits(states: States) -> None:
     assert states.records() == [(b"0", 0, 9), (b"1", 0, 7), (b"2", 0, 8)]
     ends = [e[METADATA_KEY]["ends"]["t"]["0"] for e in DeltaTable(states.step.table).history(3)]
     assert ends == [10, 8, 4]
+    take(states.silver, [row(0, b"p", partition=1)])
+    states.run()
+    take(states.silver, [row(10, b"0"), row(11, b"1"), row(1, b"p", partition=1)])
+    # The first commit takes of partition 0 alone, and does not forget how far partition 1 is.
+    assert states.run(rows_max=1).rows == 3
 
 
 def test_offsets_without_a_row_cost_no_commit(states: States) -> None:
