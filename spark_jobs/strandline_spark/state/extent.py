@@ -41,7 +41,7 @@ class Extent:
         return any(end > starts.get(tp, 0) for tp, end in self.ends.items())
 
     def cut(self, starts: Mapping[TopicPartition, int], rows_max: int) -> dict[TopicPartition, int]:
-        """Returns ends of which at most `rows_max` rows are before, one partition after the other;
+        """Returns ends of which about `rows_max` rows are before, one partition after the other;
         silver's own where all rows are taken.
         """
         out: dict[TopicPartition, int] = {}
@@ -51,7 +51,7 @@ class Extent:
             out[tp] = end
             for first, last, rows in new.get(tp, ()):
                 if rows > left:
-                    # The file has at most one row for each offset.
+                    # Most files have one row for each offset, or fewer.
                     out[tp] = min(max(starts.get(tp, 0), first) + left, last + 1)
                     return out
                 left -= rows

@@ -1,8 +1,8 @@
 """The order of rows of one key: which of them is the latest.
 
-A row has a place: the values of the order columns, then topic, partition and offset. Without order
-columns the offset decides, so all rows of a key have to be of one partition. A row with null in a
-key or order column has no place.
+A row has a place: the values of the order columns, then topic, partition and offset. Of a record
+with several rows each has its position too. Without order columns the offset decides, so all rows
+of a key have to be of one partition. A row with null in a key or order column has no place.
 """
 
 from __future__ import annotations
@@ -16,9 +16,15 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from deltalake import DeltaTable
+
 DELETED: Final = "is deleted"
 """The column of rows that delete their key. No column of silver has a blank in its name."""
-POSITION: Final = ("topic", "partition", "offset")
+RECORD: Final = ("topic", "partition", "offset")
+POSITION_KEY: Final = "strandline.position"
+"""Key in the configuration of a silver table whose records have several rows: the column with the
+position of a row in its record.
+"""
 
 
 def order_column(number: int) -> str:
@@ -26,10 +32,16 @@ def order_column(number: int) -> str:
     return f"order {number}"
 
 
+def row_id(silver: DeltaTable) -> tuple[str, ...]:
+    """Returns the columns that name a row of silver."""
+    position = silver.metadata().configuration.get(POSITION_KEY)
+    return RECORD if position is None else (*RECORD, position)
+
+
 def latest(rows: Any, groups: Sequence[str], order: Sequence[str]) -> Any:
     """Returns a mask of the last row, by `order`, of those with equal values in `groups`.
 
-    No value is null. The first column of `order` counts most.
+    No value of a group is null. The first column of `order` counts most; null is the least.
     """
     number, codes = numbered([rows.column(name) for name in groups])
     ranks = [_rank(rows.column(name)) for name in reversed(order)]
@@ -103,7 +115,14 @@ def _one(column: Any) -> Any:
 
 
 def _rank(column: Any) -> Any:
-    """Returns numbers that are ordered like the column's values."""
+    """Returns numbers that are ordered like the column's values. NaN is above all other numbers, as
+    in Spark.
+    """
+    if column.null_count > 0:
+        known = np.zeros(len(column), np.int64)
+        there = np.asarray(column.is_valid(), bool)
+        known[there] = 1 + np.unique(_rank(column.drop_null()), return_inverse=True)[1]
+        return known
     if pa.types.is_integer(column.type):
         return _one(column).to_numpy(zero_copy_only=False)
     if pa.types.is_boolean(column.type):
@@ -112,4 +131,3 @@ def _rank(column: Any) -> Any:
 
 
 _RISING: Final = [("", "ascending", "at_end")]
-"""NaN is above all other numbers, as in Spark."""

@@ -13,7 +13,14 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from strandline_spark.errors import OptionError, TableError, first_line
 from strandline_spark.state.definition import as_value, named, query
-from strandline_spark.state.places import DELETED, POSITION, latest, order_column, without_place
+from strandline_spark.state.places import (
+    DELETED,
+    RECORD,
+    latest,
+    order_column,
+    row_id,
+    without_place,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,8 +61,8 @@ def new_rows(
     """
     schema = _schema(step, silver)
     found = NewRows(schema.empty_table())
-    order = order_of(step)
-    groups = [*step.key, *(() if step.order else POSITION[:2])]
+    order = order_of(step, silver)
+    groups = [*step.key, *(() if step.order else RECORD[:2])]
     needed = [(name, name) for name in step.key]
     needed += [(order_column(n), name) for n, name in enumerate(step.order)]
     held: list[Any] = []
@@ -81,9 +88,9 @@ def new_rows(
     return found
 
 
-def order_of(step: StateStep) -> list[str]:
+def order_of(step: StateStep, silver: Silver) -> list[str]:
     """Returns the columns of a row's place."""
-    return [*(order_column(n) for n in range(len(step.order))), *POSITION]
+    return [*(order_column(n) for n in range(len(step.order))), *row_id(silver.delta)]
 
 
 def _schema(step: StateStep, silver: Silver) -> Any:

@@ -21,17 +21,18 @@ from strandline_spark.state.definition import check_step, identity_of
 from strandline_spark.state.extent import Extent
 from strandline_spark.state.places import (
     DELETED,
-    POSITION,
+    RECORD,
     groups_of_several,
     latest,
     order_column,
+    row_id,
     with_keys_of,
 )
 from strandline_spark.state.reader import new_rows, order_of
 from strandline_spark.state.table import StateTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from strandline_spark.cluster.offsets import TopicPartition
     from strandline_spark.pipeline.steps import StateStep
@@ -155,7 +156,7 @@ def _commit(
     starts = {} if last is None else last.ends
     new = new_rows(step, silver, starts, ends)
     dead = graves.read(table.path, None if last is None else last.graves, table.again)
-    changes, dead = _changes(step, table, new.rows, dead)
+    changes, dead = _changes(step, table, silver, new.rows, dead)
     deleted = int(np.count_nonzero(changes.column(DELETED)))
     with committing(table.path):
         file = None if dead is None else graves.write(table.path, dead)
@@ -183,15 +184,16 @@ def _commit(
 
 
 def _changes(
-    step: StateStep, table: StateTable, new: Any, dead: Any | None
+    step: StateStep, table: StateTable, silver: Silver, new: Any, dead: Any | None
 ) -> tuple[Any, Any | None]:
     """Returns the rows to merge, with DELETED, and the deleted keys from now on; None without
     order columns.
     """
     keys = [_key_column(n) for n in range(len(step.key))]
-    columns = list(dict.fromkeys((*step.key, *step.order, *POSITION)))
+    own = row_id(silver.delta)
+    columns = list(dict.fromkeys((*step.key, *step.order, *own)))
     held = table.matching(step.key, columns, new)
-    parts = [_compared(step, new), _compared(step, held)]
+    parts = [_compared(step, new, own), _compared(step, held, own)]
     if dead is not None:
         again = with_keys_of(dead, parts[0], keys)
         parts.append(_with(dead.filter(pa.array(again)), deleted=True))
@@ -199,7 +201,7 @@ def _changes(
     rows = pa.concat_tables([part.select(parts[0].column_names) for part in parts])
     if not step.order:
         _refuse_two_partitions(step, rows, keys)
-    mask = latest(rows, keys, order_of(step))
+    mask = latest(rows, keys, order_of(step, silver))
     changes = new.filter(pa.array(mask[: new.num_rows]))
     # A key that is not held needs no deletion.
     needed = ~_flags(changes) | with_keys_of(changes, held, step.key)
@@ -215,13 +217,13 @@ def _key_column(number: int) -> str:
     return f"key {number}"
 
 
-def _compared(step: StateStep, rows: Any) -> Any:
-    """Returns keys and places of the rows."""
+def _compared(step: StateStep, rows: Any, own: Sequence[str]) -> Any:
+    """Returns keys and places of the rows, which the columns `own` name."""
     columns = {_key_column(n): rows.column(name) for n, name in enumerate(step.key)}
     for number, name in enumerate(step.order):
-        own = order_column(number)
-        columns[own] = rows.column(own if own in rows.column_names else name)
-    columns |= {name: rows.column(name) for name in POSITION}
+        computed = order_column(number)
+        columns[computed] = rows.column(computed if computed in rows.column_names else name)
+    columns |= {name: rows.column(name) for name in own}
     if DELETED in rows.column_names:
         return pa.table(columns).append_column(DELETED, rows.column(DELETED))
     return _with(pa.table(columns), deleted=False)
@@ -237,7 +239,7 @@ def _flags(rows: Any) -> Any:
 
 def _refuse_two_partitions(step: StateStep, rows: Any, keys: list[str]) -> None:
     """Raises TableError for a key with rows of two partitions: their offsets have no order."""
-    parts = [rows.column(name) for name in POSITION[:2]]
+    parts = [rows.column(name) for name in RECORD[:2]]
     several = groups_of_several([rows.column(name) for name in keys], parts)
     if not several.any():
         return

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from strandline_spark.pipeline.steps import StateStep
 
 _SHOWN_MAX: Final = 3
-_ID: Final = ("topic", "partition", "offset")
-Id = tuple[str, int, int]
+_RECORD: Final = ("topic", "partition", "offset")
+Id = tuple[Any, ...]
+"""Topic, partition and offset, and of a record with several rows the position."""
 
 
 @dataclass(slots=True)
@@ -57,7 +58,8 @@ def verify_step(step: StateStep, silver_path: str, *, pipeline: str) -> StateFin
     silver = Silver.open(silver_path)
     check_step(step, silver.delta)
     last = table.last()
-    held = {tuple(row[name] for name in _ID): row for row in _plain(table.rows())}
+    own = _own_columns(silver)
+    held = {_id(row, own): row for row in _plain(table.rows())}
     found.keys = table.count()
     if last is None:
         if held:
@@ -94,6 +96,7 @@ class _Recomputed:
         self._step = step
         self._silver = silver
         self._found = found
+        self._own = _own_columns(silver)
 
     def rows_up_to(self, ends: dict[TopicPartition, int] | Any) -> dict[Id, dict[str, Any]]:
         """Returns silver's rows, by their records."""
@@ -101,9 +104,11 @@ class _Recomputed:
         fences = {(tp.topic, tp.partition): end for tp, end in ends.items()}
         deletes = self._deleting()
         newest: dict[Any, tuple[Any, Id, bool]] = {}
-        columns = list(dict.fromkeys((*_ID, "timestamp", "tombstone", *step.key, *step.order)))
+        columns = list(
+            dict.fromkeys((*self._own, "timestamp", "tombstone", *step.key, *step.order))
+        )
         for row in self._rows(columns):
-            place: Id = (row["topic"], row["partition"], row["offset"])
+            place = _id(row, self._own)
             if place[2] >= fences.get(place[:2], 0):
                 continue
             found.silver += 1
@@ -118,16 +123,13 @@ class _Recomputed:
             dead = bool(row["tombstone"]) or place in deletes
             # Without an order each partition has a latest row of its own.
             group = key if step.order else (key, place[:2])
-            rank = (tuple(_ordered(one) for one in order), place)
+            rank = (tuple(_ordered(one) for one in order), _rank(place))
             if group not in newest or newest[group][0] < rank:
                 newest[group] = (rank, place, dead)
         live = {place: key for key, (_, place, dead) in newest.items() if not dead}
         self._refuse_two(live)
-        return {
-            tuple(row[name] for name in _ID): row
-            for row in self._rows([one.name for one in self._silver.delta.schema().fields])
-            if (row["topic"], row["partition"], row["offset"]) in live
-        }
+        rows = self._rows([one.name for one in self._silver.delta.schema().fields])
+        return {_id(row, self._own): row for row in rows if _id(row, self._own) in live}
 
     def _refuse_two(self, live: dict[Id, Any]) -> None:
         if self._step.order:
@@ -162,16 +164,26 @@ class _Recomputed:
             "datafusion.sql_parser.enable_ident_normalization": "false",
             "datafusion.sql_parser.dialect": "databricks",
         }
-        select = (
-            "SELECT `topic`, `partition`, `offset` FROM silver"
-            f" WHERE (\n{self._step.delete_when}\n)"
-        )
+        own = ", ".join(f"`{name}`" for name in self._own)
+        select = f"SELECT {own} FROM silver WHERE (\n{self._step.delete_when}\n)"
         reader = QueryBuilder(settings).register("silver", self._silver.delta).execute(select)
         return {
-            (row["topic"], row["partition"], row["offset"])
-            for batch in reader
-            for row in pa.record_batch(batch).to_pylist()
+            _id(row, self._own) for batch in reader for row in pa.record_batch(batch).to_pylist()
         }
+
+
+def _own_columns(silver: Silver) -> tuple[str, ...]:
+    position = silver.delta.metadata().configuration.get("strandline.position")
+    return _RECORD if position is None else (*_RECORD, position)
+
+
+def _id(row: dict[str, Any], own: tuple[str, ...]) -> Id:
+    return tuple(row[name] for name in own)
+
+
+def _rank(place: Id) -> tuple[Any, ...]:
+    """Returns the place for comparisons: a row without a position is before those with one."""
+    return (*place[:3], *((one is not None, one or 0) for one in place[3:]))
 
 
 def _plain(rows: Any) -> list[dict[str, Any]]:
@@ -194,8 +206,8 @@ def _compare(
     step: StateStep,
     found: StateFindings,
 ) -> None:
-    missing = sorted(expected.keys() - held.keys())
-    extra = sorted(held.keys() - expected.keys())
+    missing = sorted(expected.keys() - held.keys(), key=_rank)
+    extra = sorted(held.keys() - expected.keys(), key=_rank)
     for ids, rows, what in (
         (missing, expected, "of silver are the latest of their key, and are not there"),
         (extra, held, "are there that are not the latest of their key, or are deleted"),
@@ -205,7 +217,7 @@ def _compare(
             found.problems.append(f"{len(ids)} rows {what}: {shown}")
     differing = [
         (one, name)
-        for one in sorted(held.keys() & expected.keys())
+        for one in sorted(held.keys() & expected.keys(), key=_rank)
         for name, value in expected[one].items()
         if not _equal(held[one].get(name), value)
     ]

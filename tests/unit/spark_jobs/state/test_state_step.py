@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.schema import Field
 
 from strandline_spark.errors import OptionError, TableError
@@ -435,6 +435,60 @@ def test_offsets_without_a_row_cost_no_commit(states: States) -> None:
     take(states.silver, [row(2 * far, b"a"), row(7, b"c", partition=3)])
     assert (states.run(rows_max=3).version, states.run().version) == (2, None)
     assert states.records() == [(b"a", 0, 2 * far), (b"b", 0, far + 5_000_000), (b"c", 3, 7)]
+
+
+def test_rows_of_one_record_are_ordered_by_their_position(tmp_path: Path) -> None:
+    states = States(tmp_path, key=("carrier",))
+    create(states.silver)
+    DeltaTable(states.silver).alter.set_table_properties(
+        {"strandline.position": "delay"}, raise_if_not_exists=False
+    )
+    take(states.silver, [row(0, None, carrier="x", delay=n) for n in (2.0, 3.0, 1.0)])
+    states.run()
+    assert states.rows("offset", "delay") == [(0, 3.0)]
+    assert states.verify().sound
+    take(states.silver, [row(1, None, carrier=c, delay=n) for c, n in (("x", 0.0), ("y", 1.0))])
+    states.run()
+    assert states.rows("carrier", "offset", "delay") == [("x", 1, 0.0), ("y", 1, 1.0)]
+    assert states.verify().sound
+
+
+def test_nested_columns_are_merged_and_named_in_conditions(tmp_path: Path) -> None:
+    states = States(tmp_path, delete_when="page['op'] = 'd'")
+    nested = pa.struct([("op", pa.string()), ("urls", pa.list_(pa.string()))])
+    more = {"page": nested, "held": pa.map_(pa.string(), pa.string()), "new": nested}
+
+    def add(offset: int, key: bytes, op: str | None) -> None:
+        create(states.silver)
+        page = None if op is None else {"op": op, "urls": ["/a", None]}
+        own = pa.schema(DeltaTable(states.silver).schema())
+        values: dict[str, Any] = dict.fromkeys(own.names) | {
+            **{"topic": "t", "partition": 0, "offset": offset, "key": key, "tombstone": False},
+            **{"page": page, "held": [("k", "v")], "new": page},
+        }
+        schema = own
+        for name, kind in more.items():
+            if name not in own.names:
+                schema = schema.append(pa.field(name, kind))
+        write_deltalake(
+            states.silver,
+            pa.Table.from_pylist([values], schema=schema),
+            mode="append",
+            schema_mode="merge",
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction("strandline/t/0", offset + 1)]
+            ),
+        )
+
+    add(0, b"a", "c")
+    add(1, b"b", None)
+    states.run()
+    add(2, b"b", "u")
+    add(3, b"a", "d")
+    states.run()
+    page = {"op": "u", "urls": ["/a", None]}
+    assert states.rows("key", "page", "held", "new") == [(b"b", page, [("k", "v")], page)]
+    assert states.verify().sound
 
 
 def test_many_partitions_are_read_in_several_queries(states: States) -> None:
