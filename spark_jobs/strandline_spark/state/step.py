@@ -75,6 +75,7 @@ def run_step(
     report = StateReport(step.name)
     extent = Extent(silver)
     synced = False
+    before: Mapping[TopicPartition, int] | None = None
     while True:
         # The table is opened first: any later commit to it makes this commit a conflict.
         table = StateTable.open_or_create(step, pipeline, pa.schema(silver.delta.schema()))
@@ -85,6 +86,8 @@ def run_step(
         if not extent.unread(starts):
             report.keys = table.count()
             return report
+        assert starts != before, f"a commit has not moved the fences {starts}"
+        before = starts
         if not synced:
             # A commit on silver's rows must not survive silver's own.
             with committing(silver.path):
