@@ -86,7 +86,11 @@ def run_step(
         if not extent.unread(starts):
             report.keys = table.count()
             return report
-        assert starts != before, f"a commit has not moved the fences {starts}"
+        if starts == before:
+            raise TableError(
+                f"a commit to {table.path} has not moved the fences of step {step.name}: its log is"
+                f" damaged; {table.again}"
+            )
         before = starts
         if not synced:
             # A commit on silver's rows must not survive silver's own.

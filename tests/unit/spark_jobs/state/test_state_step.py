@@ -429,6 +429,18 @@ def test_a_long_backlog_takes_several_commits(states: States) -> None:
     assert states.run(rows_max=1).rows == 3
 
 
+def test_a_commit_that_does_not_move_the_fences_ends_the_run(
+    states: States, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take(states.silver, [row(0, b"a")])
+    with monkeypatch.context() as patch:
+        patch.setattr(StateTable, "commit", lambda *given: 1)
+        with pytest.raises(TableError, match=r"not moved the fences of step latest.*state reset"):
+            states.run()
+    states.run()
+    assert states.records() == [(b"a", 0, 0)]
+
+
 def test_offsets_without_a_row_cost_no_commit(states: States) -> None:
     far = 10**12
     take(states.silver, [row(far, b"a"), row(far + 5_000_000, b"b")])
