@@ -163,7 +163,7 @@ class TableState:
     """One table of a pipeline."""
 
     name: str
-    layer: Literal["bronze", "silver", "gold", "quarantine"]
+    layer: Literal["bronze", "silver", "state", "gold", "quarantine"]
     path: str
     version: int | None
     """Version of the table; null if the table does not exist yet."""

@@ -20,6 +20,7 @@ from strandline_spark.bronze.fenced_table import METADATA_KEY
 from strandline_spark.errors import StrandlineSparkError, first_line
 from strandline_spark.gold import account as gold
 from strandline_spark.pipeline.config import load_pipeline
+from strandline_spark.state import account as state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from strandline_spark.bronze.checkpoint import Checkpoint
     from strandline_spark.pipeline.config import Pipeline as PipelineFile
 
-    Layer = Literal["bronze", "silver", "gold", "quarantine"]
+    Layer = Literal["bronze", "silver", "state", "gold", "quarantine"]
 
 BATCHES: Final = 20
 """Batches of each table that are shown."""
@@ -113,16 +114,18 @@ class _Table:
     """Of batches, newest first."""
     closed: list[tuple[gold.GoldAccount, int]] = field(default_factory=list)
     """Of gold windows, with their times, newest first."""
+    merged: list[tuple[state.StateAccount, int]] = field(default_factory=list)
+    """Of state steps, with their times, newest first."""
 
     def read(self, key: str, layer: Layer) -> TableState:
         error = None
         try:
             self._refresh()
         except TableNotFoundError:
-            self.version, self.commits, self.closed = None, [], []
+            self._forget()
         except (DeltaError, OSError, pa.ArrowInvalid, StrandlineSparkError) as why:
             error = f"{self.path} does not read: {first_line(why)}"
-            self.version, self.commits, self.closed = None, [], []
+            self._forget()
         is_known = self.version is not None
         return TableState(
             name=key,
@@ -136,6 +139,9 @@ class _Table:
             quarantined=self._quarantined(layer) if is_known else None,
             error=error,
         )
+
+    def _forget(self) -> None:
+        self.version, self.commits, self.closed, self.merged = None, [], [], []
 
     def _refresh(self) -> None:
         handle = DeltaTable(self.path)
@@ -160,11 +166,21 @@ class _Table:
             for entry in history
             if entry.get(gold.METADATA_KEY) is not None
         ]
+        self.merged = [
+            (
+                state.from_metadata(entry[state.METADATA_KEY], self.path, entry["version"]),
+                entry["timestamp"],
+            )
+            for entry in history
+            if entry.get(state.METADATA_KEY) is not None
+        ]
         self.version = version
 
     def _batch(self) -> int | None:
         if self.closed:
             return self.closed[0][0].number
+        if self.merged:
+            return self.merged[0][0].number
         return self.commits[0].batch_id if self.commits else None
 
     def _quarantined(self, layer: Layer) -> int | None:
@@ -175,7 +191,7 @@ class _Table:
         return sum(one.rows for one in ranges) if layer == "quarantine" else None
 
     def batches(self, key: str) -> list[Batch]:
-        """The last batches of a table that follows bronze, or a gold step's results."""
+        """The last batches of a table that follows bronze, or the commits of a step."""
         found = [
             Batch(
                 table=key,
@@ -190,12 +206,24 @@ class _Table:
             found.append(
                 Batch(table=key, number=closed.number, state="committed", at_ms=at_ms, sources=[])
             )
+        for merged, at_ms in self.merged[:BATCHES]:
+            ends = (((tp.topic, tp.partition), end) for tp, end in merged.ends.items())
+            found.append(
+                Batch(
+                    table=key,
+                    number=merged.number,
+                    state="committed",
+                    at_ms=at_ms,
+                    sources=_sources(ends),
+                )
+            )
         return found
 
 
 _LAYERS: Final[dict[str, Layer]] = {
     "bronze": "bronze",
     "silver": "silver",
+    "state": "state",
     "quarantine": "quarantine",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,9 @@ from strandline_console.recording.recorder import Recorder
 from strandline_console.tables.progress import PipelineFiles
 from strandline_console.tables.reader import FRESH_S, TablesReader
 from support.hand_clock import HandClock
+from support.silver_tables import SilverRow, take
 from support.spark_tables import commit, taken, write_file
+from support.state_tables import States
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,6 +165,21 @@ def test_a_damaged_file_is_a_sentence_that_names_it(
     assert found.error is not None
     assert word in found.error
     assert str(tmp_path / damaged) in found.error
+
+
+def test_a_state_step_has_a_layer_of_its_own_and_its_commits(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.toml").write_text(FILE + '[[state]]\nname = "latest"\n')
+    (tmp_path / "made").mkdir()
+    states = States(tmp_path / "made")
+    take(states.silver, [SilverRow(0, 0, 1_000, key=b"a"), SilverRow(0, 1, 2_000, key=b"b")])
+    states.run()
+    (tmp_path / "lake" / "state").mkdir(parents=True)
+    shutil.move(states.step.table, str(tmp_path / "lake" / "state" / "latest"))
+    found = PipelineFiles(str(tmp_path / "pipeline.toml")).read()
+    latest = table(found, "state latest")
+    assert (latest.layer, latest.rows, latest.batch, latest.error) == ("state", 2, 1, None)
+    (batch,) = (one for one in found.batches if one.table == "state latest")
+    assert (batch.number, batch.state, batch.sources[0].planned) == (1, "committed", 2)
 
 
 def test_a_damaged_table_is_named_and_the_others_are_shown(tmp_path: Path) -> None:

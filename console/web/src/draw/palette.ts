@@ -1,6 +1,6 @@
 /** Colours of leader epochs. An epoch keeps its colour on every page; its number stands beside it. */
 
-export const EPOCH_COLOURS = 7;
+export const EPOCH_COLOURS = 6;
 
 export function epochFill(epoch: number): string {
   return `var(--e${((epoch % EPOCH_COLOURS) + EPOCH_COLOURS) % EPOCH_COLOURS})`;

@@ -29,7 +29,8 @@ export interface LaneProps {
 export function Lane(props: LaneProps) {
   const { replica, scale, isStale } = props;
   const waiters = isStale ? [] : (replica?.waiters ?? []);
-  const ghosts = (replica?.ghosts ?? []).slice(-GHOSTS_SHOWN);
+  const all = replica?.ghosts ?? [];
+  const ghosts = all.slice(-GHOSTS_SHOWN);
   const ghostY = (row: number) => TOP + BAR + 16 + row * (GHOST + 3);
   const height = ghosts.length === 0 ? TOP + BAR + 13 : ghostY(ghosts.length);
   return (
@@ -57,6 +58,7 @@ export function Lane(props: LaneProps) {
           {ghosts.map((ghost) => (
             <GhostLine key={`${ghost.at_ms} ${ghost.start}`} ghost={ghost} />
           ))}
+          {all.length > ghosts.length && <li class="dim">and {all.length - ghosts.length} earlier truncations</li>}
         </ul>
       )}
       {waiters.length > 0 && (

@@ -258,8 +258,12 @@ function Patterns() {
   );
 }
 
+const EPOCHS_SHOWN = 12;
+
 function EpochTables({ brokers, replicas, leader }: { brokers: number[]; replicas: (Replica | null)[]; leader: number | null }) {
-  const rows = epochRows(replicas).slice(0, 12);
+  const known = epochRows(replicas);
+  const rows = known.slice(0, EPOCHS_SHOWN);
+  const older = known.length - rows.length + Math.max(0, ...replicas.map((one) => one?.epochs_older ?? 0));
   const reference = leader === null ? -1 : brokers.indexOf(leader);
   return (
     <section class="card" data-testid="epoch-tables">
@@ -301,6 +305,7 @@ function EpochTables({ brokers, replicas, leader }: { brokers: number[]; replica
           </tbody>
         </table>
       </div>
+      {older > 0 && <p class="dim">and {older} earlier epochs</p>}
     </section>
   );
 }

@@ -53,7 +53,7 @@ export function TablesPage() {
   );
 }
 
-const LAYERS: readonly TableState["layer"][] = ["bronze", "silver", "gold", "quarantine"];
+const LAYERS: readonly TableState["layer"][] = ["bronze", "silver", "state", "gold", "quarantine"];
 
 function PipelineView({ pipeline, state, at }: { pipeline: Pipeline; state: State; at: number | null }) {
   const batches = at === null ? pipeline.batches : pipeline.batches.filter((one) => one.at_ms !== null && one.at_ms <= at);

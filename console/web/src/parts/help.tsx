@@ -11,6 +11,7 @@ const KEYS: readonly (readonly [string[], string])[] = [
   [["←", "↑", "↓", "→"], "on the Board: another replica; Enter opens its partition"],
   [["/"], "on the Board: find a topic"],
   [["+", "−", "0"], "on a partition: closer, wider, the end of the logs"],
+  [["[", "]"], "on a partition: towards older records, towards newer ones"],
   [["?"], "this list"],
 ];
 

@@ -340,7 +340,7 @@ export interface TopicProgress {
 
 export interface TableState {
   readonly name: string;
-  readonly layer: "bronze" | "silver" | "gold" | "quarantine";
+  readonly layer: "bronze" | "silver" | "state" | "gold" | "quarantine";
   readonly path: string;
   readonly version: number | null;
   readonly rows: number | null;
