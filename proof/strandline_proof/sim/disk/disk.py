@@ -224,6 +224,11 @@ class SimDisk:
             wanted = self._rng.randint(1, wanted - 1)
         return min(room, wanted)
 
+    @property
+    def is_short(self) -> bool:
+        """True while a full disk has refused a write of the present process."""
+        return self.capacity < CAPACITY and bool(self.no_room)
+
     def use(self, more: int) -> None:
         self._used += more
 

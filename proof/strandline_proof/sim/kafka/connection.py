@@ -176,6 +176,8 @@ class KafkaCluster:
         self.topic_ids: dict[str, str] = {}
         self.partitions: dict[str, int] = {}
         self._leaders: dict[tuple[str, int], int] = {}
+        self.epochs: dict[tuple[str, int], int] = {}
+        """The newest leader epoch of each partition that any broker has named (KIP-320)."""
 
     async def refresh(self, topic: str, version: int = 12) -> None:
         """Asks any broker for the topic. Raises KafkaFailed."""
@@ -202,7 +204,9 @@ class KafkaCluster:
             self.topic_ids[topic] = str(each.topic_id) if each.topic_id else ""
             self.partitions[topic] = len(each.partitions)
             for partition in each.partitions:
-                self._leaders[topic, partition.partition_index] = partition.leader_id
+                key = topic, partition.partition_index
+                self._leaders[key] = partition.leader_id
+                self.epochs[key] = max(self.epochs.get(key, -1), partition.leader_epoch)
 
     async def leader(self, topic: str, partition: int) -> KafkaConnection:
         """Returns a connection to the partition's leader. Raises KafkaFailed."""

@@ -219,8 +219,11 @@ class KafkaReader:
         found = {}
         for partition in partitions:
             leader = await self._cluster.leader(self._topic, partition)
+            # A deposed leader that knows of no other refuses the newer epoch (I-11).
             asked = kind.ListOffsetsTopic.ListOffsetsPartition(
-                partition_index=partition, current_leader_epoch=-1, timestamp=timestamp
+                partition_index=partition,
+                current_leader_epoch=self._cluster.epochs.get((self._topic, partition), -1),
+                timestamp=timestamp,
             )
             told = await leader.call(
                 "ListOffsets",

@@ -300,7 +300,8 @@ class DecisionOracle:
         self._stepped_s = now
         faults = self._controller.disk.faults
         stalls = faults.stall > 0 or now < self._controller.stalled_until_s
-        if since > GAP_S or faults.slow > 1 or stalls:
+        # Without room for its decision a controller decides nothing (it refuses by name).
+        if since > GAP_S or faults.slow > 1 or stalls or self._controller.disk.is_short:
             self._looked_s = now
             return
         if now - self._looked_s > LOOK_S:
