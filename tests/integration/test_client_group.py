@@ -535,7 +535,7 @@ async def test_stop_returns_in_time_with_every_broker_dead(cluster: ScriptedClus
     loop = asyncio.get_running_loop()
     began = loop.time()
     await consumer.stop(timeout_ms=500)
-    assert loop.time() - began < 10
+    assert loop.time() - began < 1.5
     await consumer.stop()
     names = [task.get_name() for task in asyncio.all_tasks()]
     assert [name for name in names if name.startswith("strandline")] == []
@@ -554,7 +554,7 @@ async def test_stop_returns_in_time_with_a_listener_that_hangs(cluster: Scripted
     await consumer.wait_assigned(60_000)
     began = asyncio.get_running_loop().time()
     await consumer.stop(timeout_ms=300)
-    assert asyncio.get_running_loop().time() - began < 10
+    assert asyncio.get_running_loop().time() - began < 2
     assert group_of(cluster).members == {}, "the group hears of it all the same"
 
 

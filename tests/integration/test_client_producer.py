@@ -96,7 +96,7 @@ async def test_a_change_of_leader_costs_little_and_loses_nothing(cluster: Script
         loop.call_later(0.1, cluster.move_leader, "orders", 0, 2)
         started = loop.time()
         moved = await producer.send_and_wait("orders", b"1")
-        assert loop.time() - started < 10
+        assert loop.time() - started < 1.0
     assert moved.leader_epoch == 1
     assert p.values() == [b"0", b"1"]
 
