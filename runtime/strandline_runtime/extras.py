@@ -20,7 +20,15 @@ MODULES: Final = {
         "kafka",
     ),
     "console": ("starlette", "uvicorn"),
-    "spark": ("pyspark", "pyarrow", "deltalake", "numpy", "msgspec", "fastavro"),
+    "spark": (
+        "pyspark",
+        "pyarrow",
+        "deltalake",
+        "numpy",
+        "msgspec",
+        "fastavro",
+        "prometheus_client",
+    ),
 }
 """Import packages of each extra that users install."""
 

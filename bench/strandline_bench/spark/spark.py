@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 JSON_SINKS: Final = ("silver",)
 """Sinks that need values to parse."""
 STATE_SINKS: Final = ("state",)
-"""Sinks that need values of few keys."""
+"""Sinks that need values of few keys. No peer has such a sink: they have a rate as floor."""
 STATE_RECORDS_MAX: Final = 1_000_000
 STATE_FLOOR_ROWS_S: Final = 100_000
 OTHERS_CORES_MAX: Final = 0.3

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { History } from "../src/state/history.ts";
 import { formatRoute, parseRoute } from "../src/state/route.ts";
 import { scopeQuery, type Source, TraceSource } from "../src/state/source.ts";
+import { Store } from "../src/state/store.ts";
 import { whyNotInSync } from "../src/state/why.ts";
 import { brokerIds, lagOf, membership, merge, nameOf, partitionNames } from "../src/state/world.ts";
 import { delta, event, partition, replica, server, state, world } from "./fixtures.ts";
@@ -150,4 +151,32 @@ test("why: members, strangers and what no event says", () => {
 
 test("brokers of the matrix are those that anything names", () => {
   assert.deepEqual(brokerIds(state({ partitions: { "orders-0": partition({ replicas: [1, 7] }) } })), [1, 2, 3, 7]);
+});
+
+test("a step starts from the instant that an answer under way will show", async () => {
+  const history = new History(world(), ends(10));
+  const answers: (() => void)[] = [];
+  const later = <T,>(answer: T) => new Promise<T>((give) => answers.push(() => give(answer)));
+  const source = {
+    trace: null,
+    at: (place) => later("frame" in place ? history.frame(place.frame) : history.at(place.instant)),
+    deltas: (after) => later(history.deltasAfter(after)),
+  } as Partial<Source> as Source;
+  Object.assign(globalThis, { requestAnimationFrame: () => 0 });
+  const store = new Store(source);
+  store.newest = 1090;
+  const answered = async (move: Promise<void>) => {
+    let isDone = false;
+    void move.then(() => (isDone = true));
+    while (!isDone) {
+      answers.shift()?.();
+      await new Promise((wake) => setTimeout(wake, 0));
+    }
+  };
+  store.go(1040);
+  await answered(store.step(1));
+  assert.deepEqual([store.at, store.shown.instant.at_ms], [1050, 1050]);
+  const first = store.step(1);
+  await answered(Promise.all([first, store.step(-1)]).then(() => undefined));
+  assert.deepEqual([store.at, store.shown.instant.at_ms], [1050, 1050]);
 });

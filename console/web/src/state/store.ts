@@ -31,6 +31,8 @@ export class Store {
   private listeners = new Set<() => void>();
   private isDrawn = true;
   private asked = 0;
+  /** The last move of the instant: a step starts from where it ends. */
+  private moved: Promise<void> = Promise.resolve();
   private settles: ReturnType<typeof setTimeout> | undefined;
   private player: Player | null = null;
 
@@ -64,7 +66,7 @@ export class Store {
     clearTimeout(this.settles);
     this.settles = setTimeout(() => {
       this.open();
-      if (this.at !== null) void this.show({ instant: this.at });
+      this.moved = this.moved.then(() => (this.at === null ? undefined : this.load({ instant: this.at }, false)));
     }, SCOPE_SETTLES_MS);
   }
 
@@ -84,22 +86,26 @@ export class Store {
   }
 
   /** The next or the last frame that changed something on this page. */
-  async step(direction: 1 | -1): Promise<void> {
+  step(direction: 1 | -1): Promise<void> {
     this.stop();
-    const { frame } = this.shown.instant;
-    if (this.at === null) this.at = this.shown.instant.at_ms;
-    if (direction === -1) await this.show({ frame: frame - 1 }, true);
-    else {
-      try {
-        const [next] = await this.source.deltas(frame, this.scope);
-        if (next === undefined) return;
-        this.shown = merge(this.shown, [next]);
-        this.at = next.at_ms;
-      } catch (error) {
-        this.fail(error);
-      }
-      this.changed();
+    this.moved = this.moved.then(() => this.stepFrom(this.shown, direction));
+    return this.moved;
+  }
+
+  private async stepFrom(world: World, direction: 1 | -1): Promise<void> {
+    const { frame } = world.instant;
+    if (this.at === null) this.at = world.instant.at_ms;
+    if (direction === -1) return this.load({ frame: frame - 1 }, true);
+    const number = ++this.asked;
+    try {
+      const [next] = await this.source.deltas(frame, this.scope);
+      if (next === undefined || number !== this.asked) return;
+      this.shown = merge(world, [next]);
+      this.at = next.at_ms;
+    } catch (error) {
+      this.fail(error);
     }
+    this.changed();
   }
 
   play(): void {
@@ -145,7 +151,12 @@ export class Store {
     });
   }
 
-  private async show(place: Place, moves = false): Promise<void> {
+  private show(place: Place): Promise<void> {
+    this.moved = this.load(place, false);
+    return this.moved;
+  }
+
+  private async load(place: Place, moves: boolean): Promise<void> {
     const number = ++this.asked;
     try {
       const world = await this.source.at(place, this.scope);
