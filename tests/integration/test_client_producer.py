@@ -33,6 +33,7 @@ from strandline_proto.decompression import Bound
 from strandline_proto.partitioner import partition_for
 from strandline_runtime.real import client_runtime
 from support.processes import REFUSED_CONNECTION
+from support.promises import kept_within
 from support.replica_nodes import eventually
 from support.scripted_admin import add_partitions
 from support.scripted_broker import ScriptedCluster, scripted_cluster
@@ -87,18 +88,23 @@ async def test_pipelined_records_keep_their_order_over_lost_answers_and_dropped_
     assert [m.offset for m in acknowledged] == list(range(2000))
 
 
-async def test_a_change_of_leader_costs_little_and_loses_nothing(cluster: ScriptedCluster) -> None:
-    [p] = cluster.create("orders")
-    async with Producer(cluster.bootstrap) as producer:
-        await producer.send_and_wait("orders", b"0")
-        await cluster.brokers[1].stop()
-        loop = asyncio.get_running_loop()
-        loop.call_later(0.1, cluster.move_leader, "orders", 0, 2)
-        started = loop.time()
-        moved = await producer.send_and_wait("orders", b"1")
-        assert loop.time() - started < 1.0
-    assert moved.leader_epoch == 1
-    assert p.values() == [b"0", b"1"]
+async def test_a_change_of_leader_costs_little_and_loses_nothing() -> None:
+    async def change() -> float:
+        async with scripted_cluster() as cluster:
+            [p] = cluster.create("orders")
+            async with Producer(cluster.bootstrap) as producer:
+                await producer.send_and_wait("orders", b"0")
+                await cluster.brokers[1].stop()
+                loop = asyncio.get_running_loop()
+                loop.call_later(0.1, cluster.move_leader, "orders", 0, 2)
+                started = loop.time()
+                moved = await producer.send_and_wait("orders", b"1")
+                taken_s = loop.time() - started
+            assert moved.leader_epoch == 1
+            assert p.values() == [b"0", b"1"]
+            return taken_s
+
+    await kept_within(1.0, change)
 
 
 async def test_a_paused_leader_does_not_hold_records_once_another_leads(
