@@ -5,7 +5,7 @@ application hears, and what becomes of it all when coordinators move, fall silen
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,7 +26,6 @@ from strandline.errors import (
 from strandline_proto import errors as wire
 from strandline_proto.batch import build_batch
 from support.poll_clock import POLL_INTERVAL_MS, PollClock
-from support.promises import kept_within
 from support.scripted_broker import ScriptedCluster, scripted_cluster
 
 if TYPE_CHECKING:
@@ -39,16 +38,10 @@ T0, T1, T2, T3 = (TopicPartition("orders", p) for p in range(4))
 ALL = {T0, T1, T2, T3}
 
 
-@asynccontextmanager
-async def scripted_groups() -> AsyncIterator[ScriptedCluster]:
-    async with scripted_cluster(2) as scripted:
-        scripted.create("orders", 4)
-        yield scripted
-
-
 @pytest_asyncio.fixture
 async def cluster() -> AsyncIterator[ScriptedCluster]:
-    async with scripted_groups() as scripted:
+    async with scripted_cluster(2) as scripted:
+        scripted.create("orders", 4)
         yield scripted
 
 
@@ -529,49 +522,6 @@ async def test_brokers_that_know_no_groups_are_named_at_once(cluster: ScriptedCl
             await asyncio.wait_for(consumer.getone(), 50)
         with pytest.raises(UnsupportedFeature, match="not scripted"):
             await asyncio.wait_for(consumer.committed(T0), 50)
-
-
-async def test_stop_returns_in_time_with_every_broker_dead() -> None:
-    async def stop() -> float:
-        async with scripted_groups() as cluster:
-            write(cluster, 0, b"a", b"b")
-            consumer = member(cluster, "orders")
-            await consumer.start()
-            await asyncio.wait_for(consumer.getone(), 60)
-            await asyncio.wait_for(consumer.getone(), 60)
-            for broker in cluster.brokers.values():
-                await broker.stop()
-            loop = asyncio.get_running_loop()
-            began = loop.time()
-            await consumer.stop(timeout_ms=500)
-            taken_s = loop.time() - began
-            await consumer.stop()
-            names = [task.get_name() for task in asyncio.all_tasks()]
-            assert [name for name in names if name.startswith("strandline")] == []
-            return taken_s
-
-    await kept_within(1.5, stop)
-
-
-async def test_stop_returns_in_time_with_a_listener_that_hangs() -> None:
-    async def hang(_: object) -> None:
-        await asyncio.Event().wait()
-
-    async def stop() -> float:
-        async with scripted_groups() as cluster:
-            heard = Heard()
-            heard.on_revoked = hang
-            consumer = member(cluster)
-            await consumer.start()
-            consumer.subscribe(["orders"], listener=heard)
-            await consumer.wait_assigned(60_000)
-            began = asyncio.get_running_loop().time()
-            await consumer.stop(timeout_ms=300)
-            taken_s = asyncio.get_running_loop().time() - began
-            assert group_of(cluster).members == {}, "the group hears of it all the same"
-            return taken_s
-
-    await kept_within(2, stop)
 
 
 async def test_assigned_by_hand_it_begins_at_and_commits_to_the_group(
