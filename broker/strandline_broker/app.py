@@ -300,7 +300,7 @@ class Broker:
 
     async def _watch_event_loop(self) -> None:
         interval_s = self._config.metrics_event_loop_interval_ms / 1000
-        await watch_event_loop(self._runtime.clock, self.metrics, interval_s)
+        await watch_event_loop(self._runtime, self.metrics, interval_s)
 
     async def _replicate(self) -> None:
         """Load every log, then keep replicas and apply pushes until cancelled."""

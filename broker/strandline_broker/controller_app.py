@@ -215,7 +215,7 @@ class ControllerProcess:
 
     async def _watch_event_loop(self) -> None:
         interval_s = self._config.metrics_event_loop_interval_ms / 1000
-        await watch_event_loop(self._runtime.clock, self.metrics, interval_s)
+        await watch_event_loop(self._runtime, self.metrics, interval_s)
 
 
 async def run_controller(

@@ -97,11 +97,13 @@ class Listeners:
         listeners = self._speaking(WireProtocol.KAFKA)
         if not listeners:
             return
+        from strandline_broker.kafka.connection_metrics import ConnectionMetrics
         from strandline_broker.kafka.limits import Limits
         from strandline_broker.kafka.listener import KafkaListener
 
         limits = Limits.of(self._config, descriptors=bound * len(listeners))
         limits.report(self._runtime.metrics)
+        self._runtime.metrics.register(ConnectionMetrics(self._runtime.clock, self.kafka))
         for listener in listeners:
             grpc = passthrough_listener(self._config, listener.name)
             target = HostPort(_THIS_HOST.get(grpc.host, grpc.host), ports[grpc.name])

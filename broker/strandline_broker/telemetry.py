@@ -11,6 +11,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_broker.hosts.common.loop_idle import LoopIdle
 from strandline_broker.hosts.common.request_times import RequestTimes
 from strandline_runtime.build_id import commit_of, version_of
 from strandline_runtime.log_output import output_of_stderr
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from structlog.typing import FilteringBoundLogger, Processor
 
-    from strandline_runtime.runtime import Clock
+    from strandline_runtime.runtime import Clock, Runtime
 
 LOOP_WINDOW_S: Final = 60.0
 DROPPED: Final = "log lines were dropped: their output, a full disk or an unread pipe, took no more"
@@ -148,6 +149,8 @@ class ServerMetrics:
 
         self.times = RequestTimes(clock)
         registry.register(self.times)
+        self.idle = LoopIdle()
+        registry.register(self.idle)
         self.build = Info("strandline_build", "The build that runs.", registry=registry)
         self.build.info({"version": version_of(build), "commit": commit_of(build)})
 
@@ -172,8 +175,11 @@ class ServerMetrics:
         )
 
 
-async def watch_event_loop(clock: Clock, metrics: ServerMetrics, interval_s: float) -> None:
-    """Measures how late a timer fires, until cancelled: nothing may block the loop long (P-62)."""
+async def watch_event_loop(runtime: Runtime, metrics: ServerMetrics, interval_s: float) -> None:
+    """Measures how late a timer fires, until cancelled: nothing may block the loop long (P-62). It
+    also measures the idle share of the loop's thread.
+    """
+    clock = runtime.clock
     recent: list[tuple[float, float]] = []
     while True:
         before = clock.monotonic()
@@ -181,6 +187,8 @@ async def watch_event_loop(clock: Clock, metrics: ServerMetrics, interval_s: flo
         now = clock.monotonic()
         lag = max(0.0, now - before - interval_s)
         metrics.loop_lag.set(lag)
+        if runtime.thread_cpu_s is not None:
+            metrics.idle.note(now, runtime.thread_cpu_s())
         # A later, longer block makes every earlier one irrelevant: the list stays short.
         while recent and recent[-1][1] <= lag:
             recent.pop()

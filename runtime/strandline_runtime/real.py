@@ -259,6 +259,7 @@ def real_runtime(name: str) -> Runtime:
         log=structlog.get_logger(name),
         pid=os.getpid(),
         descriptors=_descriptors(),
+        thread_cpu_s=time.thread_time,
     )
 
 

@@ -221,6 +221,8 @@ class Runtime:
     pid: int
     descriptors: int = 1 << 20
     """Limit on the files and connections that the process may have open at a time."""
+    thread_cpu_s: Callable[[], float] | None = None
+    """CPU time in seconds of the calling thread; None: it is not measured, as in a simulation."""
 
     def random_id(self) -> bytes:
         """16 random bytes: a topic, directory, store, cluster or incarnation id."""

@@ -161,6 +161,17 @@ def test_the_metrics_count_the_work_and_every_expression_finds_its_metrics(
         )
         assert len(quantile) == 1
         assert quantile[0] > 0
+        idle = "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"
+        assert 0 <= each.value(idle) <= 1
+    phases = "kafka_network_requestmetrics_{}timems_count"
+    for phase in ("local", "remote"):
+        assert total(brokers, phases.format(phase), request="Produce") == total(
+            brokers, phases.format("total"), request="Produce"
+        )
+    assert total(brokers, phases.format("requestqueue"), request="Produce") >= 1
+    purgatory = "kafka_server_delayedoperationpurgatory_purgatorysize"
+    assert total(brokers, purgatory, delayedOperation="Fetch") > 0, "followers wait for records"
+    assert total(brokers, "kafka_server_socket_server_metrics_connection_creation_total") >= 1
     controller = scrape(cluster, "controller")
     assert controller.value("kafka_controller_kafkacontroller_activebrokercount") == 3
     assert controller.value("kafka_topic_partitions", topic=TOPIC) == 3

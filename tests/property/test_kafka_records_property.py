@@ -92,7 +92,10 @@ def test_answers_to_produce(
     ]
     appended = [each for _, _, outcomes in topics for each, early in outcomes if not early]
     response = ProduceResponse(1, appended, NODES)
-    answer = decoded(raw_request("Produce", version, b""), produce_answer(version, named, response))
+    codes: list[int] = []
+    body = produce_answer(version, named, response, codes)
+    answer = decoded(raw_request("Produce", version, b""), body)
+    assert codes == codes_of(answer.responses, "partition_responses")
     hinted = set()
     for (name, topic_id, outcomes), topic in zip(topics, answer.responses, strict=True):
         assert (topic.name == name) if version < 13 else (topic.topic_id.bytes == topic_id)
@@ -104,6 +107,11 @@ def test_answers_to_produce(
         assert [tuple(vars_of(each)) for each in answer.node_endpoints] == [
             (*each[:3], each.rack or None) for each in NODES if each.node_id in hinted
         ]
+
+
+def codes_of(topics: Iterable[Any], partitions: str) -> list[int]:
+    found = [each.error_code for topic in topics for each in getattr(topic, partitions)]
+    return [code for code in found if code != NONE]
 
 
 def vars_of(node: Any) -> Iterable[Any]:
@@ -163,6 +171,7 @@ def test_answers_to_fetch(
     committed: bool,
     topics: list[tuple[str, bytes, list[tuple[int, FetchedPartition]]]],
 ) -> None:
+    codes: list[int] = []
     answering = fetch_answer(
         version,
         [FetchTopic(name, own, [index for index, _ in parts]) for name, own, parts in topics],
@@ -170,8 +179,10 @@ def test_answers_to_fetch(
         code=NONE,
         committed=committed,
         nodes=nodes,
+        errors=codes,
     )
     answer = decoded(raw_request("Fetch", version, b""), asyncio.run(answering))
+    assert codes == codes_of(answer.responses, "partitions")
     for (name, topic_id, parts), topic in zip(topics, answer.responses, strict=True):
         assert (topic.topic == name) if version < 13 else (topic.topic_id.bytes == topic_id)
         for (index, wanted), found in zip(parts, topic.partitions, strict=True):

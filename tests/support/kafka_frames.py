@@ -142,9 +142,9 @@ class OneConnection:
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         return self._group.create_task(work)
 
-    def observe(self, api: str, version: int, began_s: float) -> None:
-        assert 0 <= began_s <= asyncio.get_running_loop().time()
-        self.timed.append(f"{api} {version}")
+    def observe(self, request: Request, *, came_s: float, began_s: float, done_s: float) -> None:
+        assert 0 <= came_s <= began_s <= done_s <= asyncio.get_running_loop().time()
+        self.timed.append(f"{request.header.api.name} {request.version}")
 
     def check_size(self, size: int) -> None:
         assert 0 <= size <= 1 << 30

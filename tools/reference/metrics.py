@@ -29,7 +29,11 @@ KINDS: Final = {
 }
 SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 """The suffixes that prometheus_client adds to the name of such a metric."""
-BOTH_SERVERS: Final = ("telemetry.py", "hosts/common/request_times.py")
+BOTH_SERVERS: Final = (
+    "telemetry.py",
+    "hosts/common/loop_idle.py",
+    "hosts/common/request_times.py",
+)
 CONTROLLER: Final = ("hosts/controller/",)
 HEAD = f"""\
 # Metrics
@@ -42,6 +46,17 @@ counter only grows until the process ends. A histogram has the suffixes `_bucket
 Names that begin with `kafka_` are those that the JMX exporter and Strimzi give to Kafka's metrics,
 so dashboards for Kafka work. `metrics.replicas.enable=false` switches off the metrics with the
 label `partition`.
+
+These metrics of Kafka have no honest value here, so they do not exist:
+
+- `kafka_network_requestmetrics_responsesendtimems`: asyncio and gRPC do not tell when an answer has
+  left the process.
+- The queue times of gRPC requests: gRPC queues them outside of our code. `requestqueuetimems` and
+  `responsequeuetimems` are of Kafka's protocol alone.
+- `localtimems` and `remotetimems` of other requests than Produce and Fetch.
+- `kafka_network_requestmetrics_errors_total` with `error="NONE"`.
+- `kafka_server_socket_server_metrics_*` of gRPC listeners: gRPC counts its connections itself.
+- Purgatory sizes of other operations than Produce and Fetch.
 
 Each process also has the metrics of prometheus_client's process collector, for instance
 `process_cpu_seconds_total`, `process_resident_memory_bytes` and `process_open_fds`.

@@ -20,6 +20,7 @@ from strandline_broker.kafka.request import (
     CloseConnection,
 )
 from strandline_broker.kafka.versions import API_VERSIONS, BY_NAME, METADATA
+from strandline_proto.errors import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -74,6 +75,9 @@ class Calls:
         else:
             message = await loop.run_in_executor(self._thread, codec.decode, api, version, body)
         answer = await method(request, message)
+        code = getattr(answer, "error_code", NONE)
+        if code:
+            request.errors.append(code)
         if isinstance(answer, list):
             return answer
         if codec.is_large(answer):

@@ -44,11 +44,12 @@ UNREAD_S: Final = 60.0
 class _Answer:
     """The place of one answer in the order of its connection."""
 
-    __slots__ = ("began_s", "body", "held", "is_due", "request")
+    __slots__ = ("began_s", "body", "came_s", "done_s", "held", "is_due", "request")
 
-    def __init__(self, request: Request, held: Held, began_s: float) -> None:
+    def __init__(self, request: Request, held: Held, came_s: float) -> None:
         self.request = request
-        self.began_s = began_s
+        self.came_s = self.began_s = self.done_s = came_s
+        """The loop's times at which the request came, its work began, and its answer was made."""
         self.held = held
         """The bytes of the request, which are held until the answer leaves."""
         self.is_due = False
@@ -140,12 +141,14 @@ class Connection:
                 await self._answered()
             self._answers.append(answer)
             self._arriving = None
+            answer.began_s = asyncio.get_running_loop().time()
             self._running = self._listener.spawn(self._run(calls, answer))
             return
         while self._running is not None or len(self._answers) >= UNANSWERED_MAX:
             await self._answered()
         self._answers.append(answer)
         self._arriving = None
+        answer.began_s = asyncio.get_running_loop().time()
         await calls.append(request, partial(self._done, answer))
 
     async def _run(self, calls: Calls, answer: _Answer) -> None:
@@ -183,13 +186,14 @@ class Connection:
     def _done(self, answer: _Answer, body: Buffers | None) -> None:
         """Keeps the answer, and sends all that are due by the order of the requests."""
         answer.is_due, answer.body = True, body
+        answer.done_s = asyncio.get_running_loop().time()
         while self._answers and self._answers[0].is_due:
             first = self._answers.popleft()
             if first.body is not None:
                 self._send(answer_header(first.request.header), first.body)
             first.held.release()
             self._listener.observe(
-                first.request.header.api.name, first.request.version, first.began_s
+                first.request, came_s=first.came_s, began_s=first.began_s, done_s=first.done_s
             )
         self._was_active()
         self._wake()

@@ -12,6 +12,8 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.hosts.common.request_times import Phase
+from strandline_broker.kafka.connection_metrics import Occurrences
 from strandline_broker.kafka.passthrough import PREFACE, pass_through
 from strandline_broker.kafka.request import CloseConnection, host_of
 from strandline_broker.kafka.wire import MalformedRequest
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from strandline_broker.config.addresses import HostPort
+    from strandline_broker.hosts.common.request_times import Times
     from strandline_broker.kafka.calls import Calls
     from strandline_broker.kafka.connection import Connection
     from strandline_broker.kafka.limits import Limits
+    from strandline_broker.kafka.request import Request
     from strandline_broker.kafka.services import Services
     from strandline_runtime.runtime import ByteStream, Listener
 
@@ -37,6 +41,8 @@ SWEEP_S_MIN: Final = 0.05
 COMPLAINTS_MAX: Final = 20
 """Log lines about ended connections within `COMPLAINTS_S`: a peer may open any number of them."""
 COMPLAINTS_S: Final = 10.0
+WAITING: Final = frozenset(("Fetch", "Produce"))
+"""The requests whose work and wait are told apart."""
 
 
 class KafkaListener:
@@ -62,6 +68,11 @@ class KafkaListener:
         """Times of the last log lines about ended connections."""
         self._not_said = 0
         self._times = services.metrics.times
+        self._phases: dict[str, list[Times]] = {}
+        self.opened = Occurrences()
+        """The accepted connections."""
+        self.open = 0
+        """Number of open connections."""
 
     async def bind(self, host: str, port: int) -> int:
         """Returns the port. Raises OSError if the address cannot be bound."""
@@ -89,6 +100,8 @@ class KafkaListener:
             stream.abort()
             self._complain(stream, why)
             return
+        self.opened.note(self._runtime.clock.monotonic())
+        self.open += 1
         self._accepted.put_nowait(stream)
 
     async def _end_silent(self) -> None:
@@ -100,11 +113,27 @@ class KafkaListener:
             for connection in list(self._connections):
                 connection.end_if_silent(loop.time(), idle_s)
 
-    def observe(self, api: str, version: int, began_s: float) -> None:
-        """Notes the time of an answered request, which came at `began_s` by the loop's clock."""
-        self._times.count_version(api, version)
+    def observe(self, request: Request, *, came_s: float, began_s: float, done_s: float) -> None:
+        """Notes the times and errors of an answered request: by the loop's clock, it came, its work
+        began, and its answer was made.
+        """
+        api, now_s = request.header.api.name, asyncio.get_running_loop().time()
+        self._times.count_version(api, request.version)
         kind = "FetchConsumer" if api == "Fetch" else api
-        self._times.of(kind).observe(asyncio.get_running_loop().time() - began_s)
+        phases = self._phases.get(kind)
+        if phases is None:
+            phases = self._phases[kind] = [self._times.of(kind, phase) for phase in Phase]
+        total, request_queue, local, remote, response_queue = phases
+        total.observe(now_s - came_s)
+        request_queue.observe(began_s - came_s)
+        response_queue.observe(now_s - done_s)
+        if api in WAITING:
+            waits_s = request.waits_since_s
+            waits_s = done_s if waits_s is None else min(waits_s, done_s)
+            local.observe(waits_s - began_s)
+            remote.observe(done_s - waits_s)
+        for code in request.errors:
+            self._times.count_error(kind, code)
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         assert self._group is not None
@@ -144,6 +173,7 @@ class KafkaListener:
             self._unforeseen(stream, error)
         finally:
             stream.abort()
+            self.open -= 1
             self._limits.release(host_of(stream))
 
     async def _serve_kind(self, stream: ByteStream) -> None:

@@ -34,7 +34,17 @@ class Request:
     with the available records. `on_end` is called if the connection ends before the answer.
     """
 
-    __slots__ = ("body", "client_host", "connection", "header", "is_hurried", "on_end", "on_hurry")
+    __slots__ = (
+        "body",
+        "client_host",
+        "connection",
+        "errors",
+        "header",
+        "is_hurried",
+        "on_end",
+        "on_hurry",
+        "waits_since_s",
+    )
 
     def __init__(
         self, header: Header, body: memoryview, client_host: str, connection: object
@@ -48,6 +58,10 @@ class Request:
         self.is_hurried = False
         self.on_hurry: Callable[[], None] | None = None
         self.on_end: Callable[[], None] | None = None
+        self.errors: list[int] = []
+        """The codes of the errors that the answer names."""
+        self.waits_since_s: float | None = None
+        """The loop's time at which a Produce began to wait for its acks, a Fetch for records."""
 
     @property
     def version(self) -> int:

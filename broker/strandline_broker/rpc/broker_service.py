@@ -22,6 +22,7 @@ from strandline_broker.rpc.malformed import MalformedRequest, tolerant
 from strandline_broker.rpc.records.fetch_codec import decode_request
 from strandline_broker.rpc.request_bounds import RequestTooLarge, bound_handlers, refusal
 from strandline_proto import hot_calls
+from strandline_proto.errors import NONE
 from strandline_proto.v1 import services_pb2_grpc
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Service:
             try:
                 if isinstance(request, MalformedRequest):
                     return self._refuse(name, request, context)
-                return await method(request, context)
+                return self._counted(name, await method(request, context))
             except grpc.aio.AbortError:
                 raise
             except Exception as error:  # noqa: BLE001 - the boundary: it ends here
@@ -82,6 +83,13 @@ class Service:
                 await self._failed(name, error, context)
 
         return stream if inspect.isasyncgenfunction(method) else call
+
+    def _counted(self, name: str, answer: Any) -> Any:
+        """The answer; its error is counted."""
+        code = getattr(answer, "error_code", NONE)
+        if code != NONE:
+            self._metrics.times.count_error(name, code)
+        return answer
 
     def _refuse(self, name: str, malformed: MalformedRequest, context: Any) -> Any:
         """The answer of the call that says so; else the exception is raised, for its status."""

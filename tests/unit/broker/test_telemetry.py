@@ -10,8 +10,9 @@ import sys
 import pytest
 from prometheus_client import CollectorRegistry
 
+from strandline_broker.hosts.common import loop_idle
 from strandline_broker.telemetry import ServerMetrics, watch_event_loop
-from strandline_runtime.real import RealClock
+from strandline_runtime.real import RealClock, real_runtime
 from support.scripted_controller import running
 
 LOG_TWO_LINES = """
@@ -105,7 +106,7 @@ async def test_the_longest_block_of_the_event_loop_is_measured() -> None:
     def longest() -> float:
         return registry.get_sample_value("strandline_event_loop_block_seconds_max") or 0.0
 
-    async with running(watch_event_loop(RealClock(), metrics, interval_s=0.1)):
+    async with running(watch_event_loop(real_runtime("broker-1"), metrics, interval_s=0.1)):
         await asyncio.sleep(0)
         started = RealClock.monotonic()
         while RealClock.monotonic() < started + 0.4:
@@ -113,6 +114,25 @@ async def test_the_longest_block_of_the_event_loop_is_measured() -> None:
         async with asyncio.timeout(60):
             while longest() < 0.25:  # noqa: ASYNC110 - a gauge tells nobody that it changed
                 await asyncio.sleep(0)
+
+
+async def test_the_idle_share_of_the_loops_thread_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop_idle, "STEP_S", 0.0)
+    registry = CollectorRegistry()
+    metrics = ServerMetrics(registry, RealClock())
+    name = "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"
+    assert registry.get_sample_value(name) is None, "unknown before the second sample"
+    async with (
+        running(watch_event_loop(real_runtime("broker-1"), metrics, interval_s=0.01)),
+        asyncio.timeout(60),
+    ):
+        while metrics.idle.share() is None:  # noqa: ASYNC110 - nothing tells that it changed
+            await asyncio.sleep(0)
+    share = registry.get_sample_value(name)
+    assert share is not None
+    assert 0 <= share <= 1
 
 
 def test_the_metrics_name_the_build() -> None:

@@ -1,19 +1,23 @@
 """The times that requests take, as histograms, and the metrics that show them.
 
-One request costs a look at the clock and two additions. A scrape computes the rest: the histogram
-of all requests since the start, and the quantiles of those of the last minutes.
+A phase of a request costs a look at the clock and two additions. A scrape computes the rest: the
+histogram of all requests since the start, and the quantiles of those of the last minutes.
 """
 
 from __future__ import annotations
 
+import enum
+import re
 from collections import deque
 from math import frexp
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from strandline_proto.errors import ERRORS, InvalidTopic, RecordTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from prometheus_client.core import Metric
+    from prometheus_client.core import Metric, SummaryMetricFamily
 
     from strandline_runtime.runtime import Clock
 
@@ -32,6 +36,22 @@ SNAPSHOT_S: Final = 30.0
 """Time between two snapshots of the counts, which scrapes take."""
 FETCHES: Final = ("FetchConsumer", "FetchFollower")
 """The kinds of Fetch requests, which Kafka counts as Fetch, too."""
+KAFKA_NAMES: Final = {
+    RecordTooLarge.code: "MESSAGE_TOO_LARGE",
+    InvalidTopic.code: "INVALID_TOPIC_EXCEPTION",
+}
+"""The errors whose names in Kafka's metrics are not those of our classes in capitals."""
+_PLACE_OF_ONE: Final = -EXPONENT_MIN * PARTS - PARTS
+
+
+class Phase(enum.Enum):
+    """A part of the time of a request, as Kafka divides it."""
+
+    TOTAL = enum.auto()
+    REQUEST_QUEUE = enum.auto()
+    LOCAL = enum.auto()
+    REMOTE = enum.auto()
+    RESPONSE_QUEUE = enum.auto()
 
 
 class Times:
@@ -44,10 +64,15 @@ class Times:
         self.sum_s = 0.0
 
     def observe(self, seconds: float) -> None:
-        # seconds = part * 2 ** exponent, 0.5 <= part < 1
-        part, exponent = frexp(max(seconds, SHORTEST_S))
-        place = (exponent - EXPONENT_MIN) * PARTS + int(part * 2 * PARTS) - PARTS
-        self.counts[min(place, BUCKETS - 1)] += 1
+        if seconds <= SHORTEST_S:
+            place = 0
+        else:
+            # seconds = part * 2 ** exponent, 0.5 <= part < 1
+            part, exponent = frexp(seconds)
+            place = exponent * PARTS + int(part * (2 * PARTS)) + _PLACE_OF_ONE
+            if place >= BUCKETS:
+                place = BUCKETS - 1
+        self.counts[place] += 1
         self.sum_s += seconds
 
     def copy(self) -> Times:
@@ -87,21 +112,25 @@ def quantile(counts: list[int], q: float) -> float:
     return 0.0
 
 
+_Counts: TypeAlias = "Mapping[tuple[Phase, str], Times]"
+
+
 class RequestTimes:
     """A collector of the times of all kinds of requests of one server."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._times: dict[str, Times] = {}
+        self._times: dict[tuple[Phase, str], Times] = {}
         self._versions: dict[tuple[str, int], int] = {}
-        self._snapshots: deque[tuple[float, Mapping[str, Times]]] = deque()
+        self._errors: dict[tuple[str, int], int] = {}
+        self._snapshots: deque[tuple[float, _Counts]] = deque()
         """Counts of earlier scrapes, oldest first: the first one is about a window old."""
 
-    def of(self, request: str) -> Times:
+    def of(self, request: str, phase: Phase = Phase.TOTAL) -> Times:
         """Returns the times of that kind of request, to be kept by the caller."""
-        times = self._times.get(request)
+        times = self._times.get((phase, request))
         if times is None:
-            times = self._times[request] = Times()
+            times = self._times[phase, request] = Times()
         return times
 
     def count_version(self, request: str, version: int) -> None:
@@ -109,26 +138,36 @@ class RequestTimes:
         key = (request, version)
         self._versions[key] = self._versions.get(key, 0) + 1
 
+    def count_error(self, request: str, code: int) -> None:
+        """Counts an error that an answer names, of one partition or of the whole request."""
+        key = (request, code)
+        self._errors[key] = self._errors.get(key, 0) + 1
+
     def collect(self) -> Iterator[Metric]:
         """Yields the metrics, at each scrape of the registry."""
         times = self._now()
         before = self._window(times)
-        yield _histogram(times)
-        yield _quantiles(times, before)
-        yield self._requests(times)
+        total = {name: each for (phase, name), each in times.items() if phase is Phase.TOTAL}
+        yield _histogram(total)
+        families = _summaries()
+        for (phase, name), each in times.items():
+            _add_quantiles(families[phase], name, each, before.get((phase, name)))
+        yield from families.values()
+        yield self._requests(total)
+        yield self._of_errors()
 
-    def _now(self) -> dict[str, Times]:
-        times = {
-            name: each.copy() for name, each in sorted(self._times.items()) if any(each.counts)
-        }
-        fetches = [times[name] for name in FETCHES if name in times]
-        if fetches:
-            times["Fetch"] = both = Times()
-            for each in fetches:
-                both.add(each)
+    def _now(self) -> _Counts:
+        found = sorted(self._times.items(), key=lambda entry: (entry[0][0].value, entry[0][1]))
+        times = {key: each.copy() for key, each in found if any(each.counts)}
+        for phase in Phase:
+            fetches = [times[phase, name] for name in FETCHES if (phase, name) in times]
+            if fetches:
+                times[phase, "Fetch"] = both = Times()
+                for each in fetches:
+                    both.add(each)
         return times
 
-    def _window(self, times: Mapping[str, Times]) -> Mapping[str, Times]:
+    def _window(self, times: _Counts) -> _Counts:
         """Returns the counts at the begin of the window; none for one that is as old as the
         process.
         """
@@ -158,6 +197,34 @@ class RequestTimes:
                 family.add_metric([name, ""], of_grpc)
         return family
 
+    def _of_errors(self) -> Metric:
+        from prometheus_client.core import CounterMetricFamily
+
+        family = CounterMetricFamily(
+            "kafka_network_requestmetrics_errors",
+            "Errors in answers under Kafka's names: of Produce and Fetch for each partition, of the"
+            " others for the whole request. Successes (NONE) do not count.",
+            labels=["request", "error"],
+        )
+        both: dict[tuple[str, int], int] = {}
+        for (name, code), count in self._errors.items():
+            both[name, code] = count
+            if name in FETCHES:
+                both["Fetch", code] = both.get(("Fetch", code), 0) + count
+        for (name, code), count in sorted(both.items()):
+            family.add_metric([name, error_name(code)], count)
+        return family
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error, for instance NOT_LEADER_OR_FOLLOWER; ERROR_N for a code that no
+    class has.
+    """
+    kind = ERRORS.get(code)
+    if kind is None:
+        return f"ERROR_{code}"
+    return KAFKA_NAMES.get(code) or re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).upper()
+
 
 def _histogram(times: Mapping[str, Times]) -> Metric:
     from prometheus_client.core import HistogramMetricFamily
@@ -183,19 +250,47 @@ def _cumulative(counts: Iterable[int]) -> Iterator[tuple[str, float]]:
             yield str(end_of(place)), total
 
 
-def _quantiles(times: Mapping[str, Times], before: Mapping[str, Times]) -> Metric:
+def _summaries() -> dict[Phase, SummaryMetricFamily]:
     from prometheus_client.core import SummaryMetricFamily
 
-    family = SummaryMetricFamily(
-        "kafka_network_requestmetrics_totaltimems",
-        "Time in milliseconds from a request's arrival to its answer, waits included; the quantiles"
-        " are those of the last five minutes.",
-        labels=["request"],
-    )
-    for name, each in times.items():
-        counts = each.since(before.get(name))
-        for q in QUANTILES:
-            labels = {"request": name, "quantile": q}
-            family.add_sample(family.name, labels, 1000 * quantile(counts, float(q)))
-        family.add_metric([name], sum(each.counts), 1000 * each.sum_s)
-    return family
+    return {
+        Phase.TOTAL: SummaryMetricFamily(
+            "kafka_network_requestmetrics_totaltimems",
+            "Time in milliseconds from a request's arrival to its answer, waits included; the"
+            " quantiles are those of the last five minutes.",
+            labels=["request"],
+        ),
+        Phase.REQUEST_QUEUE: SummaryMetricFamily(
+            "kafka_network_requestmetrics_requestqueuetimems",
+            "Part of that time which a request waits for earlier ones of its connection; only of"
+            " Kafka's protocol.",
+            labels=["request"],
+        ),
+        Phase.LOCAL: SummaryMetricFamily(
+            "kafka_network_requestmetrics_localtimems",
+            "Part of that time until a Produce's batches are appended, or a Fetch has been served"
+            " or begins to wait for records.",
+            labels=["request"],
+        ),
+        Phase.REMOTE: SummaryMetricFamily(
+            "kafka_network_requestmetrics_remotetimems",
+            "Part of that time which a Produce waits for its acks, or a Fetch for records.",
+            labels=["request"],
+        ),
+        Phase.RESPONSE_QUEUE: SummaryMetricFamily(
+            "kafka_network_requestmetrics_responsequeuetimems",
+            "Part of that time which an answer waits for earlier ones of its connection; only of"
+            " Kafka's protocol.",
+            labels=["request"],
+        ),
+    }
+
+
+def _add_quantiles(
+    family: SummaryMetricFamily, name: str, times: Times, before: Times | None
+) -> None:
+    counts = times.since(before)
+    for q in QUANTILES:
+        labels = {"request": name, "quantile": q}
+        family.add_sample(family.name, labels, 1000 * quantile(counts, float(q)))
+    family.add_metric([name], sum(times.counts), 1000 * times.sum_s)

@@ -48,6 +48,8 @@ class Collected:
         """The partitions still to check."""
         self.size = 0
         self.urgent = False
+        self.errors: list[int] = []
+        """The codes of the refused partitions."""
         self.partitions: dict[Key, FetchedPartition] = {}
         self._max_bytes = max_bytes
 
@@ -78,4 +80,5 @@ class Collected:
         else:
             result = self.result(key, partition)
         result.error, result.leader = error, leader
+        self.errors.append(error.code)
         self.urgent = True

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.replication.isolation import isolation
 from strandline_broker.hosts.common.fetch_messages import FetchResponse
+from strandline_broker.hosts.common.request_times import FETCHES, Phase
 from strandline_broker.hosts.fetching.long_poll import LongPoll
 from strandline_broker.hosts.fetching.session_partitions import SessionPartitions, Turn
 from strandline_proto.errors import (
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.common.fetch_messages import FetchRequest
-    from strandline_broker.hosts.common.request_times import RequestTimes
+    from strandline_broker.hosts.common.request_times import RequestTimes, Times
     from strandline_broker.hosts.fetching.answer import Collected
     from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
     from strandline_broker.hosts.fetching.session_partitions import Cold, ServedReplicas
@@ -62,7 +63,10 @@ class FetchSession:
         self._request: FetchRequest | None = None
         """The one under way; those in `_asked` come after it."""
         self._began_s = self._deadline_s = 0.0
-        self._times = [times.of("FetchConsumer"), times.of("FetchFollower")]
+        self._times = times
+        self._phases = [_phases_of(times, kind) for kind in FETCHES]
+        self._slept_s: float | None = None
+        """Time at which the request under way began to wait for records."""
         self._look: Collected | None = None
         """The results of an unfinished check of the partitions."""
         self._cold: Cold | None = None
@@ -129,6 +133,7 @@ class FetchSession:
             self._poll.end()
 
     def close(self) -> None:
+        self._partitions.is_waiting = False
         self._partitions.close()
         self._poll.close()
 
@@ -141,7 +146,7 @@ class FetchSession:
                 return None
             request = self._request = self._asked.popleft()
             self._taken.set()
-            self._began_s = now_s
+            self._began_s, self._slept_s = now_s, None
             self._deadline_s = now_s + min(max(request.max_wait_ms, 0), WAIT_MS_MAX) / 1000
             try:
                 self._check(request)
@@ -160,6 +165,7 @@ class FetchSession:
 
     def _refused(self, request: FetchRequest, error: WireError) -> FetchResponse:
         self._request = self._taking = None
+        self._times.count_error(self._kind, error.code)
         return FetchResponse(request.correlation_id, self._id, error)
 
     def _serve(self, request: FetchRequest, now_s: float) -> FetchResponse | None:
@@ -178,12 +184,30 @@ class FetchSession:
         self._look = None
         if not (self._is_enough(look, request) or now_s >= self._deadline_s):
             self._poll.until(min(self._deadline_s, self._partitions.held_until_s))
+            if self._slept_s is None:
+                self._slept_s = self._loop.time()
+                self._partitions.is_waiting = True
             return None
         self._request = None
-        is_follower = self._partitions.replica.broker_id >= 0
-        self._times[is_follower].observe(now_s - self._began_s)
+        self._partitions.is_waiting = False
         self._partitions.tell_watermarks(look)
+        self._note(look)
         return FetchResponse(request.correlation_id, self._id, partitions=look.partitions)
+
+    @property
+    def _kind(self) -> str:
+        return FETCHES[self._partitions.replica.broker_id >= 0]
+
+    def _note(self, look: Collected) -> None:
+        """Notes the times and the errors of the request, whose answer is complete."""
+        now_s = self._loop.time()
+        slept_s = now_s if self._slept_s is None else self._slept_s
+        total, local, remote = self._phases[self._partitions.replica.broker_id >= 0]
+        total.observe(now_s - self._began_s)
+        local.observe(slept_s - self._began_s)
+        remote.observe(now_s - slept_s)
+        for code in look.errors:
+            self._times.count_error(self._kind, code)
 
     def _is_enough(self, look: Collected, request: FetchRequest) -> bool:
         return (
@@ -215,3 +239,7 @@ class FetchSession:
                     f"broker {replica_id} fetches with epoch {epoch};"
                     f" its registration is of epoch {known}"
                 )
+
+
+def _phases_of(times: RequestTimes, kind: str) -> tuple[Times, Times, Times]:
+    return times.of(kind), times.of(kind, Phase.LOCAL), times.of(kind, Phase.REMOTE)

@@ -122,6 +122,8 @@ class SessionPartitions(FetchListener):
         self._wake = on_news
         self.replica = _NO_REPLICA
         """The reader; a consumer has no id."""
+        self.is_waiting = False
+        """True while a request of the session waits for records."""
         self.isolation = Isolation.READ_UNCOMMITTED
         """The isolation level of a consumer's last request."""
         self.held_until_s = math.inf
@@ -145,6 +147,10 @@ class SessionPartitions(FetchListener):
             self._end_level(key, kept)
         self._news[key] = None
         self._wake()
+
+    def position(self, partition: Partition) -> int | None:
+        kept = self._kept.get(partition.key)
+        return None if kept is None else kept.position.fetch_offset
 
     def on_watermark(self, partition: Partition) -> None:
         self._quiet[partition.key] = None

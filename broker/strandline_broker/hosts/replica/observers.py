@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 class FetchListener(Protocol):
     """A fetch session that waits for news of a partition."""
 
+    is_waiting: bool
+    """True while a request of the session waits for records."""
+
+    def position(self, partition: Partition) -> int | None:
+        """The offset from which the session reads the partition; None: it does not read it."""
+        ...
+
     def on_news(self, partition: Partition) -> None:
         """Called when there may be records to read, or the role has changed."""
         ...

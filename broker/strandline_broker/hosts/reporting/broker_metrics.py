@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.hosts.common.topic_counters import BrokerCounters, TopicCounters
     from strandline_broker.hosts.member.replica_manager import ReplicaManager
+    from strandline_broker.hosts.replica.observers import FetchListener
 
 KAFKA_STATES: Final = {
     BrokerState.STARTING: 1,
@@ -118,10 +119,12 @@ def _of_work(count: _Count) -> Iterator[Metric]:
     )
     purgatory = GaugeMetricFamily(
         "kafka_server_delayedoperationpurgatory_purgatorysize",
-        "Appends whose producers wait for their acks.",
+        "Appends whose producers wait for their acks (Produce), and fetch requests of consumers and"
+        " followers that wait for records (Fetch).",
         labels=["delayedOperation"],
     )
     purgatory.add_metric(["Produce"], count.waiting)
+    purgatory.add_metric(["Fetch"], len(count.fetching))
     yield purgatory
     lag = GaugeMetricFamily(
         "kafka_server_replicafetchermanager_maxlag",
@@ -141,6 +144,7 @@ class _Count:
         self.leaders = self.under_replicated = self.under_min_isr = self.at_min_isr = 0
         self.reassigning = self.producers = self.waiting = self.lag_max = 0
         self.offline = len(replicas.logs.refused)
+        self.fetching: set[FetchListener] = set()
         for partition in partitions:
             self.producers += len(partition.producers)
             self.offline += partition.out_of_service is not None
@@ -157,6 +161,8 @@ class _Count:
             self.at_min_isr += in_sync == state.eff_min_insync
             self.reassigning += bool(state.adding)
             self.waiting += len(role.appends.waiting())
+            for listeners in (role.consumer_listeners, role.replica_listeners):
+                self.fetching.update(each for each in listeners if each.is_waiting)
 
 
 def _of_isr(totals: TopicCounters) -> Iterator[Metric]:

@@ -79,6 +79,9 @@ class SessionlessFetch(FetchListener):
         self._news: dict[Key, None] = {}
         self._watched: list[Leading] = []
         self._poll: LongPoll | None = None
+        self.is_waiting = False
+        self.waits_since_s: float | None = None
+        """The loop's time at which the request began to wait for records."""
 
     async def answer(self) -> Sequence[FetchedPartition]:
         """Returns the results in the order of the request, once they are due."""
@@ -114,6 +117,10 @@ class SessionlessFetch(FetchListener):
         self._news[partition.key] = None
         self._end_wait()
 
+    def position(self, partition: Partition) -> int | None:
+        place = self._places.get(partition.key)
+        return None if place is None else self._positions[place][1].fetch_offset
+
     def on_watermark(self, partition: Partition) -> None:
         """Does nothing: a consumer's news is the watermark."""
 
@@ -126,8 +133,10 @@ class SessionlessFetch(FetchListener):
 
     async def _wait(self) -> None:
         loop = asyncio.get_running_loop()
-        until_s = loop.time() + self._wait_s
+        self.waits_since_s = loop.time()
+        until_s = self.waits_since_s + self._wait_s
         self._poll = poll = LongPoll()
+        self.is_waiting = True
         try:
             await self._listen()
             while True:
@@ -141,6 +150,7 @@ class SessionlessFetch(FetchListener):
                     await poll.ended()
                     poll.begin()
         finally:
+            self.is_waiting = False
             poll.close()
             for leading in self._watched:
                 leading.forget(self)

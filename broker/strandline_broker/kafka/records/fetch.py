@@ -52,7 +52,9 @@ class FetchCalls:
         code = self._refused(parsed)
         if code != NONE:
             topics = [] if version >= SESSIONS else parsed.topics
-            return await self._answer(version, parsed._replace(topics=topics), (), code)
+            if version >= SESSIONS:
+                request.errors.append(code)
+            return await self._answer(request, parsed._replace(topics=topics), (), code)
         is_known = all(topic.topic_id for topic in parsed.topics)
         fetch = SessionlessFetch(
             self._metadata,
@@ -61,7 +63,9 @@ class FetchCalls:
             is_hurried=request.is_hurried or not is_known,
         )
         request.on_hurry = fetch.hurry
-        return await self._answer(version, parsed, await fetch.answer(), NONE)
+        found = await fetch.answer()
+        request.waits_since_s = fetch.waits_since_s
+        return await self._answer(request, parsed, found, NONE)
 
     def _refused(self, parsed: ParsedFetch) -> int:
         """Returns the error for the whole request; 0 if it is served."""
@@ -76,15 +80,16 @@ class FetchCalls:
         return NONE
 
     async def _answer(
-        self, version: int, parsed: ParsedFetch, found: Iterable[FetchedPartition], code: int
+        self, request: Request, parsed: ParsedFetch, found: Iterable[FetchedPartition], code: int
     ) -> Buffers:
         return await fetch_answer(
-            version,
+            request.version,
             parsed.topics,
             iter(found),
             code=code,
             committed=parsed.wanted.isolation_level == READ_COMMITTED,
             nodes=self._nodes,
+            errors=request.errors,
         )
 
     def _nodes(self, broker_ids: Iterable[int]) -> Sequence[Address]:

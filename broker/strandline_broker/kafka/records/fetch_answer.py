@@ -59,12 +59,14 @@ async def fetch_answer(
     code: int,
     committed: bool,
     nodes: Callable[[Iterable[int]], Sequence[Address]],
+    errors: list[int],
 ) -> Buffers:
     """Returns the body of the answer.
 
     `found` has the results of the topics that are known. `code`: the error of the request, of each
     partition in a version whose answers have no place for it. `committed`: the reader skips aborted
-    transactions, and gets a list of them. `nodes` returns the addresses of those brokers.
+    transactions, and gets a list of them. `nodes` returns the addresses of those brokers. `errors`
+    gets the codes of the answer's errors.
     """
     out = Writer(compact=_API.is_flexible(version))
     hinted: dict[int, None] = {}
@@ -83,11 +85,13 @@ async def fetch_answer(
         for index in topic.partitions:
             await turns.took()
             if code != NONE:
-                _write_error(out, version, index, code)
+                refused = _write_error(out, version, index, code)
             elif not topic.topic_id:
-                _write_error(out, version, index, UnknownTopicOrPartition.code)
+                refused = _write_error(out, version, index, UnknownTopicOrPartition.code)
             else:
-                _write_partition(out, version, index, next(found), committed, hinted)
+                refused = _write_partition(out, version, index, next(found), committed, hinted)
+            if refused != NONE:
+                errors.append(refused)
         out.no_tags()
     known = nodes(hinted) if hinted else ()
     if known:
@@ -97,14 +101,15 @@ async def fetch_answer(
     return out.buffers()
 
 
-def _write_error(out: Writer, version: int, index: int, code: int) -> None:
-    """A partition without records and offsets."""
+def _write_error(out: Writer, version: int, index: int, code: int) -> int:
+    """Writes a partition without records and offsets; returns the code."""
     if version >= LOG_START:
         out.raw(_RESULT_5.pack(index, code, *_NO_OFFSETS))
     else:
         out.raw(_RESULT_4.pack(index, code, *_NO_OFFSETS[:2]))
     _write_rest(out, version, b"", committed=False)
     out.no_tags()
+    return code
 
 
 def _write_rest(out: Writer, version: int, records: Buffer, *, committed: bool) -> None:
@@ -132,24 +137,23 @@ def _write_partition(
     found: FetchedPartition,
     committed: bool,
     hinted: dict[int, None],
-) -> None:
+) -> int:
+    """Returns the code of the partition's error."""
     records = found.records
     if version < ZSTD and records:
         records = _before_zstd(records)
         if not records:
-            _write_error(out, version, index, UNSUPPORTED_COMPRESSION_TYPE)
-            return
+            return _write_error(out, version, index, UNSUPPORTED_COMPRESSION_TYPE)
     error = found.error
     if error is not None:
         code = _code_for(version, error.code)
         if version < HINTS or found.leader is None or code not in HINTED:
-            _write_error(out, version, index, code)
-            return
+            return _write_error(out, version, index, code)
         out.raw(_RESULT_5.pack(index, code, *_NO_OFFSETS))
         _write_rest(out, version, b"", committed=False)
         hinted[found.leader.broker_id] = None
         out.tags([(1, leader_tag(found.leader))])
-        return
+        return code
     high_watermark, stable, log_start = found.offsets
     if version >= LOG_START:
         out.raw(_RESULT_5.pack(index, NONE, high_watermark, stable, log_start))
@@ -160,6 +164,7 @@ def _write_partition(
         out.tags([(0, _DIVERGING.pack(*found.diverging) + NO_TAGS)])
     else:
         out.no_tags()
+    return NONE
 
 
 def _code_for(version: int, code: int) -> int:

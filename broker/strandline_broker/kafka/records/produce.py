@@ -6,6 +6,7 @@ Kafka 4 closes the connection of a client that uses them, and so does this liste
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.hosts.serving.produce import ProduceService
@@ -55,6 +56,7 @@ class ProduceCalls:
         appends = self._begin(request, parsed, answer)
         request.body = _NOTHING  # the log has the batches soon; do not keep them twice
         goes_on = await appends.start(batches, ahead)
+        request.waits_since_s = asyncio.get_running_loop().time()
         batches.clear()
         if parsed.acks == 0:
             refusals = parsed.refusals
@@ -74,7 +76,7 @@ class ProduceCalls:
 
         def on_done(response: ProduceResponse) -> None:
             request.on_end = None
-            answer(produce_answer(request.version, parsed.topics, response))
+            answer(produce_answer(request.version, parsed.topics, response, request.errors))
 
         appends = RequestedAppends(
             self._service,

@@ -9,6 +9,7 @@ from strandline_broker.kafka.records.leader_hints import HINTED, endpoints_tag, 
 from strandline_broker.kafka.versions import BY_NAME
 from strandline_broker.kafka.wire import Writer
 from strandline_proto.errors import (
+    NONE,
     NotEnoughReplicas,
     UnknownProducerId,
     UnknownTopicId,
@@ -38,9 +39,11 @@ _RESULT: Final = Struct(">ihqq")
 
 
 def produce_answer(
-    version: int, topics: Sequence[ProduceTopic], response: ProduceResponse
+    version: int, topics: Sequence[ProduceTopic], response: ProduceResponse, errors: list[int]
 ) -> Buffers:
-    """The answer. `response` has the outcomes of the batches that were to be appended, in order."""
+    """The answer. `response` has the outcomes of the batches that were to be appended, in order.
+    `errors` gets the codes of the answer's errors.
+    """
     out = Writer(compact=_API.is_flexible(version))
     appended = iter(response.partitions)
     hinted: set[int] = set()
@@ -53,7 +56,9 @@ def produce_answer(
         out.length(len(topic.outcomes))
         for outcome in topic.outcomes:
             result = next(appended) if outcome is None else outcome
-            _write_result(out, version, result, hinted)
+            code = _write_result(out, version, result, hinted)
+            if code != NONE:
+                errors.append(code)
         out.no_tags()
     out.int32(0)  # throttle time
     nodes = [each for each in response.node_endpoints if each.node_id in hinted]
@@ -64,7 +69,8 @@ def produce_answer(
     return out.buffers()
 
 
-def _write_result(out: Writer, version: int, result: ProduceResult, hinted: set[int]) -> None:
+def _write_result(out: Writer, version: int, result: ProduceResult, hinted: set[int]) -> int:
+    """Returns the code of the result as this version names it."""
     code, base_offset = result.error_code, result.base_offset
     append_time, log_start = result.log_append_time_ms, result.log_start_offset
     if not result.appended:
@@ -89,3 +95,4 @@ def _write_result(out: Writer, version: int, result: ProduceResult, hinted: set[
         out.tags([(0, leader_tag(leader))])
     else:
         out.no_tags()
+    return code

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from strandline_broker.config.addresses import HostPort
 from strandline_broker.config.loading import load_broker_config
@@ -15,9 +16,13 @@ from strandline_broker.hosts.common.request_times import RequestTimes
 from strandline_broker.kafka import listener as listener_module
 from strandline_broker.kafka.limits import Limits
 from strandline_broker.kafka.listener import KafkaListener
+from strandline_broker.kafka.request import Request
+from strandline_broker.kafka.versions import BY_NAME
 from strandline_runtime.real import real_runtime
 
 DEADLINE_S = 20.0
+REST: Any = (memoryview(b""), "a host", None)
+"""What a request has besides its header."""
 
 
 class Log:
@@ -55,6 +60,8 @@ class Subject:
     port: int
     log: Log
     clients: list[Client]
+    listener: KafkaListener
+    times: RequestTimes
 
     async def client(self, first: bytes = b"") -> Client:
         made = Client(*await asyncio.open_connection("127.0.0.1", self.port))
@@ -84,7 +91,7 @@ async def listening(
     services = SimpleNamespace(runtime=runtime, config=config, metrics=metrics)
     limits = Limits.of(config, descriptors=descriptors)
     found = KafkaListener(cast("Any", services), "K", HostPort("127.0.0.1", grpc_port), limits)
-    subject = Subject(await found.bind("127.0.0.1", 0), log, [])
+    subject = Subject(await found.bind("127.0.0.1", 0), log, [], found, metrics.times)
     serving = asyncio.create_task(found.run())
     try:
         async with asyncio.timeout(DEADLINE_S):
@@ -174,3 +181,42 @@ async def test_http2_that_no_descriptor_is_left_for_is_refused() -> None:
         made = await subject.client(b"PRI * HTTP/2.0\r\n\r\n")
         await made.end()
         assert "1 file descriptors, their whole share" in subject.log.lines[0]
+
+
+async def test_open_and_accepted_connections_are_counted() -> None:
+    async with listening({"max.connections": "2"}) as subject:
+        found = subject.listener
+        for _ in range(2):
+            await subject.client(b"\0")
+        await (await subject.client()).end()
+        assert (found.open, found.opened.total) == (2, 2), "a refused one is no connection"
+        subject.log.came.clear()
+        subject.clients[0].writer.close()
+        await subject.log.came.wait()
+        assert (found.open, found.opened.total) == (1, 2)
+
+
+async def test_the_phases_and_errors_of_a_request_are_noted() -> None:
+    async with listening() as subject:
+        now_s = asyncio.get_running_loop().time()
+        request = Request(cast("Any", SimpleNamespace(api=BY_NAME["Produce"], version=9)), *REST)
+        request.errors, request.waits_since_s = [6, 6], now_s - 10
+        subject.listener.observe(request, came_s=now_s - 15, began_s=now_s - 12, done_s=now_s - 6)
+        other = Request(cast("Any", SimpleNamespace(api=BY_NAME["JoinGroup"], version=9)), *REST)
+        subject.listener.observe(other, came_s=now_s - 2, began_s=now_s - 1, done_s=now_s)
+        registry = CollectorRegistry()
+        registry.register(subject.times)
+
+    def shown(phase: str, request: str) -> float | None:
+        name = f"kafka_network_requestmetrics_{phase}timems_sum"
+        return registry.get_sample_value(name, {"request": request})
+
+    assert shown("requestqueue", "Produce") == pytest.approx(3_000)
+    assert shown("local", "Produce") == pytest.approx(2_000)
+    assert shown("remote", "Produce") == pytest.approx(4_000)
+    assert shown("responsequeue", "Produce") >= 6_000  # type: ignore[operator]
+    assert shown("total", "Produce") >= 15_000  # type: ignore[operator]
+    assert shown("requestqueue", "JoinGroup") == pytest.approx(1_000)
+    assert shown("local", "JoinGroup") is None, "its work and its wait are not told apart"
+    labels = {"request": "Produce", "error": "NOT_LEADER_OR_FOLLOWER"}
+    assert registry.get_sample_value("kafka_network_requestmetrics_errors_total", labels) == 2

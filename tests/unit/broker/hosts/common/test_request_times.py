@@ -8,11 +8,14 @@ from prometheus_client import CollectorRegistry
 from strandline_broker.hosts.common.request_times import (
     BUCKETS,
     QUANTILES,
+    SHORTEST_S,
     SNAPSHOT_S,
     WINDOW_S,
+    Phase,
     RequestTimes,
     Times,
     end_of,
+    error_name,
     quantile,
 )
 from support.hand_clock import HandClock
@@ -34,7 +37,9 @@ def test_a_time_lies_within_its_bucket_which_is_a_quarter_wide_at_most(seconds: 
 
 
 def test_times_out_of_range_are_in_the_outer_buckets() -> None:
-    assert [place_of(t) for t in (0.0, 1e-9, 64.0, 1e6)] == [0, 0, BUCKETS - 1, BUCKETS - 1]
+    assert [place_of(t) for t in (-1.0, 0.0, 1e-9, SHORTEST_S)] == [0] * 4
+    assert place_of(2.0**-14) == 4
+    assert [place_of(t) for t in (63.9, 64.0, 1e6)] == [BUCKETS - 2, BUCKETS - 1, BUCKETS - 1]
 
 
 def test_quantiles_are_those_of_the_times_within_the_width_of_a_bucket() -> None:
@@ -122,3 +127,52 @@ def test_requests_of_kafkas_protocol_have_their_version_and_others_none() -> Non
     assert shown(name, request="Fetch", version="12") == 1
     assert shown(name, request="Fetch", version="") == 1
     assert shown("strandline_request_seconds_count", request="Fetch") == 2
+
+
+def test_each_phase_has_a_metric_of_its_own_and_fetches_are_summed() -> None:
+    shown = Shown()
+    for phase, ms in zip(Phase, (31, 1, 2, 4, 8), strict=True):
+        for request in ("FetchConsumer", "FetchFollower"):
+            shown.times.of(request, phase).observe(ms / 1000)
+    prefix = "kafka_network_requestmetrics"
+    for name, ms in (
+        ("total", 31),
+        ("requestqueue", 1),
+        ("local", 2),
+        ("remote", 4),
+        ("responsequeue", 8),
+    ):
+        metric = f"{prefix}_{name}timems"
+        assert shown(f"{metric}_sum", request="FetchConsumer") == ms
+        assert shown(f"{metric}_count", request="FetchConsumer") == 1
+        assert shown(f"{metric}_sum", request="Fetch") == 2 * ms
+        assert shown(metric, request="Fetch", quantile="0.99") == pytest.approx(ms, rel=0.25)
+    assert shown("strandline_request_seconds_sum", request="Fetch") == 0.062, "the total alone"
+
+
+def test_errors_are_counted_by_request_under_kafkas_names() -> None:
+    shown = Shown()
+    shown.times.count_error("Produce", 6)
+    shown.times.count_error("Produce", 6)
+    shown.times.count_error("Produce", 10)
+    shown.times.count_error("FetchConsumer", 1)
+    shown.times.count_error("FetchFollower", 1)
+    name = "kafka_network_requestmetrics_errors_total"
+    assert shown(name, request="Produce", error="NOT_LEADER_OR_FOLLOWER") == 2
+    assert shown(name, request="Produce", error="MESSAGE_TOO_LARGE") == 1
+    assert shown(name, request="FetchFollower", error="OFFSET_OUT_OF_RANGE") == 1
+    assert shown(name, request="Fetch", error="OFFSET_OUT_OF_RANGE") == 2
+    assert shown(name, request="Produce", error="NONE") is None
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (-1, "UNKNOWN_SERVER_ERROR"),
+        (17, "INVALID_TOPIC_EXCEPTION"),
+        (56, "KAFKA_STORAGE_ERROR"),
+        (9_999, "ERROR_9999"),
+    ],
+)
+def test_the_names_of_errors_are_kafkas(code: int, name: str) -> None:
+    assert error_name(code) == name

@@ -188,6 +188,37 @@ async def test_watermarks_of_many_partitions_come_in_several_answers(tmp_path: P
                 del at.node.replicas.partitions[TOPIC_ID, number]
 
 
+async def test_a_wait_for_records_is_told_from_the_work_of_a_fetch(tmp_path: Path) -> None:
+    async with led(tmp_path) as at:
+        follower = at.follower(2)
+        (listener,) = [follower.session._partitions]
+        await follower.ask(0)
+        assert not listener.is_waiting, "a request without a wait"
+        follower.write(max_wait_ms=60_000)
+        answer = asyncio.create_task(follower.read())
+        async with asyncio.timeout(60):
+            while not listener.is_waiting:  # noqa: ASYNC110 - nothing tells that it changed
+                await asyncio.sleep(0)
+        role = check_leader(at.node.partition, None)
+        assert list(role.replica_listeners) == [listener]
+        assert listener.position(at.node.partition) == 0
+        at.append()
+        await answer
+        assert not listener.is_waiting
+        total, local, remote = follower.session._phases[1]
+        assert [sum(each.counts) for each in (total, local, remote)] == [2, 2, 2]
+        assert total.sum_s == pytest.approx(local.sum_s + remote.sum_s)
+        assert remote.sum_s > 0
+
+
+async def test_errors_of_fetches_are_counted_by_partition(tmp_path: Path) -> None:
+    async with led(tmp_path) as at:
+        follower = at.follower(2)
+        await follower.ask(0, epoch=0, key=(TOPIC_ID, 7))
+        errors = follower.session._times._errors
+        assert errors == {("FetchFollower", UnknownTopicOrPartition.code): 1}
+
+
 async def test_a_round_in_which_nothing_happens_touches_no_partition(tmp_path: Path) -> None:
     async with led(tmp_path) as at:
         follower = at.follower(2)

@@ -9,6 +9,7 @@ import pytest
 from strandline_broker.hosts.common.topic_counters import BrokerCounters
 from strandline_broker.hosts.member.lifecycle import BrokerState
 from strandline_broker.hosts.replica.leading import check_leader
+from strandline_broker.hosts.replica.observers import FetchListener
 from strandline_broker.hosts.reporting.broker_metrics import BrokerMetrics
 from strandline_broker.hosts.reporting.replica_metrics import ReplicaMetrics
 from strandline_broker.hosts.serving.produce import ProduceService
@@ -19,6 +20,7 @@ from support.replica_nodes import TOPIC, TOPIC_ID, decide, eventually, run_node,
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from strandline_broker.hosts.replica.partition import Partition
     from support.replica_nodes import Node
 
 BATCH = build_batch([(None, b"v"), (None, b"w")], timestamp_ms=1)
@@ -198,6 +200,42 @@ async def test_producers_that_wait_are_counted(tmp_path: Path) -> None:
         appends.append(BATCH, acks=-1, on_done=lambda _: None)
         purgatory = "kafka_server_delayedoperationpurgatory_purgatorysize"
         assert shown(purgatory, delayedOperation="Produce") == 1
+        assert shown(purgatory, delayedOperation="Fetch") == 0
+
+
+class Listening(FetchListener):
+    """A listener without a session."""
+
+    def __init__(self, *, is_waiting: bool) -> None:
+        self.is_waiting = is_waiting
+
+    def position(self, partition: Partition) -> int | None:
+        return partition.log.log_end_offset
+
+    def on_news(self, partition: Partition) -> None:
+        """Does nothing."""
+
+    def on_watermark(self, partition: Partition) -> None:
+        """Does nothing."""
+
+    def on_set_back(self, partition: Partition, broker_id: int) -> None:
+        """Does nothing."""
+
+
+async def test_fetches_that_wait_are_counted_once_each(tmp_path: Path) -> None:
+    async with run_node(tmp_path, 1) as node:
+        shown = Shown(node)
+        await decide(state(1, epoch=0, isr=(1, 2)), node)
+        role = check_leader(node.partition, None)
+        waits, reads = Listening(is_waiting=True), Listening(is_waiting=False)
+        for listeners, listener in (
+            (role.consumer_listeners, waits),
+            (role.replica_listeners, waits),
+            (role.replica_listeners, reads),
+        ):
+            listeners[listener] = None
+        purgatory = "kafka_server_delayedoperationpurgatory_purgatorysize"
+        assert shown(purgatory, delayedOperation="Fetch") == 1
 
 
 def test_totals_keep_what_a_deleted_topic_has_counted() -> None:
