@@ -216,10 +216,11 @@ class Fetcher:
 class Waiter:
     """Callers that wait in a leader's purgatory for the same offset."""
 
-    kind: Literal["produce", "flush", "delete_records"]
+    kind: Literal["produce", "flush", "delete_records", "fetch", "group"]
     offset: int
     """`produce`: the watermark has to reach it; `flush`: the durable offset; `delete_records`:
-    the log start of every replica."""
+    the log start of every replica; `fetch`: a consumer reads from there; `group`: the watermark has
+    to reach it for an answer of the group coordinator."""
     count: int
 
 

@@ -31,6 +31,8 @@ WAITERS: Final = {
     watch_pb2.WAITER_KIND_PRODUCE: "produce",
     watch_pb2.WAITER_KIND_FLUSH: "flush",
     watch_pb2.WAITER_KIND_DELETE_RECORDS: "delete_records",
+    watch_pb2.WAITER_KIND_FETCH: "fetch",
+    watch_pb2.WAITER_KIND_GROUP: "group",
 }
 TRUNCATIONS: Final = {
     watch_pb2.TRUNCATION_REASON_DIVERGED: "diverged",

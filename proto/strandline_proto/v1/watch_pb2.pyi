@@ -113,6 +113,12 @@ class _WaiterKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WaiterKind
     """A producer that waits until the log is durable up to the offset."""
     WAITER_KIND_DELETE_RECORDS: _WaiterKind.ValueType  # 3
     """A DeleteRecords call: waits until every replica's log starts at the offset or later."""
+    WAITER_KIND_FETCH: _WaiterKind.ValueType  # 4
+    """A consumer's fetch: waits until there is a readable record at the offset."""
+    WAITER_KIND_GROUP: _WaiterKind.ValueType  # 5
+    """A caller of a group coordinator, for instance a commit of offsets: waits until the high watermark of this partition
+    of __consumer_offsets reaches the offset, the end of the coordinator's records about it.
+    """
 
 class WaiterKind(_WaiterKind, metaclass=_WaiterKindEnumTypeWrapper): ...
 
@@ -123,6 +129,12 @@ WAITER_KIND_FLUSH: WaiterKind.ValueType  # 2
 """A producer that waits until the log is durable up to the offset."""
 WAITER_KIND_DELETE_RECORDS: WaiterKind.ValueType  # 3
 """A DeleteRecords call: waits until every replica's log starts at the offset or later."""
+WAITER_KIND_FETCH: WaiterKind.ValueType  # 4
+"""A consumer's fetch: waits until there is a readable record at the offset."""
+WAITER_KIND_GROUP: WaiterKind.ValueType  # 5
+"""A caller of a group coordinator, for instance a commit of offsets: waits until the high watermark of this partition
+of __consumer_offsets reaches the offset, the end of the coordinator's records about it.
+"""
 Global___WaiterKind: _TypeAlias = WaiterKind  # noqa: Y015
 
 class _TruncationReason:

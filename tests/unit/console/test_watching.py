@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import grpc
 
+from strandline_console.messages import Waiter
 from strandline_console.recording.recorder import Recorder
+from strandline_console.watching.broker_report import WAITERS
 from strandline_console.watching.cluster_watch import ClusterWatch
 from strandline_proto.v1 import watch_pb2
 from support.hand_clock import HandClock
@@ -377,3 +379,9 @@ async def test_the_controllers_events_are_sentences() -> None:
         assert "broker 1 was fenced: its session expired" in told
         assert "broker 2 leads t-0 in epoch 5: broker 1 was fenced" in told
         assert "the ISR of t-0 is [2, 3], was [1, 2, 3]" in told
+
+
+def test_each_kind_of_waiter_has_a_name_on_the_page() -> None:
+    named = {kind for kind in watch_pb2.WaiterKind.values() if kind != 0}
+    assert named == set(WAITERS)
+    assert set(WAITERS.values()) == set(get_args(get_type_hints(Waiter)["kind"]))

@@ -229,6 +229,10 @@ class Shard(Generic[Ticket]):
     def waiting(self) -> int:
         return len(self._waiters)
 
+    def first_waiters(self, count: int) -> list[tuple[Offset, Ticket]]:
+        """The tickets that are released first, at most `count`, with the offsets they require."""
+        return [(offset, waiter.ticket) for offset, waiter in self._waiters.lowest(count)]
+
     def _release(self) -> tuple[Ticket, ...]:
         released: list[Ticket] = []
         for waiter in self._waiters.release(self.high_watermark):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.coordination.shard_context import LoadSettings, ShardContext
     from strandline_broker.hosts.coordination.shard_host import ShardHost
+    from strandline_broker.hosts.coordination.waiting import CommitWaits
     from strandline_broker.hosts.disks.log_dirs import LogDirs
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_runtime.runtime import Runtime
@@ -113,6 +114,11 @@ class Shards(Generic[App]):
             host = self._hosts.get(partition.key)
             if host is not None:
                 host.resigned(partition.leader_epoch)
+
+    def waits(self, partition: Partition, count: int) -> CommitWaits | None:
+        """The callers that wait for a commit in this partition; None: it has no shard here."""
+        host = self._hosts.get(partition.key)
+        return None if host is None else host.waits(count)
 
     def deleted(self, partition: Partition) -> None:
         host = self._hosts.pop(partition.key, None)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from strandline_broker.core.coordination.shard import Drop, Load, Release, Serve, Shard, ShardState
 from strandline_broker.core.replication.append_origin import AppendOrigin
 from strandline_broker.hosts.coordination.loader import CannotLoad, load_state, until_sound
-from strandline_broker.hosts.coordination.waiting import Asked
+from strandline_broker.hosts.coordination.waiting import Asked, CommitWaits
 from strandline_broker.hosts.replica.leading import check_leader
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import (
@@ -154,6 +154,12 @@ class ShardHost(Generic[App]):
         if 2 * self._given_up >= self.machine.waiting:
             self._given_up = 0
             self.machine.forget(lambda w: isinstance(w, Asked) and w.is_over)
+
+    def waits(self, count: int) -> CommitWaits:
+        """The callers that wait for a commit; the offsets of the first `count`."""
+        first = self.machine.first_waiters(count)
+        offsets = [int(at) for at, who in first if not (isinstance(who, Asked) and who.is_over)]
+        return CommitWaits(offsets, self.machine.waiting - self._given_up)
 
     def on_timer(self, key: Hashable, epoch: int) -> None:
         """Runs the command for a timer; again after a while if it could not be written."""

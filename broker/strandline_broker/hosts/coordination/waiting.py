@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from strandline_proto.errors import RequestTimedOut, WireError
 
@@ -37,6 +37,14 @@ class Waits(Protocol):
 
     def on_given_up(self) -> None:
         """Takes note of a ticket that waits no more."""
+
+
+class CommitWaits(NamedTuple):
+    """The callers of one shard that wait for a commit."""
+
+    first: list[int]
+    """The offsets that the high watermark must reach, in ascending order; the first ones."""
+    total: int
 
 
 class Asked(Generic[Answer]):

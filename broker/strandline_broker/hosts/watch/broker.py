@@ -70,7 +70,7 @@ class BrokerSource:
         return BrokerView(
             self,
             selection,
-            ReplicaView(self.clock, self._replicas, self._metadata, selection),
+            ReplicaView(self.clock, self._replicas, self._metadata, selection, self._shards.waits),
             GroupView(self._shards) if selection.groups else None,
         )
 

@@ -84,6 +84,8 @@ class WaitKind(enum.Enum):
     PRODUCE = enum.auto()
     FLUSH = enum.auto()
     DELETE_RECORDS = enum.auto()
+    FETCH = enum.auto()
+    GROUP = enum.auto()
 
 
 class WaitersPart(NamedTuple):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.replication.leader import Leader
     from strandline_broker.core.replication.replica_condition import ReplicaCondition
+    from strandline_broker.hosts.coordination.waiting import CommitWaits
     from strandline_broker.hosts.replica.leading import Leading
     from strandline_broker.hosts.replica.partition import Partition
 
@@ -110,21 +111,34 @@ def followers_part(leader: Leader | None, wall_less_monotonic_ms: int) -> list[F
 NO_WAITERS: Final = WaitersPart((), 0)
 
 
-def waiters_part(leading: Leading) -> WaitersPart:
-    """The waiters; `NO_WAITERS` itself if there are none."""
+def waiters_part(
+    partition: Partition, leading: Leading, commits: CommitWaits | None
+) -> WaitersPart:
+    """The waiters; `NO_WAITERS` itself if there are none. `commits`: the callers of the group
+    coordinator of this partition.
+    """
     committing, flushing = leading.appends.purgatories
-    deleting = leading.deletions.offsets
-    if not (len(committing) or len(flushing) or deleting):
+    deleting, fetching = leading.deletions.offsets, fetch_offsets(partition, leading)
+    grouping = 0 if commits is None else commits.total
+    if not (len(committing) or len(flushing) or deleting or fetching or grouping):
         return NO_WAITERS
     first: list[tuple[WaitKind, int, int]] = []
     for kind, offsets in (
         (WaitKind.PRODUCE, committing.first_offsets(WAITERS_MAX)),
         (WaitKind.FLUSH, flushing.first_offsets(WAITERS_MAX)),
+        (WaitKind.GROUP, [] if commits is None else commits.first),
         (WaitKind.DELETE_RECORDS, sorted(deleting)),
+        (WaitKind.FETCH, sorted(fetching)),
     ):
         first += ((kind, offset, count) for offset, count in Counter(offsets).items())
-    total = committing.waiting + flushing.waiting + len(deleting)
+    total = committing.waiting + flushing.waiting + len(deleting) + len(fetching) + grouping
     return WaitersPart(first[:WAITERS_MAX], total)
+
+
+def fetch_offsets(partition: Partition, leading: Leading) -> list[int]:
+    """The offsets for which fetches of consumers wait. Those of followers are among `followers`."""
+    found = [each.position(partition) for each in leading.consumer_listeners if each.is_waiting]
+    return [offset for offset in found if offset is not None]
 
 
 def care_part(

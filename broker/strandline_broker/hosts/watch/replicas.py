@@ -6,7 +6,7 @@ that the watcher has seen. Nothing of a replica refers to a watcher.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from strandline_broker.hosts.replica.leading import Leading
 from strandline_broker.hosts.watch.content import (
@@ -19,6 +19,7 @@ from strandline_broker.hosts.watch.content import (
 )
 from strandline_broker.hosts.watch.replica_parts import (
     NO_WAITERS,
+    WAITERS_MAX,
     care_part,
     epochs_part,
     followers_key,
@@ -31,9 +32,12 @@ from strandline_proto.ids import TopicId
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.replication.leader import Leader
     from strandline_broker.core.replication.replica_condition import ReplicaCondition
+    from strandline_broker.hosts.coordination.waiting import CommitWaits
     from strandline_broker.hosts.member.replica_logs import Refusal
     from strandline_broker.hosts.member.replica_manager import ReplicaManager
     from strandline_broker.hosts.replica.partition import Partition
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.watch.selection import Selection
     from strandline_runtime.runtime import Clock
 
+CommitWaitsOf: TypeAlias = "Callable[[Partition, int], CommitWaits | None]"
 SLICE: Final = 250
 """Replicas that are looked at without a pause."""
 _OFFLINE: Final = RolePart(
@@ -70,8 +75,11 @@ class ReplicaView:
         replicas: ReplicaManager,
         metadata: MetadataCache,
         selection: Selection,
+        commit_waits: CommitWaitsOf,
     ) -> None:
+        """`commit_waits` returns the callers that wait for a commit of a group coordinator."""
         self._clock = clock
+        self._commit_waits = commit_waits
         self._replicas = replicas
         self._metadata = metadata
         self._selection = selection
@@ -116,7 +124,7 @@ class ReplicaView:
         if isinstance(role, Leading):
             leader = role.machine
             followers = followers_key(leader)
-            waiters = waiters_part(role)
+            waiters = waiters_part(partition, role, self._commit_waits(partition, WAITERS_MAX))
         offsets = (at.start, at.end, at.durable_end, partition.high_watermark, at.size_bytes)
         roles = role_key(partition, leader)
         epochs = partition.log.leader_epochs.table

@@ -205,7 +205,7 @@ function WaiterPin({ waiter, scale }: { waiter: Waiter; scale: Scale }) {
   const x = scale.x(waiter.offset);
   return (
     <g data-testid="waiter">
-      <title>{`${waiter.count} ${WAITS[waiter.kind]} at ${waiter.offset}`}</title>
+      <title>{`${waiter.count} ${waiter.count === 1 ? "caller waits" : "callers wait"} ${WAITS[waiter.kind]} ${waiter.offset}`}</title>
       <line x1={x} x2={x} y1="6" y2={TOP + BAR} stroke="var(--accent)" stroke-width="1.2" stroke-dasharray="2 2" />
       <circle cx={x} cy="6" r="4" fill="var(--sheet)" stroke="var(--accent)" stroke-width="1.6" />
     </g>
@@ -274,9 +274,11 @@ function GhostLine({ ghost }: { ghost: Ghost }) {
 }
 
 const WAITS: { readonly [kind in Waiter["kind"]]: string } = {
-  produce: "for the watermark",
-  flush: "for durability",
-  delete_records: "for every log start",
+  produce: "for the watermark to reach",
+  flush: "for durability to reach",
+  delete_records: "for every log start to reach",
+  fetch: "to read from",
+  group: "in the group coordinator, for the watermark to reach",
 };
 
 function waitersText(waiters: readonly Waiter[], total: number | null): string {
@@ -284,7 +286,7 @@ function waitersText(waiters: readonly Waiter[], total: number | null): string {
   const parts = kinds.map((kind) => {
     const of = waiters.filter((one) => one.kind === kind);
     const at = of.slice(0, 6).map((one) => `${count(one.offset)}${one.count > 1 ? ` (${one.count} callers)` : ""}`);
-    return `${WAITS[kind]} to reach ${listed(at)}${of.length > 6 ? " …" : ""}`;
+    return `${WAITS[kind]} ${listed(at)}${of.length > 6 ? " …" : ""}`;
   });
   const all = total ?? waiters.reduce((sum, one) => sum + one.count, 0);
   return `${count(all)} ${all === 1 ? "caller waits" : "callers wait"} ${parts.join("; ")}.`;

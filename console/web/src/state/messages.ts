@@ -91,7 +91,7 @@ export interface Fetcher {
 }
 
 export interface Waiter {
-  readonly kind: "produce" | "flush" | "delete_records";
+  readonly kind: "produce" | "flush" | "delete_records" | "fetch" | "group";
   readonly offset: number;
   readonly count: number;
 }

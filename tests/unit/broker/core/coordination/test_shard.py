@@ -115,6 +115,8 @@ def test_an_answer_waits_for_the_end_of_its_batch() -> None:
     shard = serving()
     shard.appended(["g"], Offset(12))
     assert not shard.park_until("commit", Offset(12))
+    assert shard.first_waiters(9) == [(12, "commit")]
+    assert shard.first_waiters(0) == []
     assert released(shard.committed(Offset(11))) == []
     assert released(shard.committed(Offset(12))) == ["commit"]
     assert shard.park_until("late", Offset(12))

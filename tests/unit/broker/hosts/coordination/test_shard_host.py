@@ -10,6 +10,7 @@ import pytest
 from strandline_broker.core.coordination.shard import ShardState
 from strandline_broker.core.groups.commands import BeatAnswer, ConsumerBeat, OffsetsCommitted
 from strandline_broker.core.groups.records.offset_records import OffsetCommitKey
+from strandline_broker.hosts.coordination.waiting import CommitWaits
 from strandline_broker.hosts.groups import topics_watch
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import (
@@ -38,6 +39,22 @@ async def test_a_commit_is_answered_when_it_is_committed_and_not_before(tmp_path
         b.replicate()
         assert reply.done()
         assert await answered(reply) == OffsetsCommitted((None,))
+
+
+async def test_a_commit_that_waits_is_seen_with_the_offset_that_it_needs(tmp_path: Path) -> None:
+    async with group_broker(tmp_path) as b:
+        await b.lead(1)
+        first, second = b.commit(5), b.commit(6)
+        await asyncio.sleep(0)
+        end = b.partition.log.log_end_offset
+        assert b.shards.waits(b.partition, 9) == CommitWaits([end - 1, end], 2)
+        assert b.shards.waits(b.partition, 1) == CommitWaits([end - 1], 2), "the first ones only"
+        b.replicate()
+        assert first.done()
+        assert second.done()
+        assert b.shards.waits(b.partition, 9) == CommitWaits([], 0)
+        b.shards.deleted(b.partition)
+        assert b.shards.waits(b.partition, 9) is None
 
 
 async def test_nobody_reads_what_is_not_committed(tmp_path: Path) -> None:

@@ -9,18 +9,17 @@ import pytest
 from strandline_broker.hosts.common.topic_counters import BrokerCounters
 from strandline_broker.hosts.member.lifecycle import BrokerState
 from strandline_broker.hosts.replica.leading import check_leader
-from strandline_broker.hosts.replica.observers import FetchListener
 from strandline_broker.hosts.reporting.broker_metrics import BrokerMetrics
 from strandline_broker.hosts.reporting.replica_metrics import ReplicaMetrics
 from strandline_broker.hosts.serving.produce import ProduceService
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import InvalidTopic, NotEnoughReplicas, NotLeaderOrFollower
+from support.listening import Listening
 from support.replica_nodes import TOPIC, TOPIC_ID, decide, eventually, run_node, state
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from strandline_broker.hosts.replica.partition import Partition
     from support.replica_nodes import Node
 
 BATCH = build_batch([(None, b"v"), (None, b"w")], timestamp_ms=1)
@@ -201,25 +200,6 @@ async def test_producers_that_wait_are_counted(tmp_path: Path) -> None:
         purgatory = "kafka_server_delayedoperationpurgatory_purgatorysize"
         assert shown(purgatory, delayedOperation="Produce") == 1
         assert shown(purgatory, delayedOperation="Fetch") == 0
-
-
-class Listening(FetchListener):
-    """A listener without a session."""
-
-    def __init__(self, *, is_waiting: bool) -> None:
-        self.is_waiting = is_waiting
-
-    def position(self, partition: Partition) -> int | None:
-        return partition.log.log_end_offset
-
-    def on_news(self, partition: Partition) -> None:
-        """Does nothing."""
-
-    def on_watermark(self, partition: Partition) -> None:
-        """Does nothing."""
-
-    def on_set_back(self, partition: Partition, broker_id: int) -> None:
-        """Does nothing."""
 
 
 async def test_fetches_that_wait_are_counted_once_each(tmp_path: Path) -> None:

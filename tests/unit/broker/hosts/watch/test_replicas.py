@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
+from strandline_broker.hosts.coordination.waiting import CommitWaits
 from strandline_broker.hosts.replica.leading import check_leader
 from strandline_broker.hosts.watch.content import Offsets, RoleKind, WaitersPart, WaitKind
 from strandline_broker.hosts.watch.replicas import ReplicaView
@@ -12,6 +13,7 @@ from strandline_broker.hosts.watch.selection import ALL, Selection
 from strandline_proto.batch import build_batch
 from strandline_proto.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from support.hand_clock import HandClock
+from support.listening import Listening
 from support.replica_nodes import TOPIC, TOPIC_ID, Node, decide, run_node, state
 from support.watching import looked
 
@@ -40,7 +42,7 @@ def fetch(node: Node, broker_id: int, offset: int) -> None:
 
 
 def view_of(node: Node, selection: Selection = ALL) -> ReplicaView:
-    return ReplicaView(HandClock(), node.replicas, node.metadata, selection)
+    return ReplicaView(HandClock(), node.replicas, node.metadata, selection, lambda *_: None)
 
 
 async def test_a_first_look_has_every_part_and_the_next_one_nothing(tmp_path: Path) -> None:
@@ -91,6 +93,39 @@ async def test_only_the_parts_that_have_changed_are_added(tmp_path: Path) -> Non
         assert change.followers[0].last_caught_up_ms == 1_000_000
         fetch(node, 2, 2)
         assert looked(view).size == 0, "a fetch of the same position is no change"
+
+
+async def test_consumers_and_callers_of_a_coordinator_wait_with_their_offsets(
+    tmp_path: Path,
+) -> None:
+    async with run_node(tmp_path, 1) as node:
+        await decide(state(1, epoch=0, isr=(1, 2)), node)
+        role = check_leader(node.partition, None)
+        waits = CommitWaits([4, 4, 6], 5)
+        view = ReplicaView(
+            HandClock(), node.replicas, node.metadata, ALL, lambda partition, count: waits
+        )
+        first, second, third = Listening(7), Listening(3), Listening(7)
+        role.consumer_listeners.update(dict.fromkeys([first, second, third]))
+        role.replica_listeners[Listening(9)] = None
+        (change,) = looked(view).replicas
+        assert change.waiters == WaitersPart(
+            [
+                (WaitKind.GROUP, 4, 2),
+                (WaitKind.GROUP, 6, 1),
+                (WaitKind.FETCH, 3, 1),
+                (WaitKind.FETCH, 7, 2),
+            ],
+            8,
+        )
+        assert looked(view).size == 0
+        third.is_waiting = False
+        second.offset = None
+        waits = CommitWaits([], 0)
+        (change,) = looked(view).replicas
+        assert change.waiters == WaitersPart([(WaitKind.FETCH, 7, 1)], 1)
+        role.consumer_listeners.clear()
+        role.replica_listeners.clear()
 
 
 async def test_a_replica_that_loses_its_role_loses_what_belongs_to_it(tmp_path: Path) -> None:
