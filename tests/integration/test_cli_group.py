@@ -161,7 +161,9 @@ def test_a_member_that_hangs_is_removed(directory: Path) -> None:
         (found,) = members()
         removed = _json(directory, "group", "remove-members", "hung", "--member", found)
         assert removed == {"group": "hung", "removed": [found]}
-        reset = _in(directory, "group", "reset", "hung", "--to-earliest", "--topic", "numbers")
+        reset = _in(
+            directory, "group", "reset", "hung", "--to-earliest", "--topic", "numbers", "--execute"
+        )
         assert reset.status == 0, reset
         again = _in(directory, "group", "remove-members", "hung", "--all")
         assert again.out == "removed 0 members of group hung\n"
@@ -175,10 +177,14 @@ def test_a_member_that_hangs_is_removed(directory: Path) -> None:
 
 def test_a_reset_goes_where_it_says_and_says_what_it_clamped(directory: Path) -> None:
     assert len(_read(directory, "reset")) == 40
-    dry = _json(directory, "group", "reset", "reset", "--shift-by", -3, "--dry-run")
-    assert [p["after"] for p in dry["partitions"]] == [7] * PARTITIONS
+    plan = _in(directory, "group", "reset", "reset", "--shift-by", -3, "--format", "json")
+    assert [p["after"] for p in plan.json["partitions"]] == [7] * PARTITIONS
+    assert plan.err == "nothing is changed: this is the plan, and --execute carries it out\n"
     assert set(_committed(directory, "reset").values()) == {10}
-    shifted = _in(directory, "group", "reset", "reset", "--shift-by", -3, "--topic", "numbers:1,2")
+    shifted = _in(
+        *(directory, "group", "reset", "reset", "--shift-by", -3, "--topic", "numbers:1,2"),
+        "--execute",
+    )
     assert shifted.status == 0, shifted
     assert _committed(directory, "reset") == {0: 10, 1: 7, 2: 7, 3: 10}
     again = _read(directory, "reset")
@@ -186,7 +192,8 @@ def test_a_reset_goes_where_it_says_and_says_what_it_clamped(directory: Path) ->
     clamped = _in(directory, "group", "reset", "reset", "--to-offset", 99)
     assert clamped.out.count("99 is outside the log") == PARTITIONS
     new = _json(
-        directory, "group", "reset", "new", "--to-datetime", "2000-01-01", "--topic", "numbers"
+        *(directory, "group", "reset", "new", "--to-datetime", "2000-01-01", "--topic", "numbers"),
+        "--execute",
     )
     assert [p["after"] for p in new["partitions"]] == [0] * PARTITIONS
     assert _committed(directory, "new") == dict.fromkeys(range(PARTITIONS), 0)

@@ -349,7 +349,7 @@ def test_the_command_line_shows_a_classic_group_and_resets_it(
             ) == PARTITIONS
 
         eventually(is_without, "the other member has all partitions", DEADLINE_S, poll_s=0)
-    assert command("group", "reset", topic, "--to-earliest", environ=environ).status == 0
+    in_cluster(cluster, "group", "reset", topic, "--to-earliest", "--execute")
     lag = in_cluster(cluster, "group", "lag", topic)
     assert [p["committed"] for p in lag["partitions"]] == [0] * PARTITIONS
     with member(cluster, topic, "classic") as again:
@@ -379,7 +379,7 @@ def test_the_command_line_shows_members_and_resets_their_offsets(
     assert only["assignment"] == {topic: list(range(PARTITIONS))}
     assert {each["lag"] for each in described["partitions"]} == {0}
     assert "stop them first" in refused.error
-    in_cluster(cluster, "group", "reset", topic, "--to-earliest")
+    in_cluster(cluster, "group", "reset", topic, "--to-earliest", "--execute")
     assert committed(cluster, topic) == dict.fromkeys(range(PARTITIONS), 0)
     with member(cluster, topic, protocol) as again:
         assert read(len(everything), again) == everything

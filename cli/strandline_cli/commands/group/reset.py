@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline_cli.cluster.target import find_target
-from strandline_cli.errors import CliError
+from strandline_cli.errors import CliError, UsageMistake
 from strandline_cli.options import (
     BootstrapOption,
     DirOption,
@@ -20,7 +20,7 @@ from strandline_cli.records.topic_partitions import parse_topics
 from strandline_cli.shown.output import emit_json, emit_table, note
 
 if TYPE_CHECKING:
-    from strandline import Admin
+    from strandline import Admin, Consumer
     from strandline.types import TopicPartition
 
 _MEMBERS_NAMED = 5
@@ -71,24 +71,30 @@ def reset(
             help="Reset only these; may be repeated. Default: all with a committed offset.",
         ),
     ] = None,
+    execute: Annotated[
+        bool,
+        typer.Option("--execute", help="Set the offsets. Without it the plan is shown, no more."),
+    ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the new offsets, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show the plan, as without --execute.")
     ] = False,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Set the committed offsets of a group that has no members.
+    """Plan new committed offsets of a group that has no members; set them with --execute.
 
     An offset outside the log is moved to its nearer end, and the output says so. A missing group is
     created if --topic or --from-file names its partitions.
 
-    Example: strandline group reset billing --to-earliest --dry-run
+    Example: strandline group reset billing --to-earliest --execute
     """
     from strandline import Admin
     from strandline_cli.client import run_client
 
+    if execute and dry_run:
+        raise UsageMistake("--execute and --dry-run exclude each other: give one")
     goal = goal_of(
         to_earliest=to_earliest,
         to_latest=to_latest,
@@ -111,38 +117,57 @@ def reset(
                 bootstrap_servers=target.bootstrap, request_timeout_ms=timeout * 1000
             ) as consumer,
         ):
-            await _refuse_members(admin, group)
-            offsets = await admin.list_group_offsets(group)
-            committed = {partition: at.offset for partition, at in offsets.items()}
-            partitions = await _partitions(admin, group, goal, topics, list(committed))
-            plans = await planned(goal, partitions, committed, consumer)
-            if not dry_run:
-                await admin.alter_group_offsets(group, {p.partition: p.after for p in plans})
-            return plans
+            return await reset_offsets(admin, consumer, group, goal, topics, execute=execute)
 
-    _show(group, run_client(work()), output, dry_run=dry_run)
+    _show(group, run_client(work()), output, executed=execute)
     return 0
 
 
-def _show(group: str, plans: list[PlannedReset], output: Format, *, dry_run: bool) -> None:
+async def reset_offsets(
+    admin: "Admin",
+    consumer: "Consumer",
+    group: str,
+    goal: Goal,
+    topics: list[tuple[str, int | None]],
+    *,
+    execute: bool,
+) -> list[PlannedReset]:
+    """Plans the reset of each partition, and commits the new offsets if `execute` is set."""
+    await _refuse_members(admin, group)
+    offsets = await admin.list_group_offsets(group)
+    committed = {partition: at.offset for partition, at in offsets.items()}
+    partitions = await _partitions(admin, group, goal, topics, list(committed))
+    plans = await planned(goal, partitions, committed, consumer)
+    if execute:
+        await admin.alter_group_offsets(group, {p.partition: p.after for p in plans})
+    return plans
+
+
+def _show(group: str, plans: list[PlannedReset], output: Format, *, executed: bool) -> None:
     if output is Format.JSON:
-        emit_json({"group": group, "dry_run": dry_run, "partitions": list(map(_document, plans))})
-        return
-    emit_table(
-        ("topic", "partition", "before", "after", ""),
-        [
-            (
-                plan.partition.topic,
-                plan.partition.partition,
-                "-" if plan.before is None else plan.before,
-                plan.after,
-                f"{plan.wanted} is outside the log" if plan.is_clamped else "",
-            )
-            for plan in plans
-        ],
+        partitions = list(map(_document, plans))
+        emit_json(
+            {
+                "group": group,
+                "executed": executed,
+                "dry_run": not executed,
+                "partitions": partitions,
+            }
+        )
+    else:
+        emit_table(("topic", "partition", "before", "after", ""), map(_row, plans))
+    if not executed:
+        note("nothing is changed: this is the plan, and --execute carries it out")
+
+
+def _row(plan: PlannedReset) -> tuple[object, ...]:
+    return (
+        plan.partition.topic,
+        plan.partition.partition,
+        "-" if plan.before is None else plan.before,
+        plan.after,
+        f"{plan.wanted} is outside the log" if plan.is_clamped else "",
     )
-    if dry_run:
-        note("nothing was changed (--dry-run)")
 
 
 async def _refuse_members(admin: "Admin", group: str) -> None:
