@@ -100,7 +100,7 @@ def test_the_only_copy_says_what_is_lost_and_serves_the_rest(make_cluster: MakeC
         ),
         "found and reported",
     )
-    assert "alone/0: the replica on broker" in unhealthy.out, unhealthy
+    assert "alone:0: the replica on broker" in unhealthy.out, unhealthy
     assert "lacks a damaged range of offsets" in unhealthy.out, unhealthy
     shown = strandline("offsets", "alone", "--bootstrap", cluster.bootstrap)
     assert "are damaged on this broker's disk and not served" in shown.err, shown

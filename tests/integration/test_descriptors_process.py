@@ -124,14 +124,14 @@ def test_a_broker_without_descriptors_hands_over_and_health_says_it(
         for _ in range(3):
             assert write() < 20, "it stood still for 25 to 45 s"
         assert leaders() == {2, 3}
-        sick = strandline("health", "--bootstrap", cluster.bootstrap)
+        sick = strandline("health", "--verbose", "--bootstrap", cluster.bootstrap)
         assert sick.status == 1, sick
         assert (
             "broker 1 has no file descriptors left: its replicas take no more records" in sick.out
         )
         assert "ulimit -Hn" in sick.out
         for partition in range(PARTITIONS):
-            assert f"orders/{partition} lacks 1 in its ISR" in sick.out
+            assert f"orders:{partition} lacks broker 1 in its ISR" in sick.out
         assert cluster.process(1).pid == pid
         assert "no file descriptors left" in cluster.process(1).log_file.read_text()
 

@@ -87,11 +87,12 @@ def test_writes_go_on_beside_a_full_disk_and_it_comes_back_with_room(
         longest_s = _longest_write_s(producer, topic, bytes(2000), during_s=4)
         assert longest_s < 2 + of_the_machine_s, "writes go on within 2 s of the first refusal"
 
-        sick = strandline("health", "--bootstrap", cluster.bootstrap)
+        sick = strandline("health", "--verbose", "--bootstrap", cluster.bootstrap)
         assert sick.status == 1, sick
         assert f"broker 1 has no room in {disks[0]}" in sick.out
         for partition in range(PARTITIONS):
-            assert f"{topic}/{partition} lacks 1 in its ISR; the replica on broker 1" in sick.out
+            lacks = f"{topic}:{partition} lacks broker 1 in its ISR; the replica on broker 1"
+            assert lacks in sick.out
         described = strandline("topic", "describe", topic, "--bootstrap", cluster.bootstrap)
         assert "the replica on broker 1 takes no more records: its disk is full" in described.err
         assert f"broker 1 has no room in {disks[0]}" in described.err

@@ -58,7 +58,7 @@ def test_a_directory_that_is_taken_away_takes_its_partitions_and_no_others(
     unhealthy = eventually(
         lambda: (
             found
-            if (found := strandline("health", "--bootstrap", cluster.bootstrap)).status != 0
+            if (found := strandline("health", "-v", "--bootstrap", cluster.bootstrap)).status != 0
             and "has no leader" in found.out
             else None
         ),
@@ -66,7 +66,7 @@ def test_a_directory_that_is_taken_away_takes_its_partitions_and_no_others(
     )
     assert f"broker 1 has lost the data directory {second}" in unhealthy.out
     for partition in held[second]:
-        assert f"spread/{partition} has no leader" in unhealthy.out
+        assert f"spread:{partition} has no leader" in unhealthy.out
     with (
         sync.Producer(cluster.bootstrap) as producer,
         sync.Consumer(
@@ -80,10 +80,10 @@ def test_a_directory_that_is_taken_away_takes_its_partitions_and_no_others(
     assert values == sorted([b"%d" % p for p in held[first]] + [b"more"] * 2)
 
     cluster.restart(1)
-    again = strandline("health", "--bootstrap", cluster.bootstrap, "--wait", "5")
+    again = strandline("health", "-v", "--bootstrap", cluster.bootstrap, "--wait", "5")
     assert again.status == 1, "what was in it exists nowhere else, and is not made anew"
     for partition in held[second]:
-        assert f"spread/{partition} has no leader" in again.out
+        assert f"spread:{partition} has no leader" in again.out
     assert not list(second.glob("spread-*"))
 
 

@@ -11,15 +11,13 @@ from strandline_cli.cluster import probe
 from strandline_cli.cluster.target import check_addresses, find_target
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption
-from strandline_cli.shown.conditions import condition_texts, refusal_text
+from strandline_cli.shown.conditions import refusal_text
 from strandline_cli.shown.output import emit_done
+from strandline_cli.shown.partition_faults import Fault, partition_faults, summary
+from strandline_cli.shown.partitions import partitions_text
 
 if TYPE_CHECKING:
-    from strandline_proto.v1.metadata_pb2 import (
-        DescribeClusterResponse,
-        MetadataResponse,
-        PartitionMetadata,
-    )
+    from strandline_proto.v1.metadata_pb2 import DescribeClusterResponse, MetadataResponse
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 _ROUND_S = 3.0
@@ -31,13 +29,26 @@ _POLL_S = 0.2
 class HealthReport:
     """The faults, in plain sentences; none if healthy."""
 
-    problems: tuple[str, ...]
+    others: tuple[str, ...]
+    """Faults of the controller, brokers and disks."""
     notes: tuple[str, ...] = ()
     """Hints for an operator although the cluster is healthy."""
+    faults: tuple[Fault, ...] = ()
+    """Faults of single partitions."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """A sentence for each fault."""
+        return (*self.others, *(fault.text for fault in self.faults))
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """The same, with one sentence for all partitions that share a fault."""
+        return (*self.others, *summary(self.faults))
 
     @property
     def healthy(self) -> bool:
-        return not self.problems
+        return not (self.others or self.faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +92,15 @@ def health(
         float,
         typer.Option("--timeout", min=0.1, help="Seconds within which a process must answer."),
     ] = 10.0,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="List the fault of each partition.")
+    ] = False,
     output: FormatOption = Format.TABLE,
 ) -> int:
     """Check that the controller answers, every broker is in service and every ISR is full.
 
-    Exit status 0 if the cluster is healthy, else 1.
+    Partitions with the same fault share a sentence; --verbose has one for each, on lines of their
+    own. Exit status 0 if the cluster is healthy, else 1.
 
     Example: strandline health --wait 30
     """
@@ -112,14 +127,23 @@ def health(
         time.sleep(_POLL_S)
     document = {
         "healthy": report.healthy,
+        "summary": list(report.summary),
         "problems": list(report.problems),
         "notes": list(report.notes),
     }
-    line = "healthy" if report.healthy else f"not healthy: {'; '.join(report.problems)}"
+    emit_done(output, document, health_text(report, verbose=verbose))
+    return 0 if report.healthy else 1
+
+
+def health_text(report: HealthReport, *, verbose: bool) -> str:
+    """The report as a line; if it is verbose, with a further line for each fault."""
+    line = "healthy" if report.healthy else f"not healthy: {'; '.join(report.summary)}"
     if report.notes:
         line += f" (note: {'; '.join(report.notes)})"
-    emit_done(output, document, line)
-    return 0 if report.healthy else 1
+    if verbose:
+        return "\n".join([line, *(f"  {problem}" for problem in report.problems)])
+    is_short = len(report.summary) < len(report.problems)
+    return f"{line} (--verbose lists each partition)" if is_short else line
 
 
 def _judge_one(address: str, timeout_s: float, *, is_controller: bool) -> HealthReport:
@@ -157,9 +181,10 @@ def judge_cluster(
             if cluster.error_code != 0:
                 return report
             others = [other for other in addresses if other != address]
-            problems = [*_unregistered(cluster, others, expected, deadline), *report.problems]
-            problems = problems or _groups_problems(metadata, address, deadline)
-            return HealthReport(tuple(problems), report.notes)
+            missing = _unregistered(cluster, others, expected, deadline)
+            if not missing and report.healthy:
+                missing = _groups_problems(metadata, address, deadline)
+            return HealthReport((*missing, *report.others), report.notes, report.faults)
         if is_plain or time.monotonic() >= deadline:
             return HealthReport(tuple(problems))
 
@@ -168,13 +193,11 @@ def _assess(cluster: "DescribeClusterResponse", metadata: "MetadataResponse") ->
     if cluster.error_code != 0:
         return HealthReport((f"the controller cannot be reached: {cluster.error_message}",))
     states = probe.states_in(cluster)
-    problems = [
-        *_broker_problems(states),
-        *_full(states, metadata),
-        *_refusals(states, metadata),
-        *_partition_problems(metadata),
-    ]
-    return HealthReport(tuple(problems), tuple(_strays(states)))
+    return HealthReport(
+        others=(*_broker_problems(states), *_full(states, metadata)),
+        notes=tuple(_strays(states)),
+        faults=(*_refusals(states, metadata), *partition_faults(metadata)),
+    )
 
 
 def _groups_problems(metadata: "MetadataResponse", address: str, deadline: float) -> list[str]:
@@ -246,86 +269,48 @@ def _full(states: list[probe.BrokerState], metadata: "MetadataResponse") -> list
 
     problems = []
     for broker in states:
-        stuck = [
-            f"{topic.name}/{partition.index}"
+        stuck = partitions_text(
+            (topic.name, partition.index)
             for topic in metadata.topics
             for partition in topic.partitions
             if (broker.id, REPLICA_CONDITION_DISK_FULL)
             in zip(partition.offline_replicas, partition.offline_conditions, strict=False)
-        ]
+        )
         if broker.lacks_descriptors:
             problems.append(
                 f"broker {broker.id} has no file descriptors left: its replicas take no more"
-                f" records ({' '.join(stuck) or 'none'}); close connections, or raise its limit of"
+                f" records ({stuck or 'none'}); close connections, or raise its limit of"
                 " open files (ulimit -Hn, LimitNOFILE=) and restart it"
             )
         if broker.full_log_dirs:
             problems.append(
                 f"broker {broker.id} has no room in {', '.join(broker.full_log_dirs)}: its"
-                f" replicas there take no more records ({' '.join(stuck) or 'none'})"
+                f" replicas there take no more records ({stuck or 'none'})"
             )
     return problems
 
 
-def _refusals(states: list[probe.BrokerState], metadata: "MetadataResponse") -> list[str]:
+def _refusals(states: list[probe.BrokerState], metadata: "MetadataResponse") -> list[Fault]:
     """Replicas that are stopped, and the command that lets them go on."""
     names = {topic.topic_id: topic.name for topic in metadata.topics}
     return [
-        refusal_text(
+        Fault(
             names[r.topic_id],
-            partition=r.partition_index,
-            broker=broker.id,
-            leader=r.leader_id,
-            leader_epoch=r.leader_epoch,
-            offset=r.offset,
-            high_watermark=r.high_watermark,
-            log_end_offset=r.log_end_offset,
+            r.partition_index,
+            refusal_text(
+                names[r.topic_id],
+                partition=r.partition_index,
+                broker=broker.id,
+                leader=r.leader_id,
+                leader_epoch=r.leader_epoch,
+                offset=r.offset,
+                high_watermark=r.high_watermark,
+                log_end_offset=r.log_end_offset,
+            ),
+            f"on broker {broker.id} have refused to cut acknowledged records",
+            ": `strandline health --verbose` has the command for each",
         )
         for broker in states
         for r in broker.refused_truncations
         if r.topic_id in names
     ]
-
-
-def _who_could(partition: "PartitionMetadata", where: str) -> str:
-    """The replicas for which a partition without a leader waits."""
-    elr, last_known = partition.elr, partition.last_known_elr
-    if elr:
-        each = "each of which holds" if len(elr) > 1 else "which holds"
-        return f" (start broker {' or '.join(map(str, elr))}, {each} all that was acknowledged)"
-    without = f"`strandline leader elect --unclean {where.replace('/', ':')}`"
-    if not last_known:
-        return f" (nobody is known to be in sync; to elect the best replica that lives: {without})"
-    brokers = " and ".join(map(str, last_known))
-    return (
-        f" (it waits for broker {brokers}, in sync last, alive and on the same disk;"
-        f" to go on without: {without})"
-    )
-
-
-def _conditions(partition: "PartitionMetadata") -> list[str]:
-    """The reasons why replicas of the partition do not count."""
-    from strandline_proto.conditions import condition_name
-
-    names = list(map(condition_name, partition.offline_conditions))
-    return condition_texts(partition.offline_replicas, names)
-
-
-def _partition_problems(metadata: "MetadataResponse") -> list[str]:
-    problems: list[str] = []
-    for topic in metadata.topics:
-        for partition in topic.partitions:
-            where = f"{topic.name}/{partition.index}"
-            missing = sorted(set(partition.replicas) - set(partition.isr))
-            if partition.leader < 0:
-                problems.append(f"{where} has no leader{_who_could(partition, where)}")
-            elif missing:
-                problem = f"{where} lacks {', '.join(map(str, missing))} in its ISR"
-                problems.append("; ".join((problem, *_conditions(partition))))
-            elif partition.offline_replicas:
-                reasons = _conditions(partition) or ["not all of its replicas count"]
-                problems.append(
-                    f"{where}: {'; '.join(reasons)}, and no other one can lead in its place"
-                    f" (`strandline offsets {topic.name}` says more)"
-                )
-    return problems

@@ -45,7 +45,7 @@ def refusal_text(
 ) -> str:
     """The truncation that a replica has refused, and the command that permits it."""
     return (
-        f"{topic}/{partition} on broker {broker} has refused to cut offsets {offset} to"
+        f"{topic}:{partition} on broker {broker} has refused to cut offsets {offset} to"
         f" {log_end_offset - 1}, of which it knows those below {high_watermark} to be acknowledged:"
         f" leader {leader} of epoch {leader_epoch} does not have them (to give them up:"
         f" `strandline replica truncate {topic}:{partition} --broker {broker} --to {offset}`)"

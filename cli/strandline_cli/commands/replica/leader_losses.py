@@ -13,6 +13,7 @@ from strandline_cli.options import (
     TimeoutOption,
 )
 from strandline_cli.shown.output import emit_json, emit_table, listed, note
+from strandline_cli.shown.partitions import ranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,17 +96,6 @@ def _row_of(several: "Sequence[LossInfo]") -> tuple[object, ...]:
     epochs = sorted({loss.leader_epoch for loss in several})
     leaders = sorted({loss.leader for loss in several})
     return topic, ranges(partitions), ranges(epochs), listed(leaders), *rest
-
-
-def ranges(numbers: "Sequence[int]") -> str:
-    """Rising numbers as `0-3,7,9-12`."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def _row(loss: "LossInfo") -> tuple[object, ...]:

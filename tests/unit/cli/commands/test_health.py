@@ -10,11 +10,13 @@ from strandline_cli.cluster import probe
 from strandline_cli.cluster.probe import BrokerState
 from strandline_cli.commands.health import (
     Expected,
-    _partition_problems,
+    HealthReport,
     _refusals,
+    health_text,
     judge_cluster,
 )
 from strandline_cli.shown.conditions import condition_text, condition_texts
+from strandline_cli.shown.partition_faults import partition_faults
 from strandline_proto.conditions import condition_name
 from strandline_proto.v1.metadata_pb2 import DescribeClusterResponse, MetadataResponse
 from strandline_proto.v1.truncations_pb2 import RefusedTruncation
@@ -34,8 +36,8 @@ def test_a_partition_without_a_leader_names_whom_it_waits_for(
     metadata = MetadataResponse()
     topic = metadata.topics.add(name="orders")
     topic.partitions.add(index=3, leader=-1, replicas=[1, 2, 3], elr=elr, last_known_elr=last_known)
-    (problem,) = _partition_problems(metadata)
-    assert problem.startswith("orders/3 has no leader (")
+    (problem,) = (fault.text for fault in partition_faults(metadata))
+    assert problem.startswith("orders:3 has no leader (")
     assert says in problem
     assert elr or "`strandline leader elect --unclean orders:3`" in problem
 
@@ -51,13 +53,13 @@ def test_a_replica_that_does_not_count_is_named_with_the_reason(
     partition.offline_conditions.append(condition_to_wire(condition))
     assert condition_name(condition_to_wire(condition)) == condition.value
     partition.isr.append(1)
-    (problem,) = _partition_problems(metadata)
-    assert problem.startswith("orders/3 lacks 2 in its ISR; the replica on broker 2 ")
+    (problem,) = (fault.text for fault in partition_faults(metadata))
+    assert problem.startswith("orders:3 lacks broker 2 in its ISR; the replica on broker 2 ")
     assert condition_text(condition.value) in problem
     assert "does not count (" not in problem, "it has words of its own"
     partition.isr.append(2)
-    (problem,) = _partition_problems(metadata)
-    assert problem.startswith(f"orders/3: the replica on broker 2 {condition_text(condition)}, and")
+    (problem,) = (fault.text for fault in partition_faults(metadata))
+    assert problem.startswith(f"orders:3: the replica on broker 2 {condition_text(condition)}, and")
 
 
 def test_a_condition_of_a_newer_broker_is_named_all_the_same() -> None:
@@ -82,8 +84,8 @@ def test_a_replica_that_has_refused_a_cut_is_named_with_the_command_that_lets_it
         log_end_offset=1020,
     )
     state = BrokerState(2, 1, "a:1", "UNFENCED", refused_truncations=(refused,))
-    (problem,) = _refusals([state], metadata)
-    assert problem.startswith("orders/3 on broker 2 has refused to cut offsets 812 to 1019")
+    (problem,) = (fault.text for fault in _refusals([state], metadata))
+    assert problem.startswith("orders:3 on broker 2 has refused to cut offsets 812 to 1019")
     assert "below 1002 to be acknowledged: leader 1 of epoch 7" in problem
     assert "`strandline replica truncate orders:3 --broker 2 --to 812`" in problem
 
@@ -172,3 +174,57 @@ def test_a_cluster_in_which_no_group_can_begin_is_not_healthy(
 
     monkeypatch.setattr("strandline_cli.commands.health.time.sleep", make)
     assert judge_cluster(["a:1"], 60.0).healthy
+
+
+def _three_brokers(*isrs: list[int]) -> MetadataResponse:
+    """Partitions of `orders` and `clicks` in turn, on three brokers, with these ISRs."""
+    metadata = MetadataResponse()
+    topics = [metadata.topics.add(name=name) for name in ("orders", "clicks")]
+    for number, isr in enumerate(isrs):
+        partitions = topics[number % 2].partitions
+        partitions.add(index=number // 2, leader=isr[0] if isr else -1, replicas=[1, 2, 3], isr=isr)
+    return metadata
+
+
+def test_partitions_with_one_fault_share_a_sentence_and_verbose_lists_them() -> None:
+    metadata = _three_brokers(*[[1, 3]] * 53)
+    report = HealthReport((), (), tuple(partition_faults(metadata)))
+    shared = "53 partitions lack broker 2 (orders:0-26 clicks:0-25)"
+    assert report.summary == (shared,)
+    assert (len(report.problems), report.problems[0]) == (53, "orders:0 lacks broker 2 in its ISR")
+    short = f"not healthy: {shared}"
+    assert health_text(report, verbose=False) == f"{short} (--verbose lists each partition)"
+    lines = health_text(report, verbose=True).splitlines()
+    assert (lines[0], lines[1:]) == (short, [f"  {problem}" for problem in report.problems])
+
+
+def test_different_faults_have_sentences_of_their_own() -> None:
+    metadata = _three_brokers([1, 3], [1], [1, 3], [], [1, 2, 3], [])
+    for topic in metadata.topics:
+        for partition in topic.partitions:
+            if partition.leader < 0:
+                partition.elr.append(2)
+    report = HealthReport((), (), tuple(partition_faults(metadata)))
+    assert report.summary == (
+        "2 partitions lack broker 2 (orders:0-1)",
+        "clicks:0 lacks broker 2, 3 in its ISR",
+        "2 partitions have no leader (clicks:1-2) (start broker 2, which holds all that was"
+        " acknowledged)",
+    )
+
+
+def test_one_partition_has_its_own_sentence_and_no_hint_of_a_list() -> None:
+    report = HealthReport((), (), tuple(partition_faults(_three_brokers([1, 3]))))
+    said = "not healthy: orders:0 lacks broker 2 in its ISR"
+    assert health_text(report, verbose=False) == said
+
+
+def test_verbose_adds_nothing_to_a_healthy_cluster() -> None:
+    assert health_text(HealthReport(()), verbose=True) == "healthy"
+
+
+def test_the_command_that_elects_stays_in_the_sentence_about_several() -> None:
+    metadata = _three_brokers([], [], [])
+    (shared,) = HealthReport((), (), tuple(partition_faults(metadata))).summary
+    assert shared.startswith("3 partitions have no leader (orders:0-1 clicks:0) (nobody is known")
+    assert "`strandline leader elect --unclean TOPIC:P`" in shared
