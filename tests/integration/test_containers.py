@@ -98,7 +98,7 @@ def test_records_go_in_from_the_host_and_come_out_inside(containers: Containers)
     assert produced.status == 0, produced
     consumed = containers.compose(
         *("exec", "-T", "broker-2", "strandline", "consume", "lines", "--from-beginning"),
-        *("-f", "%v\\n", "--exit-at-end", "--bootstrap", INSIDE),
+        *("-f", "%v\\n", "--exit-at-end"),
     )
     assert sorted(consumed.splitlines()) == sorted(LINES)
 

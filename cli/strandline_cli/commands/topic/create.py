@@ -1,6 +1,8 @@
 """`strandline topic create`."""
 
-from typing import Annotated
+import asyncio
+import time
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,7 +15,12 @@ from strandline_cli.options import (
     TimeoutOption,
     TopicArgument,
 )
-from strandline_cli.shown.output import emit_done
+from strandline_cli.shown.output import emit_done, note
+
+if TYPE_CHECKING:
+    from strandline import Admin, NewTopic
+
+_POLL_S: Final = 0.5
 
 
 def create(
@@ -42,6 +49,14 @@ def create(
             help="Set a key of the topic, as in min.insync.replicas=2.",
         ),
     ] = None,
+    if_not_exists: Annotated[
+        bool,
+        typer.Option("--if-not-exists", help="Keep a topic of this name as it is, with status 0."),
+    ] = False,
+    wait: Annotated[
+        float,
+        typer.Option("--wait", min=0, help="Seconds to wait for a cluster that is still starting."),
+    ] = 0,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
@@ -59,15 +74,61 @@ def create(
     new = NewTopic(topic, partitions, replication_factor, config=parse_pairs(config or []))
 
     async def work() -> dict[str, object]:
-        async with Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin:
-            (created,) = await admin.create_topics([new])
-        return {
-            "name": created.name,
-            "partitions": created.partitions,
-            "replication_factor": created.replication_factor,
-        }
+        until = time.monotonic() + wait
+        noted = ""
+        while True:
+            try:
+                async with Admin(target.bootstrap, request_timeout_ms=timeout * 1000) as admin:
+                    return await create_topic(admin, new, if_not_exists=if_not_exists)
+            except _passing() as why:
+                if time.monotonic() >= until:
+                    raise
+                # Not its text, which names other addresses in each attempt.
+                if type(why).__name__ != noted:
+                    noted = type(why).__name__
+                    note(f"waiting up to {wait:.0f} s for a cluster that can hold {topic}: {why}")
+                await asyncio.sleep(_POLL_S)
 
     made = run_client(work())
-    line = "created {name}: partitions {partitions}, replication factor {replication_factor}"
-    emit_done(output, made, line.format(**made))
+    done = "created" if made["created"] else "already exists, kept:"
+    line = "{name}: partitions {partitions}, replication factor {replication_factor}"
+    emit_done(output, made, f"{done} {line.format(**made)}")
     return 0
+
+
+async def create_topic(
+    admin: "Admin", new: "NewTopic", *, if_not_exists: bool
+) -> dict[str, object]:
+    """Creates the topic, or describes the present one if that is permitted."""
+    from strandline.errors import TopicAlreadyExists
+
+    try:
+        (made,) = await admin.create_topics([new])
+    except TopicAlreadyExists:
+        if not if_not_exists:
+            raise
+        partitions = (await admin.describe_topics([new.name]))[new.name].partitions
+        factor = max((len(p.replicas) for p in partitions), default=0)
+        return _document(new.name, len(partitions), factor, created=False)
+    return _document(made.name, made.partitions, made.replication_factor, created=True)
+
+
+def _document(name: str, partitions: int, factor: int, *, created: bool) -> dict[str, object]:
+    return {
+        "name": name,
+        "partitions": partitions,
+        "replication_factor": factor,
+        "created": created,
+    }
+
+
+def _passing() -> tuple[type[Exception], ...]:
+    """The errors of a cluster whose controller or brokers are not all there yet."""
+    from strandline import errors
+
+    return (
+        errors.OperationTimedOut,
+        errors.BrokerUnreachable,
+        errors.NotController,
+        errors.InvalidReplicationFactor,
+    )

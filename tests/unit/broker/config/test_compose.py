@@ -1,12 +1,15 @@
 """The listeners of docker-compose.yml: each place has both protocols and addresses in its reach.
-Its health check asks a process whether it serves clients.
+Its health check asks a process whether it serves clients. Each container knows the brokers, and the
+Spark job has its topic before it starts.
 """
 
+import os
 import re
 import shutil
 import socket
 import subprocess
 import threading
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -103,3 +106,45 @@ def test_a_container_is_healthy_while_its_process_serves_clients() -> None:
     assert "not ready: logs are loading" in unready.stdout
     assert health_check(b"").returncode == 1
     assert health_check(None).returncode == 1
+
+
+def test_the_command_line_in_each_container_knows_the_brokers() -> None:
+    known = re.findall(r"STRANDLINE_BOOTSTRAP: (.+)", TEXT)
+    assert known == [",".join(str(broker(number).advertised("CONTAINERS")).partition("://")[2]
+                              for number in (1, 2, 3))]  # fmt: skip
+    server = TEXT[TEXT.index("x-server:") : TEXT.index("x-environment:")]
+    assert "environment: &bootstrap" in server
+    for service in re.split(r"^  (?=[a-z0-9-]+:$)", TEXT.partition("\nservices:")[2], flags=re.M):
+        ours = "<<: *server" in service or "<<: *broker" in service or "build:" in service
+        named = "<<: *bootstrap" in service or "<<: *environment" in service
+        assert named or not (ours and "environment:" in service), service
+    assert "<<: *bootstrap" in SHARED
+
+
+def ingest(folder: Path, topic: str, *words: str, missing: bool = False) -> list[str]:
+    """The commands that the container of the Spark job runs, with programs that only note them."""
+    script = TEXT[TEXT.index("        if [ ") : TEXT.index("      - strandline-spark\n")]
+    script = " ".join(script.split("\n")).replace("$$", "$")
+    noted = folder / "noted"
+    for program in ("strandline", "strandline-spark"):
+        status = int(missing and program == "strandline")
+        file = folder / program
+        file.write_text(f'#!/bin/sh\necho {program} "$@" >> {noted}\nexit {status}\n')
+        file.chmod(0o755)
+    environ = {"PATH": f"{folder}:{os.environ['PATH']}", "TOPIC": topic}
+    command = ["bash", "-c", script, "strandline-spark", *words]
+    ended = subprocess.run(command, env=environ, timeout=60, check=False)
+    assert ended.returncode == int(missing)
+    return noted.read_text().splitlines()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="NOT TESTED: no bash found")
+def test_the_spark_job_waits_for_its_topics_and_other_commands_do_not(tmp_path: Path) -> None:
+    create = "strandline topic create {} --if-not-exists --wait 120"
+    spark = "strandline-spark ingest bronze --topics a,b"
+    words = ("ingest", "bronze", "--topics", "a,b")
+    assert ingest(tmp_path, "a,b", *words) == [create.format("a"), create.format("b"), spark]
+    (tmp_path / "noted").unlink()
+    assert ingest(tmp_path, "a,b", *words, missing=True) == [create.format("a")]
+    (tmp_path / "noted").unlink()
+    assert ingest(tmp_path, "a", "verify", "/t", "a") == ["strandline-spark verify /t a"]
