@@ -17,6 +17,7 @@ from strandline_broker.core.controller.log.state import ControllerState
 from strandline_cli.cluster.cluster_files import read_cluster_file
 from strandline_cli.errors import CliError
 from strandline_cli.planning.reassignment_plan import parse_plan
+from strandline_cli.records import json_records
 from strandline_proto.ids import ControllerEpoch, TopicId
 from strandline_spark.bronze.checkpoint import read_offset_log
 from strandline_spark.bronze.commits import CommittedRange, from_metadata, to_metadata
@@ -75,6 +76,9 @@ CLUSTER: Final = json.dumps(
 
 
 PLAN: Final = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
+
+
+RECORD: Final = b'{"key":"a","value_base64":"/w==","headers":[{"name":"h","value":"x"}]}'
 
 
 SPARK_OFFSETS: Final = b'{"t":{"0":23,"1":-2}}'
@@ -157,6 +161,7 @@ DECODERS: Final = (
     Decoder(
         "cli.reassignment_plan", (PLAN,), _as_text(lambda text: parse_plan(text, "x")), (CliError,)
     ),
+    Decoder("cli.json_records", (RECORD,), json_records.JsonParser(), (CliError,)),
     Decoder(
         "spark.find_cluster",
         (CLUSTER,),

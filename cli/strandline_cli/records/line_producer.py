@@ -7,28 +7,33 @@ the lines, and many batches are under way.
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_cli.errors import CliError
 from strandline_cli.interrupts import signals_cancel_task
+from strandline_cli.records.line_records import BadLine, LineParser, Pair
+from strandline_cli.records.pace import Pace
 from strandline_cli.records.stdin_lines import read_lines
 
 if TYPE_CHECKING:
-    from strandline import Producer
+    from collections.abc import AsyncIterator, Callable
 
-Item = bytes | tuple[bytes | None, bytes | None]
+    from strandline import Producer, Record
+
+    Item = bytes | Pair | Record
 
 _LAST_MOMENT_S: Final = 2.0
 RECORD_BYTES_MAX: Final = (1 << 20) - 128
-"""Limit of a line's bytes: a longer one exceeds the client's limit with its frame."""
+"""Limit of a record's bytes: a longer one exceeds the client's limit with its frame."""
 
 
 @dataclass(slots=True)
 class Counts:
     """The outcomes of the lines that were read."""
 
+    unit: str = "lines"
     acknowledged: int = 0
     not_written: int = 0
     """Lines that are certainly not in the log."""
@@ -52,10 +57,8 @@ class Counts:
         }
 
     def summary(self) -> str:
-        parts = [
-            f"{self.not_written + self.unknown} of"
-            f" {self.acknowledged + self.not_written + self.unknown} lines were not acknowledged"
-        ]
+        lost = self.not_written + self.unknown
+        parts = [f"{lost} of {self.acknowledged + lost} {self.unit} were not acknowledged"]
         if self.unknown:
             parts.append(f"{self.unknown} of these may have been written all the same")
         if self.stopped_early:
@@ -65,7 +68,7 @@ class Counts:
 
     def told(self) -> str:
         """The outcomes in words, of an input that was not read to its end."""
-        parts = [f"{self.acknowledged} lines were acknowledged"]
+        parts = [f"{self.acknowledged} {self.unit} were acknowledged"]
         if self.unknown:
             parts.append(f"{self.unknown} may have been written")
         if self.not_written:
@@ -88,9 +91,14 @@ class LineProducer:
     acks: str = "all"
     compression: str = "none"
     partition: int | None = None
-    separator: bytes | None = None
+    parse: "LineParser | Callable[[bytes], Record | None]" = field(default_factory=LineParser)
+    given: "Sequence[Record] | None" = None
+    """Records to send in place of standard input."""
+    pace: Pace | None = None
     timeout_s: float = 120.0
     counts: Counts = field(default_factory=Counts)
+    _lines_before: int = 0
+    """Lines before the ones that are parsed."""
     _under_way: "set[_Portion]" = field(default_factory=set)
 
     async def run(self) -> None:
@@ -146,8 +154,8 @@ class LineProducer:
         async with asyncio.TaskGroup() as group:
             sends: set[asyncio.Task[None]] = set()
             try:
-                async for lines in read_lines():
-                    portion = _Portion(self.records(lines))
+                async for records in self._portions():
+                    portion = _Portion(records)
                     sends = {send for send in sends if not send.done()}
                     sends.add(group.create_task(self._send(producer, portion)))
                     await portion.handed_over.wait()
@@ -186,36 +194,77 @@ class LineProducer:
         self._under_way.discard(portion)
         self.counts.acknowledged += result.acknowledged
 
-    def records(self, lines: list[bytes]) -> list[Item]:
-        """The records of some lines; too long ones are counted and left out."""
-        if max(map(len, lines)) > RECORD_BYTES_MAX:
-            lines = self._without_long_ones(lines)
-        separator = self.separator
-        if separator is None:
-            return list[Item](lines)
-        return [_split(line, separator) for line in lines]
+    async def _portions(self) -> "AsyncIterator[Sequence[Item]]":
+        """The records in the order of the input, at the pace, until a line is no record."""
+        async for records in self._read():
+            if self.pace is None:
+                yield records
+                continue
+            for some in self.pace.slices(records):
+                await self.pace.turn(len(some))
+                yield some
 
-    def _without_long_ones(self, lines: list[bytes]) -> list[bytes]:
-        short = [line for line in lines if len(line) <= RECORD_BYTES_MAX]
-        longest = max(map(len, lines))
-        self.counts.failed(
-            f"RecordTooLarge: a line of {longest} bytes is above the largest record"
-            f" ({RECORD_BYTES_MAX} bytes); shorten it",
-            not_written=len(lines) - len(short),
-        )
+    async def _read(self) -> "AsyncIterator[list[Item]]":
+        if self.given is not None:
+            yield self._without_long_ones(self.given)
+            return
+        async for lines in read_lines():
+            yield self.records(lines)
+            if self.counts.stopped_early:
+                return
+
+    def records(self, lines: list[bytes]) -> "list[Item]":
+        """The records of some lines; too long ones are counted and left out."""
+        parse = self.parse
+        if isinstance(parse, LineParser) and parse.is_plain:
+            return list(lines) if _is_short(lines) else self._without_long_ones(lines)
+        found: list[Item] = []
+        for number, line in enumerate(lines, self._lines_before + 1):
+            try:
+                record = parse(line)
+            except BadLine as why:
+                self.counts.failed(f"line {number} is no record: {why}", not_written=1)
+                self.counts.stopped_early = True
+                break
+            if record is not None:
+                found.append(record)
+        self._lines_before += len(lines)
+        return self._without_long_ones(found)
+
+    def _without_long_ones(self, records: "Sequence[Item]") -> "list[Item]":
+        short, longest = [], 0
+        for record in records:
+            size = _size(record)
+            if size <= RECORD_BYTES_MAX:
+                short.append(record)
+            longest = max(longest, size)
+        if len(short) < len(records):
+            self.counts.failed(
+                f"RecordTooLarge: a record of {longest} bytes is above the largest one"
+                f" ({RECORD_BYTES_MAX} bytes); shorten it",
+                not_written=len(records) - len(short),
+            )
         return short
 
 
-def _split(line: bytes, separator: bytes) -> Item:
-    """Key and value; a line without the separator is a value without a key."""
-    key, found, value = line.partition(separator)
-    return (key, value) if found else (None, line)
+def _is_short(lines: list[bytes]) -> bool:
+    return max(map(len, lines)) <= RECORD_BYTES_MAX
 
 
-class _Portion(Iterable[Item]):
+def _size(record: "Item") -> int:
+    """The bytes of key, value and headers."""
+    if isinstance(record, bytes):
+        return len(record)
+    if isinstance(record, tuple):
+        return len(record[0] or b"") + len(record[1] or b"")
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers
+
+
+class _Portion(Iterable["Item"]):
     """Records that tell when the last of them has been taken."""
 
-    def __init__(self, records: list[Item]) -> None:
+    def __init__(self, records: "Sequence[Item]") -> None:
         self.handed_over = asyncio.Event()
         self.handed_over_count = 0
         """Lines before the last taken one, which waits for room or was refused."""
@@ -225,7 +274,7 @@ class _Portion(Iterable[Item]):
     def left(self) -> int:
         return len(self._records) - self.handed_over_count
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> "Iterator[Item]":
         for count, record in enumerate(self._records):
             self.handed_over_count = count
             yield record

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from strandline_cli.errors import CliError
 from strandline_cli.records.line_producer import RECORD_BYTES_MAX, Counts, LineProducer, _Portion
+from strandline_cli.records.line_records import LineParser
 from strandline_cli.records.stdin_lines import LINE_BYTES_MAX, LineSplitter, read_lines
 
 
@@ -70,7 +71,7 @@ def test_a_descriptor_that_cannot_be_read_is_one_line_of_error() -> None:
 
 
 def _producer(separator: bytes | None) -> LineProducer:
-    return LineProducer(bootstrap="a:1", topic="t", separator=separator)
+    return LineProducer(bootstrap="a:1", topic="t", parse=LineParser(separator=separator))
 
 
 def test_without_a_separator_a_line_is_a_value() -> None:
