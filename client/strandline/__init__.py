@@ -35,6 +35,9 @@ if TYPE_CHECKING:
         TopicPartition,
     )
 
+    __version__: str
+    """Version of the installed library, such as 0.1.0."""
+
 _HOMES = {
     "Admin": "admin",
     "AlterConfigOpType": "types",
@@ -85,6 +88,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from strandline_runtime.build_id import build_id, version_of
+
+        globals()[name] = version_of(build_id())
+        return globals()[name]
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -94,4 +102,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

@@ -31,6 +31,7 @@ from strandline._net.cluster import LOOK_TIMEOUT_S
 from strandline._net.configs import alteration, describe_configs, resources_of
 from strandline._net.connections import parse_bootstrap
 from strandline._net.offsets import Offsets
+from strandline._net.option_names import named_options
 from strandline._net.session import Session
 from strandline.errors import (
     BrokerUnreachable,
@@ -70,6 +71,7 @@ class Admin(GroupAdministration, Reassignments):
     first error after it has handled all of them.
     """
 
+    @named_options
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str],

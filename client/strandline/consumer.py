@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, overloa
 from strandline._consumer.assigned import Assigned
 from strandline._consumer.delivery import Delivery
 from strandline._consumer.fetcher import Fetcher
-from strandline._consumer.options import ConsumerOptions, refuse_classic
+from strandline._consumer.options import ConsumerOptions
 from strandline._consumer.read_ahead import Lending
 from strandline._core.commit_state import CommitOffset
 from strandline._core.membership import Subscription
@@ -26,6 +26,7 @@ from strandline._groups.rebalance_listener import check_listener
 from strandline._net import arguments as given
 from strandline._net.connections import parse_bootstrap
 from strandline._net.coordinator import OFFSETS_TOPIC
+from strandline._net.option_names import named_options
 from strandline._net.session import Session
 from strandline.errors import ClientClosed, ConfigurationError, OperationTimedOut, describe
 from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata
@@ -59,6 +60,7 @@ class Consumer:
     than this consumer.
     """
 
+    @named_options
     def __init__(
         self,
         *topics: str,
@@ -70,9 +72,6 @@ class Consumer:
         max_poll_interval_ms: int = 300_000,
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: float = 5_000,
-        session_timeout_ms: None = None,
-        heartbeat_interval_ms: None = None,
-        partition_assignment_strategy: None = None,
         fetch_max_wait_ms: int = 500,
         fetch_min_bytes: int = 1,
         fetch_max_bytes: int = 16 << 20,
@@ -86,11 +85,6 @@ class Consumer:
         check_crcs: bool = True,
         runtime: Runtime | None = None,
     ) -> None:
-        refuse_classic(
-            session_timeout_ms=session_timeout_ms,
-            heartbeat_interval_ms=heartbeat_interval_ms,
-            partition_assignment_strategy=partition_assignment_strategy,
-        )
         options = ConsumerOptions(
             auto_offset_reset=auto_offset_reset,
             group_id=group_id,

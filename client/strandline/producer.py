@@ -15,8 +15,16 @@ from weakref import finalize
 
 from strandline._net.arguments import INT64_MAX, milliseconds, text, whole
 from strandline._net.connections import parse_bootstrap
+from strandline._net.option_names import named_options
 from strandline._net.session import Session
-from strandline._producer.accumulator import END, NO_HEADERS, HandOver, as_bytes, as_record
+from strandline._producer.accumulator import (
+    END,
+    NO_HEADERS,
+    HandOver,
+    as_bytes,
+    as_record,
+    header_pairs,
+)
 from strandline._producer.acknowledgement import Acknowledgement
 from strandline._producer.options import queue_options, record_limit
 from strandline._producer.send_many import Collector
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from strandline.types import Headers, OnDelivery
+    from strandline.types import HeadersLike, OnDelivery
     from strandline_runtime.runtime import Runtime
 
 Payload = bytes | bytearray | memoryview
@@ -47,6 +55,7 @@ Item = bytes | tuple[bytes | None, bytes | None] | Record
 class Producer:
     """Sends records to topics. Use it as an asynchronous context manager."""
 
+    @named_options
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str],
@@ -179,7 +188,7 @@ class Producer:
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Headers = NO_HEADERS,
+        headers: HeadersLike = NO_HEADERS,
         on_delivery: OnDelivery | None = None,
     ) -> asyncio.Future[RecordMetadata]:
         """Hands one record over and returns the future of its acknowledgement.
@@ -200,11 +209,12 @@ class Producer:
             value = as_bytes("value", value)
         if type(key) is not bytes and key is not None:
             key = as_bytes("key", key)
+        pairs = NO_HEADERS if headers is NO_HEADERS else header_pairs(headers)
         record = Acknowledgement(loop=hand_over.loop)
         if on_delivery is not None:
             record.on_delivery = on_delivery
-        if not hand_over.one(record, topic, value, key, partition, timestamp_ms, headers):
-            await hand_over.late(record, topic, value, key, partition, timestamp_ms, headers)
+        if not hand_over.one(record, topic, value, key, partition, timestamp_ms, pairs):
+            await hand_over.late(record, topic, value, key, partition, timestamp_ms, pairs)
         return record
 
     async def send_and_wait(
@@ -215,7 +225,7 @@ class Producer:
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Headers = NO_HEADERS,
+        headers: HeadersLike = NO_HEADERS,
     ) -> RecordMetadata:
         """Sends one record and waits for its acknowledgement.
 

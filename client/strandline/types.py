@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Names and values that a record carries beside its key and value."""
+
+HeadersLike = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
+"""Headers as the calls of a producer take them: any iterable of (name, value) pairs, or a mapping.
+
+The client reads an iterator once, at the call.
+"""
 
 
 class TopicPartition(NamedTuple):
@@ -72,7 +78,7 @@ class Record:
 
     value: bytes | None = None
     key: bytes | None = None
-    headers: Headers = ()
+    headers: HeadersLike = ()
     timestamp_ms: int | None = None
     partition: int | None = None
 

@@ -105,7 +105,7 @@ async def test_a_record_is_refused_by_the_name_of_what_is_wrong(cluster: Scripte
                 await producer.send("orders", b"v", partition=wrong)
         with pytest.raises(UnknownTopicOrPartition):
             await producer.send("orders", b"v", partition=9)
-        for wrong in ({"a": b"1"}, [("a", "1")], [("a",)], [(b"a", b"1")], iter([("a", b"1")])):
+        for wrong in ({"a": "1"}, [("a", "1")], [("a",)], [(b"a", b"1")], iter(["a", b"1"])):
             with refused("headers"):
                 await producer.send("orders", b"v", headers=wrong)
         for wrong in (b"orders", 5, None):
@@ -118,7 +118,7 @@ async def test_a_record_is_refused_by_the_name_of_what_is_wrong(cluster: Scripte
         for wrong in (-1, "1"):
             with refused("timeout_ms"):
                 await producer.flush(wrong)
-        await producer.send_and_wait("orders", b"v", timestamp_ms=0, headers=[("a", None)])  # type: ignore[arg-type]
+        await producer.send_and_wait("orders", b"v", timestamp_ms=0, headers=[("a", None)])
 
 
 ONE_AS_SEVERAL: list[Any] = ["abc", b"abc", 5]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline._blocking.background import Blocking, BlockingLoop
 from strandline._blocking.send_queue import Acknowledgement, Outbox
-from strandline._producer.accumulator import NO_HEADERS, as_bytes
+from strandline._producer.accumulator import NO_HEADERS, as_bytes, header_pairs
 from strandline.errors import ClientClosed
 from strandline.producer import Producer as AsyncProducer
 from strandline.producer import hand_over_of
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from strandline.producer import Item, Payload
-    from strandline.types import Headers, OnDelivery, RecordMetadata, SendManyResult
+    from strandline.types import HeadersLike, OnDelivery, RecordMetadata, SendManyResult
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class Producer(Blocking[AsyncProducer]):
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Headers = NO_HEADERS,
+        headers: HeadersLike = NO_HEADERS,
         on_delivery: OnDelivery | None = None,
     ) -> Future[RecordMetadata]:
         """Hands one record over; `result()` of the returned future waits for its acknowledgement.
@@ -94,9 +94,8 @@ class Producer(Blocking[AsyncProducer]):
                 value = as_bytes("value", value)
             if type(key) is not bytes and key is not None:
                 key = as_bytes("key", key)
-            if isinstance(headers, list):
-                headers = tuple(headers)  # the caller may change it before its turn comes
-            item = (record, topic, value, key, partition, timestamp_ms, headers)
+            pairs = NO_HEADERS if headers is NO_HEADERS else header_pairs(headers)
+            item = (record, topic, value, key, partition, timestamp_ms, pairs)
             if not outbox.put(item):
                 loop.call(outbox.wait(item))
         except ClientClosed:
@@ -114,7 +113,7 @@ class Producer(Blocking[AsyncProducer]):
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Headers = NO_HEADERS,
+        headers: HeadersLike = NO_HEADERS,
     ) -> RecordMetadata:
         """Sends one record and waits for its acknowledgement."""
         return self._call(

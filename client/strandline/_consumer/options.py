@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from strandline._core.position import EARLIEST, LATEST
 from strandline._net import arguments as given
-from strandline.errors import ConfigurationError, UnsupportedFeature
+from strandline.errors import ConfigurationError
 
 _POLICIES: Final[dict[str, int | None]] = {
     "earliest": EARLIEST,
     "latest": LATEST,
     "error": None,
     "none": None,
-}
-_CLASSIC: Final = {
-    "session_timeout_ms": (
-        "set consumer.session.timeout.ms of the group (strandline config alter group GROUP ...)"
-    ),
-    "heartbeat_interval_ms": (
-        "set consumer.heartbeat.interval.ms of the group (strandline config alter group GROUP ...)"
-    ),
-    "partition_assignment_strategy": (
-        "brokers assign partitions: choose one of their group.consumer.assignors with "
-        "group_remote_assignor"
-    ),
 }
 
 
@@ -100,12 +88,3 @@ class ConsumerOptions:
             "partition_max_bytes": self.max_partition_fetch_bytes,
             "buffer_bytes": self.prefetch_max_bytes,
         }
-
-
-def refuse_classic(**options: Any) -> None:
-    """Refuses options of the classic group protocol; here the brokers decide them."""
-    for name, value in options.items():
-        if value is not None:
-            raise UnsupportedFeature(
-                f"{name}={value!r} belongs to the classic group protocol; {_CLASSIC[name]}"
-            )

@@ -7,6 +7,7 @@ handed over at all. Waits for room and for the topic come before that step.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -215,14 +216,15 @@ class HandOver:
         collector: Collector,
     ) -> None:
         """Appends one record of a `send_many` that has a key, headers or a time of its own."""
-        size = self.size_of(view.name, record.value, record.key, record.headers)
+        headers: Any = record.headers  # `as_record` has made them a tuple
+        size = self.size_of(view.name, record.value, record.key, headers)
         if record.partition is not None:
             partition = record.partition
         if record.timestamp_ms is not None:
             timestamp_ms = record.timestamp_ms
         queue = self._queue(view, record.key, partition, size)
         time_ms = self._time_ms(timestamp_ms)
-        key, value, listed = record.key, record.value, list(record.headers)
+        key, value, listed = record.key, record.value, list(headers)
         batch = queue.open
         if batch is None or batch.append(batch.count, time_ms, key, value, listed) is None:
             batch = self._begin(queue, time_ms, key, value, listed)
@@ -354,29 +356,47 @@ def as_bytes(what: str, value: object) -> bytes:
     raise TypeError(f"a record's {what} is bytes or None, not {type(value).__name__}; encode it")
 
 
-def size_of_headers(headers: object) -> int:
-    """Largest size of the headers in bytes. Raises ConfigurationError."""
-    if not isinstance(headers, tuple | list):
-        raise ConfigurationError(f"headers={headers!r} is not a tuple of (name, value) pairs")
-    size = 0
+def header_pairs(headers: object) -> Headers:
+    """The pairs of an iterable or a mapping, read once. Raises ConfigurationError."""
+    if isinstance(headers, Mapping):
+        headers = headers.items()
+    if isinstance(headers, str | bytes | bytearray | memoryview) or not isinstance(
+        headers, Iterable
+    ):
+        raise ConfigurationError(
+            f"headers={headers!r} is not an iterable of (name, value) pairs, such as "
+            "[('trace', b'7')]"
+        )
+    pairs: list[tuple[str, bytes | None]] = []
     for header in headers:
         match header:
             case (str(name), (bytes() | None) as text):
-                size += 4 * len(name) + (len(text) if text else 0) + 10
+                pairs.append((name, text))
             case _:
                 raise ConfigurationError(f"headers: {header!r} is not (name, bytes or None)")
-    return size
+    return tuple(pairs)
+
+
+def size_of_headers(headers: Headers) -> int:
+    """Largest size of the headers in bytes."""
+    return sum(4 * len(name) + (len(text) if text else 0) + 10 for name, text in headers)
 
 
 def as_record(item: object) -> Record:
     if isinstance(item, Record):
-        value, key = item.value, item.key
-        if (value is None or type(value) is bytes) and (key is None or type(key) is bytes):
+        value, key, headers = item.value, item.key, item.headers
+        is_plain = type(headers) is tuple and not headers
+        if (
+            is_plain
+            and (value is None or type(value) is bytes)
+            and (key is None or type(key) is bytes)
+        ):
             return item
         return replace(
             item,
             value=None if value is None else as_bytes("value", value),
             key=None if key is None else as_bytes("key", key),
+            headers=NO_HEADERS if is_plain else header_pairs(headers),
         )
     if isinstance(item, tuple) and len(item) == 2:
         key, value = item
