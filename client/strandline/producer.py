@@ -28,11 +28,12 @@ from strandline._producer.accumulator import (
 from strandline._producer.acknowledgement import Acknowledgement
 from strandline._producer.options import queue_options, record_limit
 from strandline._producer.send_many import Collector
-from strandline._producer.sender import Sender
+from strandline._producer.sender import UNDER_WAY, Sender
 from strandline.errors import (
     ClientClosed,
     ConfigurationError,
     FlushFailed,
+    OperationTimedOut,
     SendManyFailed,
     describe,
 )
@@ -148,11 +149,15 @@ class Producer:
         session.tasks.start(self._sender.watch_deadlines(), "deadlines")
         session.tasks.start(self._sender.keep_identity(), "identity")
 
-    async def stop(self) -> None:
-        """Refuses new records, waits for those under way (each has its deadline), then closes.
+    async def stop(self, timeout_ms: float | None = None) -> None:
+        """Refuses new records, waits for those under way, then closes.
 
-        Raises FlushFailed at the end if a record failed and its failure was not reported yet.
+        `stop` waits at most `timeout_ms`, even if every broker is silent (None: until each record's
+        own `delivery_timeout_ms`). Records that are not acknowledged by then fail. Raises
+        FlushFailed at the end if a record failed and its failure was not reported yet.
         """
+        if timeout_ms is not None:
+            milliseconds("timeout_ms", timeout_ms, least=0)
         session, sender = self._session, self._sender
         if session is None or sender is None or session.is_elsewhere:
             return
@@ -163,7 +168,9 @@ class Producer:
             hand_over.end(closed)
         try:
             if not session.is_broken:
-                await sender.flush()
+                await sender.flush(timeout_ms)
+        except OperationTimedOut as late:
+            closed = ClientClosed(f"the producer was closed: {str(late).removesuffix(UNDER_WAY)}")
         finally:
             self._watchdog.detach()
             self._session = self._sender = None

@@ -4,8 +4,8 @@ Each object runs its asynchronous twin on an event loop in a background thread o
 threads may use one object. An interrupted call (Ctrl-C) cancels its counterpart on the loop.
 
 Callbacks run on the background thread. A callback that calls its own object would deadlock, so it
-gets ClientMisused. A forked child does not have the thread, so every call there gets the same
-error.
+gets ClientMisused; the producer's `send` is the exception. A forked child does not have the thread,
+so every call there gets the same error.
 """
 
 from __future__ import annotations

@@ -38,7 +38,6 @@ def test_a_blocking_client_refuses_to_wait_for_itself(threaded_cluster: Scripted
     with sync.Producer(threaded_cluster.bootstrap) as producer:
         unanswered = Acknowledgement(producer._running()[0])
         calls: list[Callable[[], object]] = [
-            lambda: producer.send("orders", b"b"),
             lambda: producer.send_and_wait("orders", b"b"),
             producer.flush,
             producer.stop,
@@ -51,7 +50,7 @@ def test_a_blocking_client_refuses_to_wait_for_itself(threaded_cluster: Scripted
             nonlocal refused
             yield b"a"
             for call in calls:
-                with pytest.raises(ClientMisused, match="would wait for itself; have the callback"):
+                with pytest.raises(ClientMisused, match="would wait for itself; a callback may"):
                     call()
                 refused += 1
             yield b"b"

@@ -75,13 +75,21 @@ class BlockingLoop:
         finally:
             loop.close()
 
+    def is_own_thread(self) -> bool:
+        """True on the loop's thread, where callbacks run.
+
+        Raises ClientMisused in a forked child.
+        """
+        self.birthplace.check(self._name)
+        return threading.current_thread() is self._thread
+
     def require_elsewhere(self) -> None:
         """Raises ClientMisused if a wait for this loop would never end."""
-        self.birthplace.check(self._name)
-        if threading.current_thread() is self._thread:
+        if self.is_own_thread():
             raise ClientMisused(
                 f"this {self._name} was called by its own delivery callback, and would wait for "
-                "itself; have the callback leave the work to another thread, by a queue for example"
+                "itself; a callback may call `send` of a producer: leave other work to another "
+                "thread, by a queue for example"
             )
 
     def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:

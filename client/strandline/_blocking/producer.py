@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline._blocking.background import Blocking, BlockingLoop
 from strandline._blocking.send_queue import Acknowledgement, Outbox
+from strandline._net.arguments import milliseconds
 from strandline._producer.accumulator import NO_HEADERS, as_bytes, header_pairs
 from strandline.errors import ClientClosed
 from strandline.producer import Producer as AsyncProducer
@@ -27,6 +28,7 @@ class Producer(Blocking[AsyncProducer]):
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
         super().__init__("producer", AsyncProducer(bootstrap_servers, **options))
         self._outbox: Outbox | None = None
+        self._stop_timeout_ms: float | None = None
 
     def start(self) -> None:
         """Connects. A failed start leaves no thread or connection behind."""
@@ -34,22 +36,29 @@ class Producer(Blocking[AsyncProducer]):
         loop, twin = self._running()
         self._outbox = Outbox(loop, loop.run(lambda: hand_over_of(twin)))
 
-    def stop(self) -> None:
-        """Waits until every record is acknowledged or has failed, then closes the producer.
+    def stop(self, timeout_ms: float | None = None) -> None:
+        """Refuses new records, waits for those under way, then closes the producer.
 
-        Raises FlushFailed as the asynchronous producer does.
+        `stop` waits at most `timeout_ms`, even if every broker is silent (None: until each record's
+        own `delivery_timeout_ms`). Raises FlushFailed as the asynchronous producer does. A delivery
+        callback may send records until every earlier record has its outcome.
         """
+        if timeout_ms is not None:
+            milliseconds("timeout_ms", timeout_ms, least=0)
+        self._stop_timeout_ms = timeout_ms
         self.close()
 
     def _finish(self, loop: BlockingLoop, twin: AsyncProducer) -> None:
-        outbox = self._outbox
+        outbox, timeout_ms = self._outbox, self._stop_timeout_ms
 
         async def finish() -> None:
-            if outbox is not None:
-                await outbox.close()
-            await twin.stop()
+            left_ms = timeout_ms if outbox is None else await outbox.close(timeout_ms)
+            await twin.stop(left_ms)
 
-        loop.call(finish())
+        try:
+            loop.call(finish())
+        finally:
+            self._stop_timeout_ms = None
 
     def _open(self) -> tuple[BlockingLoop, Outbox]:
         loop, _ = self._running()
@@ -82,10 +91,13 @@ class Producer(Blocking[AsyncProducer]):
 
         The call waits only for room in the buffer, and for metadata of a new topic. The future
         and `on_delivery` report every failure, also an invalid record or a buffer that stays full.
-        `on_delivery` runs on the producer's own thread. An interrupted call has not handed the
-        record over.
+        `on_delivery` runs on the producer's own thread, and may call `send` too: the call does not
+        wait there. An interrupted call has not handed the record over.
         """
-        loop, outbox = self._open()
+        loop, outbox = self._loop, self._outbox
+        if loop is None or outbox is None:
+            raise ClientClosed("the producer is not started, or closed; use `with`")
+        by_callback = loop.is_own_thread()
         record = Acknowledgement(loop)
         if on_delivery is not None:
             record.on_delivery = on_delivery
@@ -96,13 +108,18 @@ class Producer(Blocking[AsyncProducer]):
                 key = as_bytes("key", key)
             pairs = NO_HEADERS if headers is NO_HEADERS else header_pairs(headers)
             item = (record, topic, value, key, partition, timestamp_ms, pairs)
-            if not outbox.put(item):
+            if by_callback:
+                outbox.put_by_callback(item)
+            elif not outbox.put(item):
                 loop.call(outbox.wait(item))
         except ClientClosed:
             raise
         except Exception as error:  # noqa: BLE001 - the future has it
             refusal = error
-            loop.run(lambda: outbox.refuse(record, refusal))
+            if by_callback:
+                outbox.refuse(record, refusal)
+            else:
+                loop.run(lambda: outbox.refuse(record, refusal))
         return record
 
     def send_and_wait(
@@ -147,7 +164,14 @@ class Producer(Blocking[AsyncProducer]):
 
         Raises FlushFailed and OperationTimedOut as the asynchronous producer does.
         """
-        self._call(lambda twin: twin.flush(timeout_ms))
+        loop, outbox = self._open()
+        if timeout_ms is not None:
+            milliseconds("timeout_ms", timeout_ms, least=0)
+
+        async def flush() -> None:
+            await self._twin.flush(await outbox.flush(timeout_ms))
+
+        loop.call(flush())
 
     def partitions_for(self, topic: str) -> frozenset[int]:
         """Returns the partitions of `topic`. Raises UnknownTopicOrPartition."""

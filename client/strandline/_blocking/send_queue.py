@@ -4,6 +4,9 @@ Threads put records into the queue. At most one wake-up of the loop is pending, 
 records; it moves them to their batches in the order of the calls. Records in the queue count for
 `buffer_memory`. A record that must wait for room or for its topic does not enter the queue: its
 thread waits in `send`.
+
+A delivery callback runs on the loop's thread, and may send a record too, such as a dead letter. It
+cannot wait there: a record that must wait enters a second queue, `_late`, which a task empties.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from concurrent.futures._base import FINISHED
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline._producer.acknowledgement import tell
-from strandline.errors import ClientClosed
+from strandline.errors import BufferFull, ClientClosed, OperationTimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,6 +126,13 @@ class Outbox:
         """
         self._is_woken = False
         self._is_closed = False
+        """True once the producer takes records of callbacks only."""
+        self._is_ended = False
+        """True once the producer takes no record."""
+        self._late: deque[tuple[Item, int]] = deque()
+        """Records of callbacks that must wait, with their sizes."""
+        self._late_bytes = self._late_taken = 0
+        self._late_moved = asyncio.Event()
         self._taken = 0
         """Number of records moved so far."""
         self._bytes_put = self._bytes_taken = 0
@@ -134,14 +144,16 @@ class Outbox:
 
         Raises ClientClosed, RecordTooLarge.
         """
-        _, topic, value, key, partition, _, headers = item
-        size = self._hand_over.size_of(topic, value, key, headers)
-        sender = self._sender
+        _, topic, value, key, _, _, headers = item
+        return self._put(item, self._hand_over.size_of(topic, value, key, headers))
+
+    def _put(self, item: Item, size: int, *, by_callback: bool = False) -> bool:
+        sender, topic, partition = self._sender, item[1], item[4]
         view = sender.cluster.view.topics.get(topic)
         if view is None or not view.has(partition):
             return False
         with self._lock:
-            if self._is_closed:
+            if self._is_ended or (self._is_closed and not by_callback):
                 raise ClientClosed("the producer was closed")
             # In this order, what is just being taken may count twice, but never not at all.
             held = self._bytes_put - self._bytes_taken
@@ -155,6 +167,44 @@ class Outbox:
         return True
 
     # On the loop.
+
+    def put_by_callback(self, item: Item) -> None:
+        """Queues a record of a callback, whose thread must not wait.
+
+        Raises ClientClosed, RecordTooLarge, and BufferFull beyond another `buffer_memory`.
+        """
+        _, topic, value, key, _, _, headers = item
+        size = self._hand_over.size_of(topic, value, key, headers)
+        if not self._late and self._put(item, size, by_callback=True):
+            return
+        if self._is_ended:
+            raise ClientClosed("the producer was closed")
+        bound = self._sender.buffer_memory
+        if self._late_bytes + size > bound and self._late:
+            raise BufferFull(
+                f"{self._late_bytes} bytes of delivery callbacks wait to be sent already, at most "
+                f"{bound} (buffer_memory) may; the record was not sent"
+            )
+        self._late.append((item, size))
+        self._late_bytes += size
+        if len(self._late) == 1:
+            self._loop.begin(self._hand_over_late())
+
+    async def _hand_over_late(self) -> None:
+        """Hands over the records of callbacks that had to wait, in the order of their calls."""
+        while self._late:
+            item, size = self._late[0]
+            try:
+                await self.wait(item)
+            except asyncio.CancelledError:
+                self.refuse(item[0], self._loop.closed())
+            except Exception as error:  # noqa: BLE001 - the future has it
+                self.refuse(item[0], error)
+            finally:
+                self._late.popleft()
+                self._late_bytes -= size
+                self._late_taken += 1
+                self._late_moved.set()
 
     def _drain(self) -> None:
         """Moves queued records to their batches."""
@@ -190,13 +240,54 @@ class Outbox:
         while self._taken < until:  # noqa: ASYNC110 - each turn of the loop takes some of them
             await asyncio.sleep(0)
 
+    async def handed_over(self) -> None:
+        """Waits until the records of earlier `send` calls are in their batches, or refused."""
+        await self.drained()
+        until = self._late_taken + len(self._late)
+        while self._late_taken < until:
+            self._late_moved.clear()
+            await self._late_moved.wait()
+
+    async def flush(self, timeout_ms: float | None) -> float | None:
+        """Waits as `handed_over`, and returns the milliseconds that are left.
+
+        Raises OperationTimedOut.
+        """
+        clock = self._sender.runtime.clock.monotonic
+        end_s = None if timeout_ms is None else clock() + timeout_ms / 1000
+        await self.drained()
+        if self._late:
+            try:
+                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                    await self.handed_over()
+            except TimeoutError:
+                raise OperationTimedOut(
+                    f"{len(self._late)} records of delivery callbacks still wait for room or for "
+                    f"their topic after {timeout_ms:.0f} ms"
+                ) from None
+        return None if end_s is None else max(0.0, (end_s - clock()) * 1000)
+
     async def wait(self, item: Item) -> None:
         """Hands over a record that must wait, after all earlier ones."""
         await self.drained()
         await self._hand_over.late(*item)
 
-    async def close(self) -> None:
-        """Refuses new records, and returns once the queue is empty."""
+    async def close(self, timeout_ms: float | None) -> float | None:
+        """Refuses new records, those of callbacks once every earlier record has its outcome.
+
+        Returns the milliseconds that are left for the records of callbacks.
+        """
         with self._lock:
             self._is_closed = True
+        left_ms = timeout_ms
+        try:
+            left_ms = await self.flush(timeout_ms)
+            await self._sender.flush(left_ms)
+            left_ms = await self.flush(left_ms)
+        except OperationTimedOut:
+            left_ms = 0.0
+        finally:
+            with self._lock:
+                self._is_ended = True
         await self.drained()
+        return left_ms

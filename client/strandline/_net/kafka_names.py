@@ -118,6 +118,4 @@ def remedy_of(name: str) -> str | None:
 
 def is_secret(name: str) -> bool:
     """True if an error may not show the option's value."""
-    return any(
-        part in name for part in ("password", "secret", "token", "oauth", "jaas", "ssl_key")
-    )
+    return any(part in name for part in ("password", "secret", "token", "oauth", "jaas", "ssl_key"))

@@ -48,6 +48,7 @@ REPORT_AFTER_MS: Final = 1000.0
 """Time for the program to read a failed future before the failure is logged."""
 REPORT_EVERY_MS: Final = 30_000.0
 PARTITIONS_NAMED: Final = 5
+UNDER_WAY: Final = "; they are still under way"
 
 
 class Sender:
@@ -368,7 +369,7 @@ class Sender:
             why = "" if cause is None else f": {describe(cause)}"
             raise OperationTimedOut(
                 f"{self.waiting} records are not acknowledged after {timeout_ms:.0f} ms, of "
-                f"{', '.join(map(str, late[:10]))}{why}; they are still under way",
+                f"{', '.join(map(str, late[:10]))}{why}{UNDER_WAY}",
                 cause,
             ) from None
         finally:
