@@ -7,7 +7,7 @@ the lines, and many batches are under way.
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -257,8 +257,9 @@ def _size(record: "Item") -> int:
         return len(record)
     if isinstance(record, tuple):
         return len(record[0] or b"") + len(record[1] or b"")
-    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
-    return len(record.key or b"") + len(record.value or b"") + headers
+    headers = record.headers.items() if isinstance(record.headers, Mapping) else record.headers
+    sizes = sum(len(name) + len(value or b"") for name, value in headers)
+    return len(record.key or b"") + len(record.value or b"") + sizes
 
 
 class _Portion(Iterable["Item"]):
