@@ -33,6 +33,7 @@ from strandline_cli.cluster.console_process import stop_console
 from strandline_cli.cluster.listeners import GRPC, ListenerAddress
 from strandline_cli.cluster.metadata_catch_up import applied_offsets, wait_beyond
 from strandline_cli.cluster.overrides import check_overrides
+from strandline_cli.cluster.own_disks import mount_disk, unmount_disks
 from strandline_cli.cluster.patience import Patience
 from strandline_cli.cluster.processes import ServerProcess, how_it_ended
 from strandline_cli.errors import CliError, UsageMistake
@@ -187,6 +188,10 @@ class LocalCluster:
     def process(self, process_id: ProcessId) -> ServerProcess:
         return self._processes[self._name(process_id)]
 
+    def name_of(self, process_id: ProcessId) -> str:
+        """The process's name, for instance `broker-1`."""
+        return self._name(process_id)
+
     def _name(self, process_id: ProcessId) -> str:
         text = str(process_id)
         name = text if text in self._processes else f"broker-{text}"
@@ -255,6 +260,7 @@ class LocalCluster:
     def launch(self, process_id: ProcessId) -> None:
         """Start one process and wait for nothing."""
         name = self._name(process_id)
+        mount_disk(self.directory, name)
         kind = CONTROLLER if name == CONTROLLER else "broker"
         config = str(self.directory / f"{name}.toml")
         argv = [sys.executable, "-m", "strandline_broker", kind, "--config", config]
@@ -442,6 +448,7 @@ class LocalCluster:
                 if not process.end_by(deadline):
                     forced.append(process_id)
                 process.forget()
+        unmount_disks(self.directory)
         return forced
 
     def kill_all(self) -> None:
@@ -452,6 +459,7 @@ class LocalCluster:
         for process in self._processes.values():
             process.wait_until_gone(STOP_S)
             process.forget()
+        unmount_disks(self.directory)
 
     def __enter__(self) -> "LocalCluster":
         self.up()

@@ -13,10 +13,11 @@ from typing import Any, Final
 from strandline_chaos.faults import plan
 from strandline_chaos.faults.plan import Fault
 from strandline_cli.cluster.cluster_files import CONTROLLER
+from strandline_cli.cluster.tools import run_tool
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_cli.nemesis.disks import has_sys_admin
 from strandline_cli.nemesis.local import number_in
-from strandline_cli.nemesis.tools import run_tool
+from strandline_cli.nemesis.throttle import SlowContainer, cannot_throttle
 
 FILE: Final = Path("docker-compose.yml")
 FLAG: Final = "--containers"
@@ -48,7 +49,6 @@ class Project:
     def cannot_do(self) -> dict[str, str]:
         """The kinds of faults that cannot be made in these containers, with the reason."""
         found = {
-            plan.DISK_SLOW: "the volumes of containers are on the machine's own disk",
             plan.POWER: "the volumes of containers are on the machine's own disk",
             plan.CLOCK: "containers share the machine's clock",
         }
@@ -58,6 +58,8 @@ class Project:
             found[plan.DELAY] = why
         if why := self._cannot_fill():
             found[plan.DISK_FULL] = why
+        if why := self._cannot_slow():
+            found[plan.DISK_SLOW] = why
         return found
 
     def _cannot_reach_networks(self) -> str | None:
@@ -77,6 +79,21 @@ class Project:
         except CliError as why:
             return f"tc cannot delay packets here: {why}"
         return None
+
+    def _cannot_slow(self) -> str | None:
+        try:
+            return cannot_throttle(self.volume(self._sample()))
+        except CliError as why:
+            return f"the place of a volume is not known: {why}"
+
+    def volume(self, name: str) -> Path:
+        """The directory of this machine that holds the server's data."""
+        words = ("docker", "inspect", "-f", "{{json .Mounts}}", self.services[name])
+        mounts: list[dict[str, Any]] = json.loads(run_tool(*words))
+        found = [str(each["Source"]) for each in mounts if each.get("Destination") == DATA]
+        if not found:
+            raise CliError(f"{name} has no volume at {DATA}")
+        return Path(found[0])
 
     def _cannot_fill(self) -> str | None:
         try:
@@ -182,6 +199,7 @@ class Containers:
         self._cuts: dict[tuple[str, str], list[str]] = {}
         """The addresses that cut links lead away from."""
         self._struck: list[tuple[Fault, str]] = []
+        self._slow: dict[str, SlowContainer] = {}
         self._workload = f"strandline-chaos-{os.getpid()}"
 
     @property
@@ -229,6 +247,10 @@ class Containers:
                         " true"
                     )
                     self._project.execute(name, "sh", "-c", script)
+                case plan.DISK_SLOW:
+                    pid, volume = self._project.pid(container), self._project.volume(name)
+                    self._slow[name] = SlowContainer(pid, volume)
+                    self._slow[name].begin()
 
     def heal(self, fault: Fault, victims: Sequence[str]) -> None:
         for name in victims:
@@ -245,6 +267,9 @@ class Containers:
                     self._project.inside(container, *_NO_NETEM.split())
                 case plan.DISK_FULL:
                     self._project.execute(name, "rm", "-f", f"{DATA}/{_BALLAST}")
+                case plan.DISK_SLOW:
+                    if name in self._slow:
+                        self._slow.pop(name).end()
 
     def _cut(self, fault: Fault, name: str) -> None:
         for link in self._links(fault, name):

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from strandline_cli.nemesis.tools import run_tool
+from strandline_cli.cluster.tools import run_tool
 
 _SHUTDOWN: Final = 0x8004587D
 _WITHOUT_FLUSHING_THE_JOURNAL: Final = struct.pack("I", 2)
@@ -55,14 +55,63 @@ def cannot_cut() -> str | None:
     return None
 
 
-class PowerDisk:
+class Disk:
+    """A file system that is mounted at `path`, and that no other server uses."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._staller: subprocess.Popen[bytes] | None = None
+
+    # A full disk.
+
+    def fill(self) -> None:
+        """Leave no byte free."""
+        fd = os.open(self.path / _BALLAST, os.O_WRONLY | os.O_CREAT, 0o600)
+        size = os.fstat(fd).st_size
+        try:
+            for piece in _PIECES:
+                with contextlib.suppress(OSError):
+                    while True:
+                        os.posix_fallocate(fd, size, piece)
+                        size += piece
+        finally:
+            os.close(fd)
+
+    def make_room(self) -> None:
+        """Free what `fill` took."""
+        (self.path / _BALLAST).unlink(missing_ok=True)
+
+    # A slow disk.
+
+    def stall(self, stall_ms: int) -> None:
+        """Let writes wait for `stall_ms`, again and again, until `release`."""
+        assert self._staller is None
+        words = [sys.executable, "-m", __name__, str(self.path), str(stall_ms)]
+        self._staller = subprocess.Popen(words, stdin=subprocess.PIPE)
+
+    def release(self) -> None:
+        """Let writes pass again."""
+        staller, self._staller = self._staller, None
+        if staller is None:
+            return
+        assert staller.stdin is not None
+        staller.stdin.close()
+        try:
+            staller.wait(_LAST_S)
+        except subprocess.TimeoutExpired:
+            staller.kill()
+            staller.wait()
+            thaw(self.path)
+
+
+class PowerDisk(Disk):
     """A disk that is mounted at `path` until `off`."""
 
     def __init__(self, image: Path, path: Path, *, size: int = _SIZE) -> None:
-        self._image, self.path = image, path
+        super().__init__(path)
+        self._image = image
         self._mounted = self._was_cut = False
         self._times = 0
-        self._staller: subprocess.Popen[bytes] | None = None
         path.mkdir(parents=True, exist_ok=True)
         with image.open("wb") as file:
             file.truncate(size)
@@ -107,47 +156,6 @@ class PowerDisk:
         if self._mounted:
             run_tool("umount", self.path)
             self._mounted = False
-
-    # A full disk.
-
-    def fill(self) -> None:
-        """Leave no byte free."""
-        fd = os.open(self.path / _BALLAST, os.O_WRONLY | os.O_CREAT, 0o600)
-        size = os.fstat(fd).st_size
-        try:
-            for piece in _PIECES:
-                with contextlib.suppress(OSError):
-                    while True:
-                        os.posix_fallocate(fd, size, piece)
-                        size += piece
-        finally:
-            os.close(fd)
-
-    def make_room(self) -> None:
-        """Free what `fill` took."""
-        (self.path / _BALLAST).unlink(missing_ok=True)
-
-    # A slow disk.
-
-    def stall(self, stall_ms: int) -> None:
-        """Let writes wait for `stall_ms`, again and again, until `release`."""
-        assert self._staller is None
-        words = [sys.executable, "-m", __name__, str(self.path), str(stall_ms)]
-        self._staller = subprocess.Popen(words, stdin=subprocess.PIPE)
-
-    def release(self) -> None:
-        """Let writes pass again."""
-        staller, self._staller = self._staller, None
-        if staller is None:
-            return
-        assert staller.stdin is not None
-        staller.stdin.close()
-        try:
-            staller.wait(_LAST_S)
-        except subprocess.TimeoutExpired:
-            staller.kill()
-            staller.wait()
-            thaw(self.path)
 
 
 def thaw(path: Path) -> None:

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from strandline_cli.cluster.tools import run_tool
 from strandline_cli.errors import CliError
 from strandline_cli.nemesis.disks import has_sys_admin
-from strandline_cli.nemesis.tools import run_tool
 
 INSIDE: Final = "STRANDLINE_CHAOS_NAMESPACES"
 """Environment variable of a command that has moved."""

@@ -90,7 +90,8 @@ class Lab:
         self._active: dict[str, _Active] = {}
         self._number = 0
         self._turn = asyncio.Lock()
-        self._cannot: dict[str, str] | None = None
+        self._cannot: dict[str, dict[str, str]] = {}
+        """The faults that each target cannot have, with the reason."""
 
     @property
     def workload(self) -> CheckingWorkload | None:
@@ -124,11 +125,12 @@ class Lab:
 
     async def _why_not(self, kind: str, target: str, *, alive: bool) -> str | None:
         assert self._machine is not None
-        if self._cannot is None:
-            found: Any = await _on_thread(self._machine.cannot_do)
-            self._cannot = dict(found)
-        if kind in self._cannot:
-            return self._cannot[kind]
+        cannot = self._cannot.get(target)
+        if cannot is None:
+            found: Any = await _on_thread(partial(self._machine.cannot_do, target))
+            cannot = self._cannot[target] = dict(found)
+        if kind in cannot:
+            return cannot[kind]
         active = next((a for a in self._active.values() if a.target == target), None)
         if active is not None:
             return f"{target} has fault {active.id} ({active.kind}) until that heals"

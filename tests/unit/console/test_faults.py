@@ -87,7 +87,7 @@ class Machine:
     def how_it_ended(self, target: str) -> str:
         return f"{target} ended with exit status 1"
 
-    def cannot_do(self) -> Mapping[FaultKind, str]:
+    def cannot_do(self, target: str) -> Mapping[FaultKind, str]:
         return {"slow_disk": "no such disk here"}
 
     def find_controller(self) -> str | None:

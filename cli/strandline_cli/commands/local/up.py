@@ -17,6 +17,7 @@ from strandline_cli.cluster.local_cluster import LocalCluster, ProcessId
 from strandline_cli.cluster.target import cluster_directory
 from strandline_cli.errors import CliError, OutputFailed, ReaderLeft
 from strandline_cli.interrupts import signals_as_interrupt, uninterrupted
+from strandline_cli.nemesis.own_disks import MIB_MAX, MIB_MIN, make_disks
 from strandline_cli.options import DirOption, Format, FormatOption
 from strandline_cli.shown.output import emit_json, emit_table, note
 from strandline_cli.standard_streams import let_go_of_stdout
@@ -64,6 +65,18 @@ def up(
             " this port + N; kept in the directory. 0: free ports.",
         ),
     ] = None,
+    own_disks: Annotated[
+        int | None,
+        typer.Option(
+            "--own-disks",
+            metavar="MIB",
+            min=MIB_MIN,
+            max=MIB_MAX,
+            help="Give each server a disk of its own of MIB, an ext4 image on a loop device, so"
+            " that the console's fault lab can fill one or slow it down; kept in the directory."
+            " Takes root.",
+        ),
+    ] = None,
     console: Annotated[
         bool, typer.Option("--console", help="Start the console too; `down` stops it.")
     ] = False,
@@ -93,6 +106,8 @@ def up(
         broker_config=broker_config,
         metrics_port=metrics_port,
     )
+    if own_disks is not None and not cluster.alive():
+        make_disks(cluster.directory, map(cluster.name_of, cluster.process_ids), own_disks)
     with signals_as_interrupt():
         started, is_up = time.monotonic(), False
         try:

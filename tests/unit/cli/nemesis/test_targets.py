@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from strandline_chaos.faults import plan
+from strandline_cli.cluster.tools import run_tool
 from strandline_cli.errors import EXIT_USAGE, CliError, UsageMistake
 from strandline_cli.main import run
 from strandline_cli.nemesis.compose import find
@@ -18,7 +19,6 @@ from strandline_cli.nemesis.delay_line import pass_on
 from strandline_cli.nemesis.local import links, number_in
 from strandline_cli.nemesis.network import HUB
 from strandline_cli.nemesis.server import set_clock
-from strandline_cli.nemesis.tools import run_tool
 from strandline_cli.nemesis.workload_process import WorkloadProcess
 
 NAMES = ["broker-1", "broker-2", plan.CONTROLLER]
