@@ -54,7 +54,7 @@ class Service:
 
     def _guarded(self, name: str, method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         requests = self._metrics.requests.labels(method=name)
-        times, clock = self._metrics.times.of(name), self._runtime.clock
+        clock = self._runtime.clock
 
         async def call(request: Any, context: Any) -> Any:
             requests.inc()
@@ -68,7 +68,7 @@ class Service:
             except Exception as error:  # noqa: BLE001 - the boundary: it ends here
                 await self._failed(name, error, context)
             finally:
-                times.observe(clock.monotonic() - began_s)
+                self._note_time(name, request, began_s)
 
         async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
             requests.inc()
@@ -83,6 +83,11 @@ class Service:
                 await self._failed(name, error, context)
 
         return stream if inspect.isasyncgenfunction(method) else call
+
+    def _note_time(self, name: str, request: Any, began_s: float) -> None:
+        """Notes the time of a call, unless it is a stream, whose life is no request's time."""
+        if not hasattr(request, "__aiter__"):
+            self._metrics.times.of(name).observe(self._runtime.clock.monotonic() - began_s)
 
     def _counted(self, name: str, answer: Any) -> Any:
         """The answer; its error is counted."""
