@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SUBMAKE := $(MAKE) --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test proof smoke conformance check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
+.PHONY: help setup screenshots test proof smoke conformance check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
 	console console-fresh console-tests \
 	quick-tests sim spark-kills lowest fmt demo proto bench lock clean
 
@@ -142,6 +142,9 @@ proto: setup ## generate the committed code from the contract: protobuf and the 
 console: setup ## build the console's pages from console/web (node and npm)
 	@$(BIN)/python tools/gen_console_types.py
 	@$(BIN)/python tools/console_assets.py
+
+screenshots: setup ## pictures of the console's pages, in build/screenshots (Chromium)
+	@$(BIN)/python tools/console_screenshots.py
 
 docs: setup ## write docs/reference/ and proof/planted-bugs.md from the code
 	@$(BIN)/python tools/gen_docs.py

@@ -1,5 +1,5 @@
 """Write console/web/src/state/messages.ts, the types of the console's JSON, from the dataclasses of
-strandline_console.messages and strandline_console.answers.
+strandline_console.messages, strandline_console.pipelines and strandline_console.answers.
 
 `--check` writes nothing and fails if the committed file differs.
 """
@@ -11,10 +11,12 @@ import types
 import typing
 from pathlib import Path
 
-from strandline_console import answers, messages
+from strandline_console import answers, messages, pipelines
 
 TARGET = Path(__file__).resolve().parents[1] / "console" / "web" / "src" / "state" / "messages.ts"
-HEAD = "/* Made from strandline_console/messages.py and answers.py by `make console`. */\n"
+HEAD = (
+    "/* Made from strandline_console/messages.py, pipelines.py, answers.py by `make console`. */\n"
+)
 _PLAIN: dict[object, str] = {
     int: "number",
     float: "number",
@@ -54,7 +56,7 @@ def document() -> str:
     """The whole file."""
     kinds = [
         kind
-        for module in (messages, answers)
+        for module in (pipelines, messages, answers)
         for kind in vars(module).values()
         if inspect.isclass(kind)
         and dataclasses.is_dataclass(kind)

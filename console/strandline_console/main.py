@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from strandline_console.faults.lab import Lab
     from strandline_console.faults.machines import ComposeMachine, LocalMachine, Machine
-    from strandline_console.tables.reader import TablesReader
     from strandline_console.watching.cluster_watch import ClusterWatch
     from strandline_runtime.runtime import Runtime
 
@@ -165,6 +164,8 @@ class _Console:
             tasks.create_task(watch.run(), name="watch the cluster")
             tasks.create_task(pulse.run(), name="make frames")
             await self._first_answer(watch)
+            if self._options.pipelines:
+                tasks.create_task(self._read_tables(pulse.recorder), name="read the tables")
             lab = self._lab(pulse.recorder, tasks)
             routes = self._routes(watch, pulse, lab)
             try:
@@ -192,6 +193,11 @@ class _Console:
             clock=clock,
             tasks=tasks,
         )
+
+    async def _read_tables(self, recorder: Recorder) -> None:
+        from strandline_console.tables.reader import TablesReader
+
+        await TablesReader(self._options.pipelines, recorder).run()
 
     async def _first_answer(self, watch: ClusterWatch) -> None:
         """Wait until the cluster was found. Raises ConsoleError after `wait_s`."""
@@ -237,19 +243,15 @@ class _Console:
 
         reason = None if self._loopback else _read_only(self._options.host)
         actions = Actions(self._token, read_only_reason=reason)
-        facts = Facts(bootstrap=self._options.bootstrap)
+        facts = Facts(
+            bootstrap=self._options.bootstrap, has_tables=len(self._options.pipelines) > 0
+        )
         reader = RecordReader(self._runtime.network, watch.brokers)
         return [
-            *RecordingRoutes(pulse, facts, actions, self._tables(pulse.recorder)).routes(),
+            *RecordingRoutes(pulse, facts, actions).routes(),
             *record_routes(reader),
             *FaultRoutes(lab, pulse.recorder.live, actions).routes(),
         ]
-
-    def _tables(self, recorder: Recorder) -> TablesReader | None:
-        from strandline_console.tables.reader import TablesReader
-
-        files = self._options.pipelines
-        return TablesReader(files, recorder, self._runtime.clock.monotonic) if files else None
 
     def _announce(self, listener: socket.socket) -> None:
         host, port = listener.getsockname()[:2]

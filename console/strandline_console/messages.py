@@ -20,7 +20,6 @@ entity arrives with all of its fields.
 | `GET /api/lag?group=G&from=MS&to=MS` | `LagHistory` |
 | `GET /api/why?topic=T&partition=P&broker=B&instant=MS` | `Why`: is B in the ISR, and why |
 | `GET /api/records?topic=T&partition=P&offset=N` or `&time=MS`, `&limit=N` | `Records` |
-| `GET /api/tables` | `Tables` |
 | `GET /api/faults` | `FaultLab` |
 | `POST /api/faults` with `FaultRequest` | `Fault`; needs the token |
 | `POST /api/faults/ID/heal` | `Fault`; needs the token |
@@ -29,7 +28,7 @@ entity arrives with all of its fields.
 
 SCOPE selects partitions: `first=0&count=100` (a window in order of name; at most 500) with `q=TEXT`
 (part of the topic's name), or `partition=TOPIC-0` (may be repeated). Without a scope the window is
-`first=0&count=100`. Servers, groups, faults, summary and events are always complete.
+`first=0&count=100`. Servers, groups, faults, pipelines, summary and events are always complete.
 
 The `id` of a server-sent event is `RUN-FRAME`. The browser repeats it as `Last-Event-ID`; the
 stream then goes on with the next frame, or begins with a keyframe where that is too far back.
@@ -43,11 +42,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-MESSAGES_VERSION: Final = 1
+from strandline_console.pipelines import Pipeline  # noqa: TC001 - `gen_console_types` resolves it
+
+MESSAGES_VERSION: Final = 2
 """The version of these types. A trace of another version is refused."""
 
 Scalar = str | int | float | bool | None
-
 
 ServerState = Literal["connecting", "watching", "absent", "without_watch"]
 
@@ -388,6 +388,7 @@ class State:
     replicas: dict[str, Replica] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     faults: dict[str, Fault] = field(default_factory=dict)
+    pipelines: dict[str, Pipeline] = field(default_factory=dict)
     workload: Workload | None = None
     """Null if the fault lab is not available."""
 
@@ -430,8 +431,8 @@ class Delta:
     """The changes since the frame before, within the scope. A page that misses frames by number
     has lost nothing: frames without a change in its scope are not sent.
 
-    `changed` and `removed` have the names of the maps of `State`: `servers`, `partitions`,
-    `replicas`, `groups`, `faults`. `changed["workload"][""]` is the change of the workload.
+    `changed` and `removed` have the names of the maps of `State`, for instance `servers`.
+    `changed["workload"][""]` is the change of the workload.
     """
 
     frame: int

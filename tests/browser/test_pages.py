@@ -301,13 +301,43 @@ def test_themes_and_reduced_motion(browser: Browser, console: ScriptedConsole) -
     assert browser.js(moving) == 0
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize(
-    "page", ["board", "partition/orders-2", "groups", "records/orders-2", "timeline", "faults"]
-)
-def test_a_page_is_as_wide_as_its_window(
-    browser: Browser, console: ScriptedConsole, page: str, width: int
+def test_ten_thousand_partitions_of_a_group_are_paged(
+    browser: Browser, console: ScriptedConsole
 ) -> None:
-    browser.resize(width, 800)
-    opened(browser, console, page)
-    browser.wait("document.documentElement.scrollWidth <= innerWidth")
+    wide = scenes.group("wide", console.state, "orders")
+    assert wide.members is not None
+    wide.members[0].assigned = [f"wide-{number}" for number in range(10_000)]
+    wide.members[0].target = wide.members[0].assigned
+    console.state.groups = {"wide": wide}
+    console.change(T0 + 1000)
+    opened(browser, console, "groups")
+    pager = '[data-testid="pager-partitions"]'
+    browser.wait_text(pager, "partitions 1 to 50 of 10,006")
+    assert browser.js("return document.querySelectorAll('*').length") < 2000
+    browser.click(f"{pager} [aria-label='Later partitions']")
+    browser.wait_text(pager, "partitions 51 to 100 of 10,006")
+    browser.type("main input[type=search]", "orders")
+    browser.wait("document.querySelectorAll('.assign th.p').length === 6")
+    browser.open(f"{console.address}/#/groups/wide?first=9999999")
+    browser.wait_text(pager, "partitions 10,001 to 10,006 of 10,006")
+    assert browser.complaints() == []
+
+
+def test_a_selection_is_made_with_the_keyboard(browser: Browser, console: ScriptedConsole) -> None:
+    for second in range(1, 61):
+        console.change(T0 + 1000 * second)
+    browser.open(f"{console.address}/#/timeline?at={T0 + 20_000}")
+    selection = '[data-testid="selection"]'
+    browser.wait_text(selection, "last minute")
+    browser.type("body", "[")
+    browser.wait(f"location.hash.includes('from={T0 + 20_000}&to={T0 + 60_000}')")
+    for _ in range(10):
+        browser.press('[role="slider"]', "ArrowRight")
+    browser.wait(f"location.hash.includes('at={T0 + 30_000}')")
+    browser.type("body", "]")
+    browser.wait(f"location.hash.includes('from={T0 + 20_000}&to={T0 + 30_000}')")
+    browser.wait_text(selection, "10 s")
+    link = browser.wait("document.querySelector('a[download]')?.getAttribute('href')")
+    assert link == f"/api/trace?from={T0 + 20_000}&to={T0 + 30_000}"
+    browser.press("body", "Escape")
+    browser.wait("!location.hash.includes('from=')")

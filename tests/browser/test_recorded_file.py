@@ -11,6 +11,7 @@ from strandline_bench.console.browser import Browser
 from strandline_console.messages import MESSAGES_VERSION
 from strandline_console.serving.trace import trace_file
 from support import console_scenes as scenes
+from support.console_gallery import pipeline
 from support.scripted_console import ScriptedConsole
 
 pytestmark = pytest.mark.browser
@@ -36,8 +37,11 @@ class _Recording:
 
 def recorded(version: int = MESSAGES_VERSION) -> bytes:
     """A kill of broker 3 after five seconds of ten."""
-    script = ScriptedConsole(scenes.cluster(T0, {"orders": 6}), T0)
+    state = scenes.cluster(T0, {"orders": 6})
+    state.pipelines["/lake/pipeline.toml"] = pipeline(1)
+    script = ScriptedConsole(state, T0)
     script.change(T0 + 2000)
+    script.state.pipelines["/lake/pipeline.toml"] = pipeline(2)
     scenes.kill(script.state, 3, T0 + 5000)
     hostile = "</script><img src=x onerror=alert(1)> is lost."
     script.change(T0 + 5000, scenes.event("server", hostile, broker=3))
@@ -69,6 +73,9 @@ def test_a_recorded_file_replays_without_a_server(browser: Browser, tmp_path: Pa
     browser.wait_text(".events", "</script><img src=x onerror=alert(1)> is lost.")
     browser.open(f"{path.as_uri()}#/partition/orders-2?at={T0 + 8000}")
     browser.wait_text('[data-testid="lane-3"]', "the controller has fenced it")
+    for second, rows in ((3, "9,000"), (8, "18,000")):
+        browser.open(f"{path.as_uri()}#/tables?at={T0 + 1000 * second}")
+        browser.wait_text(".table-state", rows)
     assert browser.js("return performance.getEntriesByType('resource').map(e => e.name)") == []
     assert [one for one in browser.complaints() if "favicon" not in one] == []
 

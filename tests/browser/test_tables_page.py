@@ -6,8 +6,9 @@ from dataclasses import asdict
 import pytest
 
 from strandline_bench.console.browser import Browser
-from strandline_console.answers import Batch, Meta, Pipeline, Tables, TableState, TopicProgress
+from strandline_console.answers import Meta
 from strandline_console.messages import MESSAGES_VERSION
+from strandline_console.pipelines import Batch, Pipeline, Planned, TableState
 from support import console_scenes as scenes
 from support.scripted_console import ScriptedConsole
 
@@ -39,17 +40,6 @@ def opened(browser: Browser, console: ScriptedConsole, route: str) -> None:
     browser.wait("document.querySelector('main')?.innerText.length > 20")
 
 
-def progress(planned: int | None, watermark: int | None) -> TopicProgress:
-    known = planned is not None and watermark is not None
-    return TopicProgress(
-        topic="orders",
-        partition=0,
-        planned=planned,
-        high_watermark=watermark,
-        lag=watermark - planned if known else None,  # type: ignore[operator]
-    )
-
-
 def table(name: str, **known: object) -> TableState:
     fields = dict.fromkeys(("version", "rows", "files", "batch", "written_ms", "quarantined"))
     found = {**fields, "path": f"/lake/{name}", "name": name, "layer": name, **known}
@@ -61,7 +51,7 @@ def test_offsets_tables_and_batches_are_shown(browser: Browser, console: Scripte
     pipeline = Pipeline(
         name="<i>shop</i>",
         folder="/lake",
-        topics=[progress(60, 73)],
+        topics=[Planned(topic="orders", partition=0, planned=1_190)],
         tables=[
             table("bronze", version=5, rows=5_000, files=5, batch=4, written_ms=T0),
             table("silver", version=1, rows=8, files=1, batch=0, written_ms=T0, quarantined=2),
@@ -69,16 +59,24 @@ def test_offsets_tables_and_batches_are_shown(browser: Browser, console: Scripte
             table("quarantine", error=damage),
         ],
         batches=[
-            Batch(table="bronze", number=5, state="planned", at_ms=T0, sources=[progress(60, None)])
+            Batch(
+                table="bronze",
+                number=5,
+                state="planned",
+                at_ms=T0,
+                sources=[Planned(topic="orders", partition=0, planned=1_190)],
+            )
         ],
         error="pipeline.toml: line 3",
     )
-    console.answers["/api/tables"] = asdict(Tables(at_ms=T0, pipelines=[pipeline]))
+    console.state.pipelines["/lake/pipeline.toml"] = pipeline
+    console.change(T0 + 1000)
     opened(browser, console, "tables")
     browser.wait_text("main", "pipeline.toml: line 3")
     browser.wait_text("main h2", "<i>shop</i>")
+    browser.wait_text(".topics tbody tr", "1,196")
     (row,) = browser.texts(".topics tbody tr")
-    assert row.split() == ["orders-0", "60", "73", "13"]
+    assert row.split() == ["orders-0", "1,190", "1,196", "6"]
     bronze, silver, gold, quarantine = browser.texts(".table-state")
     assert "version 5" in bronze
     assert "5,000" in bronze
@@ -88,6 +86,50 @@ def test_offsets_tables_and_batches_are_shown(browser: Browser, console: Scripte
     (batch,) = browser.texts("main .chip")
     assert batch == "planned"
     assert browser.complaints() == []
+
+
+def bronze_at(batch: int) -> Pipeline:
+    return Pipeline(
+        name="shop",
+        folder="/lake",
+        topics=[Planned(topic="orders", partition=0, planned=100 * batch)],
+        tables=[table("bronze", version=batch, rows=1_000 * batch, files=batch, batch=batch)],
+        batches=[],
+    )
+
+
+def test_tables_are_shown_at_every_instant(browser: Browser, console: ScriptedConsole) -> None:
+    for batch in (1, 2):
+        console.state.pipelines["/lake/pipeline.toml"] = bronze_at(batch)
+        console.change(T0 + 10_000 * batch)
+    console.change(T0 + 30_000)
+    opened(browser, console, "tables")
+    browser.wait_text(".table-state", "2,000")
+    for batch in (1, 2):
+        browser.open(f"{console.address}/#/tables?at={T0 + 10_000 * batch + 500}")
+        browser.wait_text(".table-state", f"{batch},000")
+        assert browser.js("return document.querySelector('.table-state .unknown')") is not None
+        (row,) = browser.texts(".topics tbody tr")
+        assert row.split()[1] == f"{batch}00"
+    browser.open(f"{console.address}/#/tables?at={T0 + 5_000}")
+    browser.wait_text("main", "The tables had not been read at this instant.")
+    assert browser.complaints() == []
+
+
+def test_files_that_do_not_answer_are_named(browser: Browser, console: ScriptedConsole) -> None:
+    console.state.pipelines["/lake/pipeline.toml"] = bronze_at(1)
+    console.state.pipelines["/lake/pipeline.toml"].unread = "The disk <i>sleeps</i>."
+    console.change(T0 + 1000)
+    opened(browser, console, "tables")
+    browser.wait_text("main [role=alert]", "The disk <i>sleeps</i>. What is shown was read before.")
+
+
+def test_a_console_without_a_pipeline_says_how_to_name_one(
+    browser: Browser, console: ScriptedConsole
+) -> None:
+    console.answers["/api/meta"] = asdict(META) | {"has_tables": False}
+    opened(browser, console, "tables")
+    browser.wait_text("main", "give --pipeline with the folder of a pipeline.toml")
 
 
 def test_a_search_shows_its_first_partition(browser: Browser, console: ScriptedConsole) -> None:

@@ -18,7 +18,7 @@ from strandline_console.serving.security import POLICY
 
 STATIC = Path(strandline_console.__file__).parent / "static"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
-_MAPS = ("servers", "partitions", "replicas", "groups", "faults")
+_MAPS = ("servers", "partitions", "replicas", "groups", "faults", "pipelines")
 Json = dict[str, Any]
 
 

@@ -8,6 +8,7 @@ from dataclasses import MISSING, fields
 from typing import Any, Final
 
 from strandline_console.messages import Fault, Group, Partition, Replica, Server, Workload
+from strandline_console.pipelines import Pipeline
 
 Entity = dict[str, Any]
 Maps = dict[str, dict[str, Entity]]
@@ -19,6 +20,7 @@ _TYPES: Final = {
     "replicas": Replica,
     "groups": Group,
     "faults": Fault,
+    "pipelines": Pipeline,
     "workload": Workload,
 }
 MAPS: Final = tuple(_TYPES)

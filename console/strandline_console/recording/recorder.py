@@ -176,6 +176,7 @@ class Recorder:
             replicas=scoped["replicas"],  # type: ignore[arg-type]
             groups=scoped["groups"],  # type: ignore[arg-type]
             faults=scoped["faults"],  # type: ignore[arg-type]
+            pipelines=scoped["pipelines"],  # type: ignore[arg-type]
             workload=scoped["workload"].get(WORKLOAD),  # type: ignore[arg-type]
         )
         instant = Instant(

@@ -16,14 +16,13 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from strandline_console.answers import Meta, Refusal, Tables
+from strandline_console.answers import Meta, Refusal
 from strandline_console.messages import MESSAGES_VERSION, Deltas
 from strandline_console.serving.parameters import Refused, instant_of, number, scope_of, text
 from strandline_console.serving.security import Actions, Guard
 from strandline_console.serving.stream import Stream
 from strandline_console.serving.trace import trace_between, trace_file
 from strandline_console.serving.why import why_not_in_isr
-from strandline_console.tables.reader import TablesUnread
 from strandline_runtime.build_id import build_id
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from strandline_console.recording.recorder import Recorder
     from strandline_console.serving.pulse import Pulse
-    from strandline_console.tables.reader import TablesReader
 
 STATIC: Final = Path(__file__).parents[1] / "static"
 DELTAS_MAX: Final = 500
@@ -73,15 +71,14 @@ class Facts:
     """The facts about the console that do not change while it runs."""
 
     bootstrap: str
+    has_tables: bool = False
+    """True if the console was started with a pipeline."""
 
 
 class RecordingRoutes:
     """The routes that read the recording."""
 
-    def __init__(
-        self, pulse: Pulse, facts: Facts, actions: Actions, tables: TablesReader | None = None
-    ) -> None:
-        self._tables = tables
+    def __init__(self, pulse: Pulse, facts: Facts, actions: Actions) -> None:
         self._pulse = pulse
         self._recorder: Recorder = pulse.recorder
         self._facts = facts
@@ -97,7 +94,6 @@ class RecordingRoutes:
             Route("/api/lag", refusing(self.lag)),
             Route("/api/why", refusing(self.why)),
             Route("/api/trace", refusing(self.trace)),
-            Route("/api/tables", refusing(self.tables)),
         ]
 
     async def meta(self, _request: Request) -> Response:
@@ -110,7 +106,7 @@ class RecordingRoutes:
                 bootstrap=self._facts.bootstrap,
                 read_only=reason is not None,
                 read_only_reason=reason,
-                has_tables=self._tables is not None,
+                has_tables=self._facts.has_tables,
                 kept_ms=self._recorder.kept_ms,
             )
         )
@@ -165,18 +161,6 @@ class RecordingRoutes:
             maps, at_ms = await _aside(lambda: self._recorder.maps_at(instant))
         events = self._recorder.events_before(at_ms)
         return answer(why_not_in_isr(maps, topic, partition, broker, events))
-
-    async def tables(self, _request: Request) -> Response:
-        if self._tables is None:
-            reason = (
-                "The console was started without a pipeline: give --pipeline with the folder of a"
-                " pipeline.toml, or the file."
-            )
-            return answer(Tables(at_ms=self._recorder.now_ms(), pipelines=[], reason=reason))
-        try:
-            return answer(await self._tables.read())
-        except TablesUnread as why:
-            raise Refused(503, str(why)) from None
 
     async def trace(self, request: Request) -> Response:
         query = request.query_params

@@ -13,7 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from strandline_console.answers import Batch, Pipeline, TableState, TopicProgress
+from strandline_console.pipelines import Batch, Pipeline, Planned, TableState
 from strandline_spark.bronze.checkpoint import read_checkpoint
 from strandline_spark.bronze.commits import Commit, from_metadata
 from strandline_spark.bronze.fenced_table import METADATA_KEY
@@ -253,22 +253,18 @@ def _planned_ms(checkpoint: Checkpoint, batch: int) -> int | None:
         return None
 
 
-def _sources(ends: Iterable[tuple[tuple[str, int], int]]) -> list[TopicProgress]:
+def _sources(ends: Iterable[tuple[tuple[str, int], int]]) -> list[Planned]:
     return [
-        TopicProgress(topic=topic, partition=partition, planned=end, high_watermark=None, lag=None)
+        Planned(topic=topic, partition=partition, planned=end)
         for (topic, partition), end in sorted(ends)
     ]
 
 
-def progress_of(
-    planned: dict[tuple[str, int], int], topics: tuple[str, ...]
-) -> list[TopicProgress]:
+def progress_of(planned: dict[tuple[str, int], int], topics: tuple[str, ...]) -> list[Planned]:
     """The partitions that are planned, and for a topic without one its first."""
     begun = {topic for topic, _ in planned}
     found = _sources(planned.items())
     for topic in topics:
         if topic not in begun:
-            found.append(
-                TopicProgress(topic=topic, partition=0, planned=None, high_watermark=None, lag=None)
-            )
+            found.append(Planned(topic=topic, partition=0, planned=None))
     return found

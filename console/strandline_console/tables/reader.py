@@ -1,5 +1,6 @@
-"""The pipelines of the console: their files, read on a thread at most once in a while for all
-pages, beside the watermarks that the leaders report.
+"""The pipelines of the console: their files, read on a thread again and again, into the recording.
+
+So tables are shown at every instant that is kept, and in a saved selection.
 """
 
 from __future__ import annotations
@@ -7,25 +8,24 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from strandline_console.answers import Pipeline, Tables, TopicProgress
-from strandline_console.recording.figures import leader_replica
+import msgspec
+
+from strandline_console.pipelines import Pipeline, Planned
 from strandline_runtime.extras import what_is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from strandline_console.recording.recorder import Recorder
 
-FRESH_S: Final = 1.5
-"""Pages that ask sooner get what was read last."""
+EVERY_S: Final = 2.0
+"""Time between two reads. A table is read in full for a new version alone."""
 READ_S: Final = 20.0
-"""Time that pages wait for the files. A folder of another machine may answer late."""
+"""Time after which the pages say that the files do not answer. A folder of another machine may
+answer late.
+"""
 MODULES: Final = ("pyarrow", "deltalake", "numpy", "fastavro")
 """The part of the extra `spark` that reads tables. Spark itself is not needed."""
-
-
-class TablesUnread(Exception):
-    """The files did not answer. The text is one sentence."""
 
 
 def why_no_tables() -> str | None:
@@ -38,66 +38,56 @@ class TablesReader:
     """Reads the pipelines of these files of pipelines."""
 
     def __init__(
-        self, files: Sequence[str], recorder: Recorder, monotonic: Callable[[], float]
+        self, files: Sequence[str], recorder: Recorder, *, every_s: float = EVERY_S
     ) -> None:
         from strandline_console.tables.progress import PipelineFiles
 
-        self._pipelines = [PipelineFiles(file) for file in files]
+        self._pipelines = {file: PipelineFiles(file) for file in files}
         self._recorder = recorder
-        self._monotonic = monotonic
-        self._reading: asyncio.Task[list[Pipeline]] | None = None
-        self._read_s = -FRESH_S
-        self._found: list[Pipeline] = []
-        self._at_ms = 0
+        self._every_s = every_s
 
-    async def read(self) -> Tables:
-        """The pipelines now. Raises TablesUnread if the files do not answer in time."""
-        if self._reading is None and self._monotonic() - self._read_s >= FRESH_S:
-            self._reading = asyncio.create_task(self._read(), name="read the tables")
-        if self._reading is not None:
-            try:
-                async with asyncio.timeout(READ_S):
-                    await asyncio.shield(self._reading)
-            except TimeoutError:
-                raise TablesUnread(
-                    f"the files of the pipelines were not read within {READ_S:g} s: look whether"
-                    " their disk answers"
-                ) from None
-        pipelines = [self._with_watermarks(one) for one in self._found]
-        return Tables(at_ms=self._at_ms, pipelines=pipelines)
+    async def run(self) -> None:
+        """Reads until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for file in self._pipelines:
+                tasks.create_task(self._run(file), name=f"read {file}")
 
-    async def _read(self) -> list[Pipeline]:
+    async def _run(self, file: str) -> None:
+        while True:
+            await self.read(file)
+            await asyncio.sleep(self._every_s)
+
+    async def read(self, file: str, *, patience_s: float = READ_S) -> None:
+        """Reads one pipeline into the recording, and says so there if its files do not answer."""
+        loop = asyncio.get_running_loop()
+        sentence = (
+            f"the files of the pipeline were not read within {patience_s:g} s: look whether their"
+            " disk answers"
+        )
+        late = loop.call_later(patience_s, self._say_unread, file, sentence)
         try:
-            loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(None, lambda: [p.read() for p in self._pipelines])
-            self._found, self._at_ms = found, self._recorder.now_ms()
-            return found
+            found = await loop.run_in_executor(None, self._pipelines[file].read)
+        except Exception as why:  # noqa: BLE001 - the root of a task: the page names it
+            self._say_unread(file, f"the files of the pipeline do not read: {why!r}")
+            return
         finally:
-            self._read_s = self._monotonic()
-            self._reading = None
+            late.cancel()
+        found.topics = self._with_new_partitions(found)
+        self._recorder.live.set("pipelines", file, msgspec.to_builtins(found))
 
-    def _with_watermarks(self, pipeline: Pipeline) -> Pipeline:
+    def _say_unread(self, file: str, sentence: str) -> None:
+        known = self._recorder.live.maps["pipelines"].get(file)
+        if known is None:
+            empty = Pipeline(name=file, folder=file, topics=[], tables=[], batches=[])
+            known = msgspec.to_builtins(empty)
+        self._recorder.live.set("pipelines", file, {**known, "unread": sentence})
+
+    def _with_new_partitions(self, pipeline: Pipeline) -> list[Planned]:
+        """The partitions with those that were added, or of a topic that was not read yet."""
         named = {topic.topic for topic in pipeline.topics}
-        known = {(one.topic, one.partition): one.planned for one in pipeline.topics}
+        known = {(one.topic, one.partition): one for one in pipeline.topics}
         for each in self._recorder.live.maps["partitions"].values():
-            if each["topic"] in named:  # a partition that was added, or of a topic not yet read
-                known.setdefault((each["topic"], each["partition"]), None)
-        return Pipeline(
-            name=pipeline.name,
-            folder=pipeline.folder,
-            topics=[self._progress(*place, planned) for place, planned in sorted(known.items())],
-            tables=pipeline.tables,
-            batches=pipeline.batches,
-            error=pipeline.error,
-        )
-
-    def _progress(self, topic: str, partition: int, planned: int | None) -> TopicProgress:
-        leader = leader_replica(self._recorder.live.maps, topic, partition)
-        end = None if leader is None else leader["high_watermark"]
-        return TopicProgress(
-            topic=topic,
-            partition=partition,
-            planned=planned,
-            high_watermark=end,
-            lag=None if planned is None or end is None else max(0, end - planned),
-        )
+            if each["topic"] in named:
+                place = each["topic"], each["partition"]
+                known.setdefault(place, Planned(topic=place[0], partition=place[1], planned=None))
+        return [one for _, one in sorted(known.items())]

@@ -3,8 +3,10 @@ import { test } from "node:test";
 import { round, scale, slide, tail, ticks, whole, zoom } from "../src/draw/axis.ts";
 import { burstsOf } from "../src/draw/bursts.ts";
 import { brief, bytes, count, indentedJson, span, visible } from "../src/draw/format.ts";
+import { partOf } from "../src/draw/paging.ts";
 import { isSettled, lanesOf, samplesOf } from "../src/draw/rebalance.ts";
 import { epochRows, segmentsOf, segmentsOfGhost } from "../src/draw/segments.ts";
+import { movedTo } from "../src/draw/selection.ts";
 import { TRACKS, trackOf } from "../src/draw/tracks.ts";
 import { gapsOf } from "../src/parts/chart.tsx";
 import type { Group } from "../src/state/messages.ts";
@@ -114,4 +116,24 @@ test("JSON is laid out without a change of its text", () => {
   assert.ok(laid.includes('"id": 1.50'));
   assert.equal(indentedJson('[1,[2]]'), "[\n  1,\n  [\n    2\n  ]\n]");
   assert.equal(indentedJson(' "a b" '), '"a b"');
+});
+
+test("a selection is moved by its begin and its end, and is never empty", () => {
+  const all = { from: 10_000, to: 70_000 };
+  assert.deepEqual(movedTo("begin", 30_000, null, all), { from: 30_000, to: 70_000 });
+  assert.deepEqual(movedTo("end", 30_000, null, all), { from: 10_000, to: 30_000 });
+  assert.deepEqual(movedTo("end", 50_000, { from: 30_000, to: 70_000 }, all), { from: 30_000, to: 50_000 });
+  assert.deepEqual(movedTo("begin", 60_000, { from: 30_000, to: 50_000 }, all), { from: 60_000, to: 70_000 });
+  assert.deepEqual(movedTo("end", 20_000, { from: 30_000, to: 50_000 }, all), { from: 10_000, to: 20_000 });
+  assert.deepEqual(movedTo("begin", 70_000, null, all), { from: 69_000, to: 70_000 });
+  assert.deepEqual(movedTo("end", 10_000, null, all), { from: 10_000, to: 11_000 });
+});
+
+test("a long row is shown in parts, wherever a link points", () => {
+  assert.deepEqual(partOf(10_000, 0, 50), { first: 0, end: 50, total: 10_000 });
+  assert.deepEqual(partOf(10_000, 9_990, 50), { first: 9_950, end: 10_000, total: 10_000 });
+  assert.deepEqual(partOf(120, 1e9, 50), { first: 100, end: 120, total: 120 });
+  assert.deepEqual(partOf(120, -7, 50), { first: 0, end: 50, total: 120 });
+  assert.deepEqual(partOf(120, Number.NaN, 50), { first: 0, end: 50, total: 120 });
+  assert.deepEqual(partOf(0, 50, 50), { first: 0, end: 0, total: 0 });
 });

@@ -220,12 +220,6 @@ async def test_a_selection_that_is_not_kept_is_refused(query: str, status: int) 
     assert (answer.status, list(answer.json)) == (status, ["error"])
 
 
-async def test_the_page_of_tables_says_why_it_is_empty() -> None:
-    found = (await Console().client.get("/api/tables")).json
-    assert found["pipelines"] == []
-    assert "give --pipeline with the folder" in found["reason"]
-
-
 async def test_the_page_and_its_files_are_served() -> None:
     console = Console()
     page = await console.client.get("/")

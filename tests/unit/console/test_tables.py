@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
 from strandline_console.main import ConsoleError, pipeline_files
-from strandline_console.recording.entities import new_entity
 from strandline_console.recording.recorder import Recorder
+from strandline_console.recording.scope import Scope
+from strandline_console.serving.trace import trace_between
 from strandline_console.tables.progress import PipelineFiles
-from strandline_console.tables.reader import FRESH_S, TablesReader
+from strandline_console.tables.reader import TablesReader
 from support.hand_clock import HandClock
 from support.silver_tables import SilverRow, take
 from support.spark_tables import commit, taken, write_file
@@ -24,7 +27,7 @@ from support.state_tables import States
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from strandline_console.answers import Pipeline
+    from strandline_console.pipelines import Pipeline
 
 FILE = """
 [pipeline]
@@ -195,39 +198,99 @@ def test_a_damaged_table_is_named_and_the_others_are_shown(tmp_path: Path) -> No
     assert [one.state for one in found.batches] == ["committed"]  # by Spark's checkpoint
 
 
-def a_reader(folder: Path) -> tuple[TablesReader, Recorder, HandClock]:
-    a_pipeline(folder)
-    clock = HandClock()
-    recorder = Recorder("run", lambda: int(clock.now_s * 1000))
-    reader = TablesReader([str(folder / "pipeline.toml")], recorder, clock.monotonic)
-    return reader, recorder, clock
+class Reading:
+    """A reader of one pipeline, and the recording that it writes."""
+
+    def __init__(self, folder: Path) -> None:
+        a_pipeline(folder)
+        self.file = str(folder / "pipeline.toml")
+        self.clock = HandClock()
+        self.recorder = Recorder("run", lambda: int(self.clock.now_s * 1000))
+        self.reader = TablesReader([self.file], self.recorder)
+
+    @property
+    def shown(self) -> Any:
+        return self.recorder.live.maps["pipelines"].get(self.file)
+
+    async def frame(self, **options: Any) -> int:
+        """Reads the files; returns the instant of a frame with what they said."""
+        self.clock.now_s += 1
+        await self.reader.read(self.file, **options)
+        return self.recorder.tick().at_ms
 
 
-async def test_offsets_stand_against_the_leaders_watermarks(tmp_path: Path) -> None:
-    reader, recorder, clock = a_reader(tmp_path)
+async def test_partitions_that_no_batch_has_read_are_named_too(tmp_path: Path) -> None:
+    reading = Reading(tmp_path)
     plan(tmp_path, 0, 3, done=True)
-    live = recorder.live
-    server = {"id": "broker-1", "kind": "broker", "node_id": 1, "state": "watching"}
-    live.set("servers", "broker-1", new_entity("servers", server))
-    for number, end in ((0, 10), (1, 4)):
-        known = {"topic": "t", "partition": number, "broker": 1, "role": "leader"}
-        fields = {**known, "leader_epoch": 1, "high_watermark": end}
-        live.set("replicas", f"t-{number}@1", fields)
-        live.set("partitions", f"t-{number}", {"topic": "t", "partition": number})
-    live.set("partitions", "other-0", {"topic": "other", "partition": 0})
-    (found,) = (await reader.read()).pipelines
-    assert [(o.topic, o.partition, o.planned, o.high_watermark, o.lag) for o in found.topics] == [
-        ("new", 0, None, None, None),
-        ("t", 0, 3, 10, 7),
-        ("t", 1, None, 4, None),
+    live = reading.recorder.live
+    for topic, number in (("t", 0), ("t", 1), ("other", 0)):
+        live.set("partitions", f"{topic}-{number}", {"topic": topic, "partition": number})
+    await reading.frame()
+    assert [(o["topic"], o["partition"], o["planned"]) for o in reading.shown["topics"]] == [
+        ("new", 0, None),
+        ("t", 0, 3),
+        ("t", 1, None),
     ]
-    plan(tmp_path, 1, 9, done=False)
-    live.set("replicas", "t-0@1", {"high_watermark": 11})
-    (soon,) = (await reader.read()).pipelines
-    assert (soon.topics[1].planned, soon.topics[1].lag) == (3, 8)  # the files were read just now
-    clock.now_s += FRESH_S
-    (later,) = (await reader.read()).pipelines
-    assert (later.topics[1].planned, later.topics[1].lag) == (9, 2)
+
+
+async def test_tables_are_kept_at_each_instant_and_in_a_saved_selection(tmp_path: Path) -> None:
+    reading, bronze = Reading(tmp_path), str(tmp_path / "lake" / "bronze")
+    plan(tmp_path, 0, 3, done=True)
+    commit(bronze, 0, taken(0, 3), write_file(bronze, [0, 1, 2]))
+    first = await reading.frame()
+    plan(tmp_path, 1, 5, done=True)
+    commit(bronze, 1, taken(3, 5), write_file(bronze, [3, 4]))
+    second = await reading.frame()
+
+    def rows(pipeline: Any) -> int:
+        (found,) = (one for one in pipeline["tables"] if one["name"] == "bronze")
+        return int(found["rows"])
+
+    for instant, expected in ((first, 3), (second, 5)):
+        state = reading.recorder.at(Scope(), instant_ms=instant).state
+        assert rows(state.pipelines[reading.file]) == expected
+    trace = trace_between(reading.recorder, first, second, made_ms=second)
+    assert rows(trace.keyframe.state.pipelines[reading.file]) == 3
+    assert rows(trace.deltas[-1].changed["pipelines"][reading.file]) == 5
+
+
+async def test_a_look_that_finds_nothing_new_is_no_change(tmp_path: Path) -> None:
+    reading = Reading(tmp_path)
+    plan(tmp_path, 0, 3, done=True)
+    await reading.frame()
+    await reading.reader.read(reading.file)
+    assert reading.recorder.tick().changed == {}
+
+
+async def test_files_that_do_not_answer_are_named_and_the_last_answer_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, answers = Reading(tmp_path), threading.Event()
+    plan(tmp_path, 0, 3, done=True)
+    await reading.frame()
+    read = PipelineFiles.read
+
+    def slow(files: PipelineFiles) -> Any:
+        answers.wait(60)
+        return read(files)
+
+    monkeypatch.setattr(PipelineFiles, "read", slow)
+    late = asyncio.create_task(reading.reader.read(reading.file, patience_s=0))
+    async with asyncio.timeout(60):
+        while reading.shown["unread"] is None:  # noqa: ASYNC110 - nothing tells that it changed
+            await asyncio.sleep(0)
+    assert "were not read within 0 s" in reading.shown["unread"]
+    assert reading.shown["topics"][1]["planned"] == 3
+    answers.set()
+    await late
+    assert reading.shown["unread"] is None
+
+    def broken(files: PipelineFiles) -> Any:
+        raise OSError("the folder is stale")
+
+    monkeypatch.setattr(PipelineFiles, "read", broken)
+    await reading.frame()
+    assert "the folder is stale" in str(reading.shown["unread"])
 
 
 def test_a_pipeline_is_named_by_its_file_or_its_folder(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ const KINDS: { readonly [kind in Fault["kind"]]: readonly [name: string, what: s
   stop: ["Stop", "SIGTERM: a controlled shutdown; started again when it heals"],
   pause: ["Pause", "SIGSTOP: it hangs with its connections open"],
   cut_off: ["Cut off", "no packet reaches it or leaves it"],
-  slow_disk: ["Slow disk", "each fsync waits"],
+  slow_disk: ["Slow disk", "each fsync waits; without a disk of its own, flushes of other servers may wait too"],
   full_disk: ["Full disk", "no append has room"],
 };
 
@@ -32,7 +32,7 @@ export function FaultLabPage() {
     <>
       <div class="head">
         <h1>Fault lab</h1>
-        {lab?.available === true && <p>Each fault heals by itself. Nothing else than this cluster's own processes is touched.</p>}
+        {lab?.available === true && <p>Each fault heals by itself. Faults hit this cluster's own processes.</p>}
       </div>
       <div class="stack">
         <Counters workload={workload} />

@@ -1,15 +1,17 @@
 /** Groups: who owns what, under which epoch, how far behind, and how the last rebalance went. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useConsole } from "../app.tsx";
 import { brief, clock, count, visible } from "../draw/format.ts";
+import { partOf } from "../draw/paging.ts";
 import { Chart } from "../parts/chart.tsx";
 import { EventList } from "../parts/events.tsx";
 import { useScope } from "../parts/hooks.ts";
 import { Empty, Epoch, Known, Unknown } from "../parts/known.tsx";
+import { Pager } from "../parts/pager.tsx";
 import type { Group, LagHistory, Member, State } from "../state/messages.ts";
 import { formatRoute } from "../state/route.ts";
-import { byName, isCurrent, nameOf } from "../state/world.ts";
+import { byName, isCurrent, type Name, nameOf } from "../state/world.ts";
 import { RebalanceView } from "./rebalance.tsx";
 
 export function Groups() {
@@ -103,17 +105,61 @@ function GroupView({ state, group }: { state: State; group: Group }) {
   );
 }
 
-/** Members × partitions; below, what is committed and what remains. */
+const PARTITIONS = 50;
+const MEMBERS = 100;
+
+/** The partitions of a group, in order. They are sorted again when the set of them has changed: commits come often. */
+function useNames(group: Group): readonly Name[] {
+  const known = useRef<{ readonly keys: ReadonlySet<string>; readonly names: readonly Name[] }>({ keys: new Set(), names: [] });
+  return useMemo(() => {
+    const keys = new Set<string>(Object.keys(group.offsets ?? {}));
+    for (const member of group.members ?? []) for (const key of [...member.assigned, ...member.target]) keys.add(key);
+    const before = known.current;
+    if (keys.size !== before.keys.size || ![...keys].every((key) => before.keys.has(key))) {
+      known.current = { keys, names: [...keys].map(nameOf).sort(byName) };
+    }
+    return known.current.names;
+  }, [group.offsets, group.members]);
+}
+
+/** Members × partitions; below, what is committed and what remains. Both are shown in parts. */
 function Assignment({ group }: { group: Group }) {
+  const { route, go } = useConsole();
+  const names = useNames(group);
   const members = group.members ?? [];
-  const keys = new Set<string>(Object.keys(group.offsets ?? {}));
-  for (const member of members) for (const key of [...member.assigned, ...member.target]) keys.add(key);
-  const names = [...keys].map(nameOf).sort(byName);
-  const topics = [...new Set(names.map((name) => name.topic))];
+  const owners = useMemo(() => members.map((member) => ({ member, has: new Set(member.assigned), will: new Set(member.target) })), [group.members]);
+  const q = (route.options["q"] ?? "").toLowerCase();
+  const matching = useMemo(() => (q === "" ? names : names.filter((name) => name.topic.toLowerCase().includes(q))), [names, q]);
   if (group.members === null) return <p class="dim">Members: <Unknown /></p>;
   if (names.length === 0) {
     return <p class="dim">{members.length === 0 ? "No members, nothing committed." : `${members.length} members own no partition, and nothing is committed.`}</p>;
   }
+  const across = partOf(matching.length, Number(route.options["first"] ?? 0), PARTITIONS);
+  const down = partOf(members.length, Number(route.options["member"] ?? 0), MEMBERS);
+  const set = (change: { [name: string]: string }) => go({ options: { ...route.options, ...change } }, true);
+  const shown = matching.slice(across.first, across.end);
+  return (
+    <>
+      {names.length > PARTITIONS && (
+        <div class="row">
+          <input type="search" placeholder="Find a topic" aria-label="Find a topic" value={route.options["q"] ?? ""} onInput={(event) => set({ q: event.currentTarget.value, first: "" })} />
+          <Pager part={across} size={PARTITIONS} what="partitions" onGo={(first) => set({ first: String(first) })} />
+        </div>
+      )}
+      <Pager part={down} size={MEMBERS} what="members" onGo={(member) => set({ member: String(member) })} />
+      {shown.length === 0 ? <p class="dim">No topic of the group has “{route.options["q"]}” in its name.</p> : <AssignmentTable group={group} names={shown} owners={owners.slice(down.first, down.end)} />}
+    </>
+  );
+}
+
+interface Owner {
+  readonly member: Member;
+  readonly has: ReadonlySet<string>;
+  readonly will: ReadonlySet<string>;
+}
+
+function AssignmentTable({ group, names, owners }: { group: Group; names: readonly Name[]; owners: readonly Owner[] }) {
+  const topics = [...new Set(names.map((name) => name.topic))];
   return (
     <div class="scroll">
       <table class="assign">
@@ -136,41 +182,20 @@ function Assignment({ group }: { group: Group }) {
           </tr>
         </thead>
         <tbody>
-          {members.map((member) => (
-            <tr key={member.id}>
-              <td class="clip member" title={`${visible(member.id)} on ${visible(member.client_host)}`}>
-                <bdi>{visible(labelOf(member, group.members ?? []))}</bdi>
+          {owners.map((owner) => (
+            <tr key={owner.member.id}>
+              <td class="clip member" title={`${visible(owner.member.id)} on ${visible(owner.member.client_host)}`}>
+                <bdi>{visible(labelOf(owner.member, group.members ?? []))}</bdi>
               </td>
               <td>
-                <Epoch epoch={member.epoch} />
+                <Epoch epoch={owner.member.epoch} />
               </td>
               {names.map((name) => (
-                <Owned key={name.key} member={member} partition={name.key} />
+                <Owned key={name.key} owner={owner} partition={name.key} />
               ))}
             </tr>
           ))}
-          <tr class="sums">
-            <td colSpan={2}>committed</td>
-            {names.map((name) => {
-              const commit = group.offsets?.[name.key];
-              return (
-                <td key={name.key} class="p" title={commit === undefined ? "" : `${count(commit.offset)}${commit.at_ms === null ? "" : `, ${clock(commit.at_ms)}`}`}>
-                  {commit === undefined ? <span class="faint">–</span> : brief(commit.offset)}
-                </td>
-              );
-            })}
-          </tr>
-          <tr class="sums">
-            <td colSpan={2}>lag</td>
-            {names.map((name) => {
-              const commit = group.offsets?.[name.key];
-              return (
-                <td key={name.key} class={`p ${(commit?.lag ?? 0) > 0 ? "b" : ""}`}>
-                  {commit === undefined ? <span class="faint">–</span> : commit.lag === null ? <Unknown /> : brief(commit.lag)}
-                </td>
-              );
-            })}
-          </tr>
+          <Sums group={group} names={names} />
         </tbody>
       </table>
       <p class="legend">
@@ -188,6 +213,35 @@ function Assignment({ group }: { group: Group }) {
   );
 }
 
+function Sums({ group, names }: { group: Group; names: readonly Name[] }) {
+  return (
+    <>
+      <tr class="sums">
+        <td colSpan={2}>committed</td>
+        {names.map((name) => {
+          const commit = group.offsets?.[name.key];
+          return (
+            <td key={name.key} class="p" title={commit === undefined ? "" : `${count(commit.offset)}${commit.at_ms === null ? "" : `, ${clock(commit.at_ms)}`}`}>
+              {commit === undefined ? <span class="faint">–</span> : brief(commit.offset)}
+            </td>
+          );
+        })}
+      </tr>
+      <tr class="sums">
+        <td colSpan={2}>lag</td>
+        {names.map((name) => {
+          const commit = group.offsets?.[name.key];
+          return (
+            <td key={name.key} class={`p ${(commit?.lag ?? 0) > 0 ? "b" : ""}`}>
+              {commit === undefined ? <span class="faint">–</span> : commit.lag === null ? <Unknown /> : brief(commit.lag)}
+            </td>
+          );
+        })}
+      </tr>
+    </>
+  );
+}
+
 /** A name by which a reader tells members apart: the client's, with the start of the id if two share it. */
 function labelOf(member: Member, all: readonly Member[]): string {
   if (member.instance_id !== null) return member.instance_id;
@@ -196,9 +250,9 @@ function labelOf(member: Member, all: readonly Member[]): string {
   return isShared ? `${member.client_id} ${member.id.slice(0, 6)}` : member.client_id;
 }
 
-function Owned({ member, partition }: { member: Member; partition: string }) {
-  const has = member.assigned.includes(partition);
-  const will = member.target.includes(partition);
+function Owned({ owner, partition }: { owner: Owner; partition: string }) {
+  const has = owner.has.has(partition);
+  const will = owner.will.has(partition);
   if (!has && !will) return <td class="p" />;
   const [kind, mark, said] = has ? (will ? ["", "●", "owns"] : ["going", "−", "is to give up"]) : ["soon", "+", "is to get"];
   return (

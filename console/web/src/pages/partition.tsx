@@ -1,14 +1,13 @@
 /** The main view: every replica of a partition on one axis of offsets. */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { useConsole } from "../app.tsx";
 import { type Range, scale, slide, tail, ticks, whole, zoom } from "../draw/axis.ts";
 import { count, listed } from "../draw/format.ts";
 import { epochFill } from "../draw/palette.ts";
 import { epochRows } from "../draw/segments.ts";
 import { EventList } from "../parts/events.tsx";
-import { isTyping } from "../parts/help.tsx";
-import { useScope, useWidth } from "../parts/hooks.ts";
+import { useKeys, useScope, useWidth } from "../parts/hooks.ts";
 import { Empty, Epoch, Known, Unknown } from "../parts/known.tsx";
 import { PartitionPicker } from "../parts/picker.tsx";
 import type { Replica, State } from "../state/messages.ts";
@@ -163,22 +162,16 @@ function Replicas({ state, partition }: { state: State; partition: string }) {
 }
 
 function useZoomKeys(range: Range, all: Range, setView: (view: View) => void) {
-  const keys = useRef<(key: string) => void>(() => undefined);
-  keys.current = (key) => {
-    const length = range.to - range.from;
-    if (key === "+" || key === "=") setView(zoom(range, 0.5, all));
-    else if (key === "-") setView(zoom(range, 2, all));
-    else if (key === "0") setView("tail");
-    else if (key === "[") setView(slide(range, -length / 4, all));
-    else if (key === "]") setView(slide(range, length / 4, all));
-  };
-  useEffect(() => {
-    const press = (event: KeyboardEvent) => {
-      if (!isTyping(event.target) && !event.ctrlKey && !event.metaKey) keys.current(event.key);
-    };
-    addEventListener("keydown", press);
-    return () => removeEventListener("keydown", press);
-  }, []);
+  const length = range.to - range.from;
+  const closer = () => setView(zoom(range, 0.5, all));
+  useKeys({
+    "+": closer,
+    "=": closer,
+    "-": () => setView(zoom(range, 2, all)),
+    "0": () => setView("tail"),
+    "[": () => setView(slide(range, -length / 4, all)),
+    "]": () => setView(slide(range, length / 4, all)),
+  });
 }
 
 function extentOf(replicas: readonly (Replica | null)[]): { start: number; end: number; marks: number[] } {

@@ -1,53 +1,41 @@
 /** A pipeline: topics, bronze, silver, gold; what is planned against what is committed. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { useConsole } from "../app.tsx";
 import { clock, count, visible } from "../draw/format.ts";
+import { partOf } from "../draw/paging.ts";
 import { useScope } from "../parts/hooks.ts";
 import { Empty, Known, Unknown } from "../parts/known.tsx";
-import type { Batch, Pipeline, State, TableState, Tables, TopicProgress } from "../state/messages.ts";
-import { tables } from "../state/source.ts";
+import { Pager } from "../parts/pager.tsx";
+import type { Batch, Pipeline, Planned, State, TableState } from "../state/messages.ts";
 import { isCurrent, membership, replicaOf } from "../state/world.ts";
-
-const ASK_MS = 2000;
 
 export function TablesPage() {
   const { store } = useConsole();
-  const [found, setFound] = useState<Tables | null>(null);
-  const isRecording = store.source.trace !== null;
-  useEffect(() => {
-    if (isRecording) return;
-    const load = () => void tables().then(setFound, (error: unknown) => store.fail(error));
-    load();
-    const again = setInterval(load, ASK_MS);
-    return () => clearInterval(again);
-  }, [isRecording]);
-  const keys = [...new Set((found?.pipelines ?? []).flatMap((one) => one.topics.map((topic) => `${topic.topic}-${topic.partition}`)))];
+  const { state } = store.shown;
+  const pipelines = Object.entries(state.pipelines);
+  const keys = [...new Set(pipelines.flatMap(([, one]) => one.topics.map((topic) => `${topic.topic}-${topic.partition}`)))];
   useScope(keys.length === 0 ? { kind: "window", first: 0, count: 1, q: "" } : { kind: "partitions", keys: keys.slice(0, 300) });
-  const { at } = store;
   return (
     <>
       <div class="head">
         <h1>Tables</h1>
-        {found !== null && <p>read at {clock(found.at_ms)}</p>}
+        {store.at !== null && <p>at {clock(store.at, true)}</p>}
       </div>
-      {isRecording ? (
-        <Empty title="A recording holds no tables">They are read from the folder of a pipeline.</Empty>
-      ) : found === null ? (
-        <p class="dim">Reading the tables …</p>
-      ) : found.pipelines.length === 0 ? (
-        <Empty title="No pipeline">{found.reason}</Empty>
-      ) : (
+      {pipelines.length > 0 ? (
         <div class="stack">
-          {at !== null && (
-            <p class="note">
-              Batches and watermarks are those of {clock(at, true)}. Rows and versions of the tables are not recorded: they are hatched.
-            </p>
-          )}
-          {found.pipelines.map((one) => (
-            <PipelineView key={`${one.folder} ${one.name}`} pipeline={one} state={store.shown.state} at={at} />
+          {pipelines.map(([file, one]) => (
+            <PipelineView key={file} pipeline={one} state={state} />
           ))}
         </div>
+      ) : store.source.trace !== null ? (
+        <Empty title="No tables in this recording">Its console was started without a pipeline, or had not read one yet.</Empty>
+      ) : store.meta?.has_tables !== true ? (
+        <Empty title="No pipeline">The console was started without a pipeline: give --pipeline with the folder of a pipeline.toml, or the file.</Empty>
+      ) : store.at !== null ? (
+        <Empty title="Unknown">The tables had not been read at this instant.</Empty>
+      ) : (
+        <p class="dim">Reading the tables …</p>
       )}
     </>
   );
@@ -55,8 +43,7 @@ export function TablesPage() {
 
 const LAYERS: readonly TableState["layer"][] = ["bronze", "silver", "state", "gold", "quarantine"];
 
-function PipelineView({ pipeline, state, at }: { pipeline: Pipeline; state: State; at: number | null }) {
-  const batches = at === null ? pipeline.batches : pipeline.batches.filter((one) => one.at_ms !== null && one.at_ms <= at);
+function PipelineView({ pipeline, state }: { pipeline: Pipeline; state: State }) {
   return (
     <section class="stack" aria-label={pipeline.name}>
       <div class="head" style={{ marginBottom: 0 }}>
@@ -68,85 +55,94 @@ function PipelineView({ pipeline, state, at }: { pipeline: Pipeline; state: Stat
           {visible(pipeline.error)}
         </p>
       )}
+      {pipeline.unread !== null && (
+        <p class="note warn" role="alert">
+          {visible(pipeline.unread)} What is shown was read before.
+        </p>
+      )}
       <div class="flow">
-        <Topics pipeline={pipeline} state={state} at={at} batches={batches} />
+        <Topics pipeline={pipeline} state={state} />
         {LAYERS.map((layer) => {
           const of = pipeline.tables.filter((one) => one.layer === layer);
           return of.length === 0 ? null : (
             <section key={layer} class="card layer">
               <h3>{layer}</h3>
               {of.map((table) => (
-                <TableView key={table.name} table={table} batches={batches} at={at} />
+                <TableView key={table.name} table={table} />
               ))}
             </section>
           );
         })}
       </div>
-      <BatchTable batches={batches} />
+      <BatchTable batches={pipeline.batches} />
     </section>
   );
 }
 
-function Topics({ pipeline, state, at, batches }: { pipeline: Pipeline; state: State; at: number | null; batches: readonly Batch[] }) {
+const TOPICS = 50;
+
+function Topics({ pipeline, state }: { pipeline: Pipeline; state: State }) {
+  const [first, setFirst] = useState(0);
+  const part = partOf(pipeline.topics.length, first, TOPICS);
   return (
     <section class="card layer topics">
       <h3>topics</h3>
-      <table>
-        <thead>
-          <tr>
-            <th>partition</th>
-            <th class="num">planned</th>
-            <th class="num">watermark</th>
-            <th class="num">lag</th>
-          </tr>
-        </thead>
-        <tbody>
-          {pipeline.topics.map((topic) => {
-            const then = at === null ? topic : thenOf(topic, state, batches);
-            return (
-              <tr key={`${topic.topic}-${topic.partition}`}>
-                <td class="clip">
-                  <bdi>{visible(topic.topic)}</bdi>-{topic.partition}
-                </td>
-                <td class="num">
-                  <Known value={then.planned} />
-                </td>
-                <td class="num">
-                  <Known value={then.high_watermark} />
-                </td>
-                <td class={`num ${(then.lag ?? 0) > 0 ? "b" : ""}`}>
-                  <Known value={then.lag} />
-                </td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
+      <Pager part={part} size={TOPICS} what="partitions" onGo={setFirst} />
+      <div class="scroll">
+        <table>
+          <thead>
+            <tr>
+              <th>partition</th>
+              <th class="num">planned</th>
+              <th class="num">watermark</th>
+              <th class="num">lag</th>
+            </tr>
+          </thead>
+          <tbody>
+            {pipeline.topics.slice(part.first, part.end).map((topic) => {
+              const watermark = watermarkOf(topic, state);
+              const lag = topic.planned === null || watermark === null ? null : Math.max(0, watermark - topic.planned);
+              return (
+                <tr key={`${topic.topic}-${topic.partition}`}>
+                  <td class="clip" title={`${visible(topic.topic)}-${topic.partition}`}>
+                    <bdi>{visible(topic.topic)}</bdi>-{topic.partition}
+                  </td>
+                  <td class="num">
+                    <Known value={topic.planned} />
+                  </td>
+                  <td class="num">
+                    <Known value={watermark} />
+                  </td>
+                  <td class={`num ${(lag ?? 0) > 0 ? "b" : ""}`}>
+                    <Known value={lag} />
+                  </td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </div>
     </section>
   );
 }
 
-/** The progress at an instant: the last batch until then, against the watermark that the leader reported then. */
-function thenOf(topic: TopicProgress, state: State, batches: readonly Batch[]): TopicProgress {
+/** The watermark as the leader reports it; null if no leader is watched. */
+function watermarkOf(topic: Planned, state: State): number | null {
   const key = `${topic.topic}-${topic.partition}`;
   const { leader } = membership(state, key);
-  const watermark = leader === null || !isCurrent(state, leader) ? null : (replicaOf(state, key, leader)?.high_watermark ?? null);
-  const ends = batches.flatMap((batch) => batch.sources.filter((one) => one.topic === topic.topic && one.partition === topic.partition).map((one) => one.planned ?? 0));
-  const planned = ends.length === 0 ? null : Math.max(...ends);
-  const lag = planned === null || watermark === null ? null : Math.max(0, watermark - planned);
-  return { ...topic, planned, high_watermark: watermark, lag };
+  return leader === null || !isCurrent(state, leader) ? null : (replicaOf(state, key, leader)?.high_watermark ?? null);
 }
 
-function TableView({ table, batches, at }: { table: TableState; batches: readonly Batch[]; at: number | null }) {
-  const last = batches.find((one) => one.table === table.name && one.state === "committed");
-  const now = at === null;
-  const isMissing = now && table.version === null && table.error === null;
+function TableView({ table }: { table: TableState }) {
+  const isMissing = table.version === null && table.error === null;
   return (
     <div class="table-state">
       <p>
         <b>{visible(table.name)}</b>{" "}
         {!isMissing && (
-          <span class="dim nowrap">version {now ? <Known value={table.version} /> : <Unknown />}</span>
+          <span class="dim nowrap">
+            version <Known value={table.version} />
+          </span>
         )}
       </p>
       {table.error !== null ? (
@@ -157,25 +153,31 @@ function TableView({ table, batches, at }: { table: TableState; batches: readonl
         <dl class="pairs">
           <div>
             <dt>rows</dt>
-            <dd>{now ? <Known value={table.rows} /> : <Unknown />}</dd>
+            <dd>
+              <Known value={table.rows} />
+            </dd>
           </div>
           <div>
             <dt>files</dt>
-            <dd>{now ? <Known value={table.files} /> : <Unknown />}</dd>
+            <dd>
+              <Known value={table.files} />
+            </dd>
           </div>
           <div>
             <dt>batch</dt>
-            <dd>{now ? <Known value={table.batch} /> : <Known value={last?.number} />}</dd>
+            <dd>
+              <Known value={table.batch} />
+            </dd>
           </div>
           {table.quarantined !== null && (
             <div>
               <dt>quarantined</dt>
-              <dd class={now && table.quarantined > 0 ? "warn" : ""}>{now ? count(table.quarantined) : <Unknown />}</dd>
+              <dd class={table.quarantined > 0 ? "warn" : ""}>{count(table.quarantined)}</dd>
             </div>
           )}
           <div>
             <dt>written</dt>
-            <dd>{now ? table.written_ms === null ? <Unknown /> : clock(table.written_ms) : <Known value={last?.at_ms == null ? null : clock(last.at_ms)} />}</dd>
+            <dd>{table.written_ms === null ? <Unknown /> : clock(table.written_ms)}</dd>
           </div>
         </dl>
       )}

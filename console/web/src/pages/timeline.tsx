@@ -3,9 +3,10 @@
 import { useState } from "preact/hooks";
 import { useConsole } from "../app.tsx";
 import { clock, count, span } from "../draw/format.ts";
+import { movedTo, type Selected } from "../draw/selection.ts";
 import { type Track, TRACKS, trackOf } from "../draw/tracks.ts";
 import { EventList } from "../parts/events.tsx";
-import { useScope, useWidth } from "../parts/hooks.ts";
+import { useKeys, useScope, useWidth } from "../parts/hooks.ts";
 import type { TimelineEvent } from "../state/messages.ts";
 
 const ROW = 30;
@@ -49,28 +50,31 @@ export function TimelinePage() {
   );
 }
 
-interface Range {
-  readonly from: number;
-  readonly to: number;
-}
-
-function selectionOf(options: { readonly [name: string]: string }): Range | null {
+function selectionOf(options: { readonly [name: string]: string }): Selected | null {
   const from = Number(options["from"]);
   const to = Number(options["to"]);
   return Number.isFinite(from) && Number.isFinite(to) && from > 0 && to > from ? { from, to } : null;
 }
 
-function Selection({ selection }: { selection: Range | null }) {
+function Selection({ selection }: { selection: Selected | null }) {
   const { store, go } = useConsole();
-  const set = (range: Range | null) =>
+  const here = (side: "begin" | "end") => set(movedTo(side, store.at ?? store.newest, selection, { from: store.oldest, to: store.newest }));
+  useKeys({ "[": () => here("begin"), "]": () => here("end"), Escape: () => selection !== null && set(null) });
+  const set = (range: Selected | null) =>
     go({ options: range === null ? {} : { from: String(Math.round(range.from)), to: String(Math.round(range.to)) } }, true);
   const last = (minutes: number) => set({ from: Math.max(store.oldest, store.newest - minutes * 60_000), to: store.newest });
   const isRecording = store.source.trace !== null;
   return (
-    <span class="row">
+    <span class="row" data-testid="selection">
+      <button onClick={() => here("begin")} title="Begin at the shown instant ([)">
+        from here
+      </button>
+      <button onClick={() => here("end")} title="End at the shown instant (])">
+        to here
+      </button>
       {selection === null ? (
         <>
-          <span class="dim">Drag over the tracks to select, or</span>
+          <span class="dim">Select by a drag over the tracks, or</span>
           <button onClick={() => last(1)}>last minute</button>
           <button onClick={() => last(15)}>all</button>
         </>
@@ -79,7 +83,9 @@ function Selection({ selection }: { selection: Range | null }) {
           <span>
             {clock(selection.from)} to {clock(selection.to)} <span class="dim">({span(selection.to - selection.from)})</span>
           </span>
-          <button onClick={() => set(null)}>Clear</button>
+          <button onClick={() => set(null)} title="Clear (Escape)">
+            Clear
+          </button>
           {!isRecording && (
             <a class="button" download href={`/api/trace?from=${Math.floor(selection.from)}&to=${Math.ceil(selection.to)}`}>
               Save as HTML
@@ -93,7 +99,7 @@ function Selection({ selection }: { selection: Range | null }) {
 
 interface TracksProps {
   readonly events: readonly TimelineEvent[];
-  readonly selection: Range | null;
+  readonly selection: Selected | null;
   readonly hidden: ReadonlySet<string>;
   readonly onToggle: (name: string) => void;
   readonly onChoose: (event: TimelineEvent) => void;

@@ -12,6 +12,7 @@ const KEYS: readonly (readonly [string[], string])[] = [
   [["/"], "on the Board: find a topic"],
   [["+", "−", "0"], "on a partition: closer, wider, the end of the logs"],
   [["[", "]"], "on a partition: towards older records, towards newer ones"],
+  [["[", "]", "Escape"], "on the Timeline: select from the shown instant, to it; clear the selection"],
   [["?"], "this list"],
 ];
 

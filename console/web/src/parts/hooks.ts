@@ -4,6 +4,7 @@ import type { RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useConsole } from "../app.tsx";
 import { type Scope, scopeQuery } from "../state/source.ts";
+import { isTyping } from "./help.tsx";
 
 /** Tells the store which partitions this page shows. */
 export function useScope(scope: Scope): void {
@@ -24,4 +25,17 @@ export function useWidth<E extends HTMLElement>(first: number): [RefObject<E | n
     return () => watch.disconnect();
   }, []);
   return [box, width];
+}
+
+/** Does what belongs to a key, wherever the focus is, unless the user types a text. */
+export function useKeys(actions: { readonly [key: string]: () => void }): void {
+  const known = useRef(actions);
+  known.current = actions;
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      if (!isTyping(event.target) && !event.ctrlKey && !event.metaKey && !event.altKey) known.current[event.key]?.();
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
 }

@@ -1,6 +1,43 @@
-/* Made from strandline_console/messages.py and answers.py by `make console`. */
+/* Made from strandline_console/messages.py, pipelines.py, answers.py by `make console`. */
 
-export const MESSAGES_VERSION = 1;
+export const MESSAGES_VERSION = 2;
+
+export interface Planned {
+  readonly topic: string;
+  readonly partition: number;
+  readonly planned: number | null;
+}
+
+export interface TableState {
+  readonly name: string;
+  readonly layer: "bronze" | "silver" | "state" | "gold" | "quarantine";
+  readonly path: string;
+  readonly version: number | null;
+  readonly rows: number | null;
+  readonly files: number | null;
+  readonly batch: number | null;
+  readonly written_ms: number | null;
+  readonly quarantined: number | null;
+  readonly error: string | null;
+}
+
+export interface Batch {
+  readonly table: string;
+  readonly number: number;
+  readonly state: "planned" | "committed";
+  readonly at_ms: number | null;
+  readonly sources: readonly Planned[];
+}
+
+export interface Pipeline {
+  readonly name: string;
+  readonly folder: string;
+  readonly topics: readonly Planned[];
+  readonly tables: readonly TableState[];
+  readonly batches: readonly Batch[];
+  readonly error: string | null;
+  readonly unread: string | null;
+}
 
 export interface Server {
   readonly id: string;
@@ -191,6 +228,7 @@ export interface State {
   readonly replicas: { readonly [key: string]: Replica };
   readonly groups: { readonly [key: string]: Group };
   readonly faults: { readonly [key: string]: Fault };
+  readonly pipelines: { readonly [key: string]: Pipeline };
   readonly workload: Workload | null;
 }
 
@@ -328,50 +366,6 @@ export interface Records {
   readonly batches: readonly BatchHeader[];
   readonly records: readonly RecordRow[];
   readonly damage: string | null;
-}
-
-export interface TopicProgress {
-  readonly topic: string;
-  readonly partition: number;
-  readonly planned: number | null;
-  readonly high_watermark: number | null;
-  readonly lag: number | null;
-}
-
-export interface TableState {
-  readonly name: string;
-  readonly layer: "bronze" | "silver" | "state" | "gold" | "quarantine";
-  readonly path: string;
-  readonly version: number | null;
-  readonly rows: number | null;
-  readonly files: number | null;
-  readonly batch: number | null;
-  readonly written_ms: number | null;
-  readonly quarantined: number | null;
-  readonly error: string | null;
-}
-
-export interface Batch {
-  readonly table: string;
-  readonly number: number;
-  readonly state: "planned" | "committed";
-  readonly at_ms: number | null;
-  readonly sources: readonly TopicProgress[];
-}
-
-export interface Pipeline {
-  readonly name: string;
-  readonly folder: string;
-  readonly topics: readonly TopicProgress[];
-  readonly tables: readonly TableState[];
-  readonly batches: readonly Batch[];
-  readonly error: string | null;
-}
-
-export interface Tables {
-  readonly at_ms: number;
-  readonly pipelines: readonly Pipeline[];
-  readonly reason: string | null;
 }
 
 export interface FaultChoice {

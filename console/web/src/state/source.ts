@@ -11,7 +11,6 @@ import {
   type Meta,
   type Records,
   type Refusal,
-  type Tables,
   type Timeline,
   type TimelineEvent,
   type Trace,
@@ -129,10 +128,6 @@ export function records(query: URLSearchParams): Promise<Records> {
   return ask(`/api/records?${query}`);
 }
 
-export function tables(): Promise<Tables> {
-  return ask("/api/tables");
-}
-
 export function faultLab(): Promise<FaultLab> {
   return ask("/api/faults");
 }
@@ -187,7 +182,7 @@ export class TraceSource implements Source {
       bootstrap: "",
       read_only: true,
       read_only_reason: "This is a recording.",
-      has_tables: false,
+      has_tables: Object.keys(this.history.last.state.pipelines).length > 0,
       kept_ms: this.trace.to_ms - this.trace.from_ms,
     };
   }

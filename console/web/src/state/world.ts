@@ -39,6 +39,7 @@ export const EMPTY: World = {
     replicas: {},
     groups: {},
     faults: {},
+    pipelines: {},
     workload: null,
   },
 };
@@ -48,7 +49,7 @@ export function worldOf(keyframe: Keyframe): World {
   return { instant, window, state };
 }
 
-const MAPS = ["servers", "partitions", "replicas", "groups", "faults"] as const;
+const MAPS = ["servers", "partitions", "replicas", "groups", "faults", "pipelines"] as const;
 type MapName = (typeof MAPS)[number];
 type Entities = Record<string, object>;
 
