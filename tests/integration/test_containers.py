@@ -155,6 +155,33 @@ def test_a_broker_that_is_cut_off_loses_nothing(containers: Containers, tmp_path
     assert "end   1: partition " in said
 
 
+@pytest.mark.parametrize(
+    ("script", "begun"),
+    [
+        ("pause.sh", ": pause "),
+        pytest.param("kill_random.sh", ": kill ", marks=pytest.mark.proof),
+    ],
+)
+def test_what_a_script_breaks_loses_nothing(
+    containers: Containers, tmp_path: Path, script: str, begun: str
+) -> None:
+    containers.environ.update(ROUNDS="1", SECONDS_UP="2", SECONDS_DOWN="2")
+    containers.environ["PAGE"] = str(tmp_path / "page.html")
+    said = containers.run(str(ROOT / "chaos" / script), deadline_s=400)
+    assert said.splitlines()[-1].startswith("verdict: sound"), said
+    assert said.count(begun) == 2, "it begins and ends"
+
+
+def test_the_profile_of_metrics_is_a_valid_configuration(containers: Containers) -> None:
+    text = containers.compose("--profile", "metrics", "config", "--format", "json")
+    services = json.loads(text)["services"]
+    without = json.loads(containers.compose("config", "--format", "json"))["services"]
+    assert services.keys() - without.keys() == {"prometheus", "grafana"}
+    for name in ("prometheus", "grafana"):
+        for volume in services[name]["volumes"]:
+            assert Path(volume["source"]).exists(), volume
+
+
 def test_the_console_in_a_container_watches_all_servers_and_is_read_only(
     containers: Containers,
 ) -> None:
@@ -223,6 +250,32 @@ def cut_a_broker_off(address: str) -> None:
     eventually(lambda: state()["faults"][fault["id"]]["state"] == "healed", "the fault heals")
     eventually(all_watched, "the broker is back")
     assert (state()["workload"]["lost"], state()["workload"]["doubled"]) == (0, 0)
+
+
+@pytest.mark.proof
+def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    """In a project of its own, whose brokers have small disks."""
+    ports = free_ports(6)
+    environ = clean_environ(
+        {
+            "COMPOSE_PROJECT_NAME": f"{PROJECT}-disks",
+            "COMPOSE_FILE": "docker-compose.yml:chaos/small-disks.yml",
+            "DISK_SIZE": "64m",
+            **{f"BROKER_{i}_PORT": str(port) for i, port in enumerate(ports[:3], start=1)},
+            **{f"BROKER_{i}_GRPC_PORT": str(port) for i, port in enumerate(ports[3:], start=1)},
+            **{"ROUNDS": "1", "SECONDS_UP": "2", "SECONDS_DOWN": "3"},
+            "PAGE": str(tmp_path / "page.html"),
+        }
+    )
+    project = Containers(environ, "")
+    try:
+        project.compose("--profile", "chaos", "build", deadline_s=BUILD_S)
+        project.compose("up", "--detach", "--wait", deadline_s=UP_S)
+        said = project.run(str(ROOT / "chaos" / "fill_disk.sh"), deadline_s=400)
+    finally:
+        project.compose(*DOWN)
+    assert said.splitlines()[-1].startswith("verdict: sound"), said
+    assert said.count(": disk-full ") == 2, "it begins and ends"
 
 
 def test_a_broker_that_is_stopped_leaves_in_order(containers: Containers) -> None:
