@@ -213,7 +213,7 @@ def test_offsets_and_groups_are_forgotten_by_name(directory: Path) -> None:
 
 
 def test_what_a_group_cannot_do_is_said_in_a_line(directory: Path) -> None:
-    assert "--group" in _in(directory, "consume", "numbers", "others").error
+    assert "'others' does not exist" in _in(directory, "consume", "numbers", "others").error
     assert "group reset" in _in(directory, "consume", "numbers", "-g", "g", "-p", 0).error
     assert (
         "say what to set with --topic"

@@ -16,9 +16,22 @@ from strandline_cli.options import (
 )
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
+Starts = dict[str, bool | int | str | None]
+"""The options that say where to start, and their values."""
+
 
 def consume(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)],
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC[:P,...]]...", show_default=False)
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--pattern",
+            metavar="REGEX",
+            help="Read the topics whose whole names match, in RE2's syntax.",
+        ),
+    ] = None,
     group: Annotated[
         str | None,
         typer.Option(
@@ -35,8 +48,16 @@ def consume(
             help="Start at the first record; with --group, where nothing is committed.",
         ),
     ] = False,
+    from_time: Annotated[
+        str | None,
+        typer.Option(
+            "--from-time",
+            metavar="T",
+            help="Start at the first record at or after a time; UTC without a zone. PT2H: 2 h ago.",
+        ),
+    ] = None,
     line_format: Annotated[
-        str, typer.Option("-f", "--line-format", help=r"%t %p %o %k %v %T %h %s and \n \t.")
+        str, typer.Option("-f", "--line-format", help=r"%t %p %o %k %v %T %e %h %s and \n \t.")
     ] = r"%v\n",
     exit_at_end: Annotated[
         bool,
@@ -44,7 +65,9 @@ def consume(
     ] = False,
     partitions: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Read this partition only; may be repeated."),
+        typer.Option(
+            "--partition", "-p", min=0, help="As TOPIC:P of a single topic; may be repeated."
+        ),
     ] = None,
     offset: Annotated[
         int | None,
@@ -69,30 +92,38 @@ def consume(
 ) -> int:
     """Print records; only new ones, unless a start is given.
 
+    In -f, %t is the topic, %p the partition, %o the offset, %k the key, %v the value, %T the time
+    in ms, %e the leader epoch and %h the headers. --format json has all of them.
+
     With --group, the partitions are shared with the group's other members. Ctrl-C and SIGTERM leave
-    the group after the printed records are committed.
+    the group after the printed records are committed. Topics that are created later and match
+    --pattern are then read too; without a group they are not.
 
     Example: strandline consume orders --from-beginning --exit-at-end
     """
     from strandline_cli.client import run_client
+    from strandline_cli.planning.offset_goals import start_ms
     from strandline_cli.records.group_printer import GroupPrinter
     from strandline_cli.records.line_format import compile_format
     from strandline_cli.records.record_json import json_line
     from strandline_cli.records.record_printer import RecordPrinter
 
-    if from_beginning and offset is not None:
-        raise UsageMistake("--from-beginning and --offset both say where to start: give one")
+    places = chosen_places(topics or [], pattern, partitions)
+    starts: Starts = {
+        "--from-beginning": from_beginning or None,
+        "--offset": offset,
+        "--from-time": from_time,
+    }
+    check_choice(places, starts, is_group=group is not None)
     to_bytes = json_line if output is Format.JSON else compile_format(line_format)
+    time_ms = None if from_time is None else start_ms("--from-time", from_time)
+    target = find_target(bootstrap=bootstrap, directory=directory)
     if group is not None:
-        if partitions is not None or offset is not None:
-            raise UsageMistake(
-                "--partition and --offset do not go with --group: the group shares out the"
-                " partitions, and `strandline group reset` sets its positions"
-            )
         member = GroupPrinter(
-            bootstrap=find_target(bootstrap=bootstrap, directory=directory).bootstrap,
+            bootstrap=target.bootstrap,
             group=group,
-            topics=topics,
+            topics=[topic for topic, _ in places],
+            pattern=pattern,
             to_bytes=to_bytes,
             from_beginning=from_beginning,
             exit_at_end=exit_at_end,
@@ -105,16 +136,14 @@ def consume(
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         return 0
-    if len(topics) > 1:
-        raise UsageMistake(f"{len(topics)} topics are read as a group: name one with --group GROUP")
-    target = find_target(bootstrap=bootstrap, directory=directory)
     printer = RecordPrinter(
         bootstrap=target.bootstrap,
-        topic=topics[0],
+        topics=places,
+        pattern=pattern,
         to_bytes=to_bytes,
         from_beginning=from_beginning,
+        time_ms=time_ms,
         offset=offset,
-        partitions=partitions,
         exit_at_end=exit_at_end,
         count=count,
         timeout_s=timeout,
@@ -122,3 +151,43 @@ def consume(
     )
     run_client(printer.run())
     return 0
+
+
+def chosen_places(
+    topics: list[str], pattern: str | None, partitions: list[int] | None
+) -> list[tuple[str, int | None]]:
+    """The topics and partitions to read; none with a pattern. Raises UsageMistake."""
+    from strandline_cli.records.topic_partitions import parse_topics
+    from strandline_cli.records.topic_pattern import compile_pattern
+
+    if bool(topics) == (pattern is not None):
+        raise UsageMistake("name topics, as in `strandline consume orders`, or give --pattern")
+    if pattern is not None:
+        compile_pattern(pattern)
+    places = parse_topics(topics, "")
+    if partitions is None:
+        return places
+    if len(places) != 1 or places[0][1] is not None:
+        raise UsageMistake(
+            "--partition goes with one topic: name the partitions as TOPIC:P, as in orders:0,2"
+        )
+    return [(places[0][0], partition) for partition in partitions]
+
+
+def check_choice(places: list[tuple[str, int | None]], starts: Starts, *, is_group: bool) -> None:
+    """Raises UsageMistake for a start that is not clear, or that a group does not take."""
+    given = [name for name, value in starts.items() if value is not None]
+    if len(given) > 1:
+        raise UsageMistake(f"{' and '.join(given)} all say where to start: give one")
+    partitions = any(partition is not None for _, partition in places)
+    if is_group and (partitions or (given and given != ["--from-beginning"])):
+        raise UsageMistake(
+            "partitions, --offset and --from-time do not go with --group: the group shares out the"
+            " partitions, and `strandline group reset` sets its positions"
+        )
+    offset, topics = starts["--offset"], {topic for topic, _ in places}
+    if isinstance(offset, int) and offset >= 0 and len(topics) != 1:
+        raise UsageMistake(
+            f"--offset {offset} is an offset of one topic, and several are read: name one, or use"
+            " -N for the last N records of each partition"
+        )

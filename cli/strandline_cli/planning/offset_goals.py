@@ -76,20 +76,28 @@ def goal_of(
         said = f"{' and '.join(named)} exclude each other" if named else "where to is not said"
         raise UsageMistake(f"{said}: give one of {', '.join(given)}")
     if to_datetime is not None:
-        return Goal(time_ms=_instant_ms(to_datetime))
+        return Goal(time_ms=instant_ms("--to-datetime", to_datetime))
     if by_duration is not None:
-        return Goal(time_ms=int(time.time() * 1000) - _span_ms(by_duration))
+        return Goal(time_ms=int(time.time() * 1000) - span_ms("--by-duration", by_duration))
     if from_file is not None:
         return Goal(offsets=_offsets_in(from_file, group))
     return Goal(earliest=to_earliest, latest=to_latest, offset=to_offset, shift=shift_by)
 
 
-def _instant_ms(text: str) -> int:
+def start_ms(option: str, text: str) -> int:
+    """The time of an instant, or of a duration back from now. Raises UsageMistake."""
+    if text[:1] == "P":
+        return max(0, int(time.time() * 1000) - span_ms(option, text))
+    return instant_ms(option, text)
+
+
+def instant_ms(option: str, text: str) -> int:
+    """The time in milliseconds since 1970. Raises UsageMistake."""
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
         raise UsageMistake(
-            f"--to-datetime {text!r} is no time: use 2026-05-04T15:30:00, in UTC, or with an offset"
+            f"{option} {text!r} is no time: use 2026-05-04T15:30:00, in UTC, or with an offset"
             " as in 2026-05-04T15:30:00+02:00"
         ) from None
     if instant.tzinfo is None:
@@ -97,12 +105,13 @@ def _instant_ms(text: str) -> int:
     return max(0, int(instant.timestamp() * 1000))
 
 
-def _span_ms(text: str) -> int:
+def span_ms(option: str, text: str) -> int:
+    """The length of a duration in milliseconds. Raises UsageMistake."""
     match = _DURATION.fullmatch(text)
     parts = {} if match is None else {k: v for k, v in match.groupdict().items() if v is not None}
     if not parts:
         raise UsageMistake(
-            f"--by-duration {text!r} is no duration: use ISO 8601, as in P1D, PT2H or P1DT30M"
+            f"{option} {text!r} is no duration: use ISO 8601, as in P1D, PT2H or P1DT30M"
         )
     return int(sum(float(value) * _SECONDS[unit] for unit, value in parts.items()) * 1000)
 

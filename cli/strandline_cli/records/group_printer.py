@@ -25,6 +25,8 @@ class GroupPrinter:
     bootstrap: str
     group: str
     topics: Sequence[str]
+    pattern: str | None = None
+    """A regular expression of topics, in place of `topics`."""
     to_bytes: "Callable[[ConsumerRecord], bytes]"
     from_beginning: bool
     exit_at_end: bool
@@ -53,7 +55,11 @@ class GroupPrinter:
         )
         with signals_cancel_task():
             async with consumer:
-                consumer.subscribe(topics=self.topics, listener=_Listener(self, consumer))
+                listener = _Listener(self, consumer)
+                if self.pattern is None:
+                    consumer.subscribe(topics=self.topics, listener=listener)
+                else:
+                    consumer.subscribe(pattern=self.pattern, listener=listener)
                 try:
                     await self._print(consumer)
                 finally:

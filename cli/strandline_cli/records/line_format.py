@@ -17,6 +17,7 @@ DIRECTIVES: Final = {
     "v": "value",
     "s": "value, as kcat spells it",
     "T": "timestamp in milliseconds",
+    "e": "leader epoch of the record's batch",
     "h": "headers, as name=value joined by commas",
     "K": "length of the key in bytes, -1 without one",
     "S": "length of the value in bytes, -1 without one",
@@ -45,6 +46,8 @@ class PrintableRecord(Protocol):
     def partition(self) -> int: ...
     @property
     def offset(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
     @property
     def timestamp(self) -> int: ...
     @property
@@ -76,6 +79,7 @@ _PIECES: Final[dict[str, Piece]] = {
     "v": lambda r: b"" if r.value is None else r.value,
     "s": lambda r: b"" if r.value is None else r.value,
     "T": lambda r: b"%d" % r.timestamp,
+    "e": lambda r: b"%d" % r.leader_epoch,
     "h": _headers,
     "K": lambda r: _length(r.key),
     "S": lambda r: _length(r.value),

@@ -12,6 +12,7 @@ def json_line(record: PrintableRecord) -> bytes:
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
+        "leader_epoch": record.leader_epoch,
         "timestamp": record.timestamp,
         **_field("key", record.key),
         **_field("value", record.value),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline_cli.errors import CliError
+from strandline_cli.records.topic_pattern import matching_topics
 from strandline_cli.standard_streams import write_out
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
@@ -20,14 +21,18 @@ _RECORDS_MAX: Final = 5000
 
 @dataclass(slots=True, kw_only=True)
 class RecordPrinter:
-    """Prints the records of one topic."""
+    """Prints the records of topics and partitions."""
 
     bootstrap: str
-    topic: str
+    topics: Sequence[tuple[str, int | None]]
+    """Topics with a partition each; None stands for all partitions."""
     to_bytes: "Callable[[ConsumerRecord], bytes]"
+    pattern: str | None = None
+    """A regular expression of topics, in place of `topics`."""
     from_beginning: bool = False
+    time_ms: int | None = None
+    """The time from which records are printed."""
     offset: int | None = None
-    partitions: Sequence[int] | None = None
     exit_at_end: bool = False
     count: int | None = None
     descriptor: int = 1
@@ -37,8 +42,10 @@ class RecordPrinter:
     async def run(self) -> None:
         from strandline import Consumer
 
+        if self.pattern is not None:
+            self.topics = await self._matching(self.pattern)
         async with Consumer(
-            *((self.topic,) if self._whole else ()),
+            *(dict(self.topics) if self._whole else ()),
             bootstrap_servers=self.bootstrap,
             auto_offset_reset="error",
             metadata_max_age_ms=_METADATA_MAX_AGE_MS,
@@ -65,18 +72,28 @@ class RecordPrinter:
     @property
     def _whole(self) -> bool:
         """True if partitions that are added meanwhile are printed too."""
-        return self.partitions is None and not self.exit_at_end
+        return not self.exit_at_end and all(partition is None for _, partition in self.topics)
+
+    async def _matching(self, pattern: str) -> list[tuple[str, int | None]]:
+        """The topics that match now."""
+        from strandline import Admin
+
+        async with Admin(self.bootstrap) as admin:
+            return [(name, None) for name in await matching_topics(admin, pattern)]
 
     async def _assign(self, consumer: "Consumer") -> "list[TopicPartition]":
         from strandline import TopicPartition
 
-        there = sorted(await consumer.partitions_for_topic(self.topic))
-        wanted = there if self.partitions is None else sorted(set(self.partitions))
-        if missing := sorted(set(wanted) - set(there)):
-            raise CliError(
-                f"topic {self.topic!r} has partitions 0 to {len(there) - 1}, not {missing[0]}"
-            )
-        assigned = [TopicPartition(self.topic, partition) for partition in wanted]
+        assigned = []
+        for topic in dict.fromkeys(name for name, _ in self.topics):
+            there = sorted(await consumer.partitions_for_topic(topic))
+            named = [partition for name, partition in self.topics if name == topic]
+            wanted = there if None in named else sorted({p for p in named if p is not None})
+            if missing := sorted(set(wanted) - set(there)):
+                raise CliError(
+                    f"topic {topic!r} has partitions 0 to {len(there) - 1}, not {missing[0]}"
+                )
+            assigned += [TopicPartition(topic, partition) for partition in wanted]
         if not self._whole:
             await consumer.assign(assigned)
         return assigned
@@ -87,28 +104,41 @@ class RecordPrinter:
         """Seek to where printing starts. Returns where it ends, if it does."""
         ends = await consumer.end_offsets(assigned)
         begins = await consumer.beginning_offsets(assigned)
+        at_time = await self._at_time(consumer, assigned)
         for partition in assigned:
             first, end = begins[partition], ends[partition]
             if self.from_beginning:
                 start = first
+            elif self.time_ms is not None:
+                start = at_time.get(partition, end)
             elif self.offset is None:
                 start = end
             elif self.offset < 0:
                 start = max(first, end + self.offset)
             else:
                 start = self.offset
+            where = f"{partition.topic}:{partition.partition}"
             if start > end:
                 raise CliError(
-                    f"offset {start} is past the end of {self.topic}/{partition.partition}, which"
-                    f" is {end}: start at {end} or before"
+                    f"offset {start} is past the end of {where}, which is {end}: start at {end} or"
+                    " before"
                 )
             if start < first:
                 raise CliError(
-                    f"offset {start} is no longer in {self.topic}/{partition.partition}, which"
-                    f" starts at {first}: start there, or use --from-beginning"
+                    f"offset {start} is no longer in {where}, which starts at {first}: start"
+                    " there, or use --from-beginning"
                 )
             consumer.seek(partition, start)
         return ends
+
+    async def _at_time(
+        self, consumer: "Consumer", assigned: "list[TopicPartition]"
+    ) -> "dict[TopicPartition, int]":
+        """The first offset at or after the time, of each partition that has one."""
+        if self.time_ms is None:
+            return {}
+        found = await consumer.offsets_for_times(dict.fromkeys(assigned, self.time_ms))
+        return {partition: at.offset for partition, at in found.items() if at is not None}
 
     async def _all_ended(self, consumer: "Consumer", ends: "dict[TopicPartition, int]") -> bool:
         """True if every partition is printed to its end; finished ones are paused."""

@@ -13,6 +13,7 @@ from strandline_cli.options import (
     FormatOption,
     TimeoutOption,
 )
+from strandline_cli.records.topic_partitions import parse_topics
 from strandline_cli.shown.output import emit_json, emit_table, note
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ def elect(
     partitions: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TOPIC[:PARTITION]]...",
+            metavar="[TOPIC[:P,...]]...",
             show_default=False,
-            help="A topic, or one partition of it.",
+            help="Topics, or partitions of them.",
         ),
     ] = None,
     everything: Annotated[
@@ -55,8 +56,8 @@ def elect(
     from strandline_cli.client import run_client
 
     if everything == bool(partitions):
-        raise UsageMistake("name topics or partitions (TOPIC or TOPIC:PARTITION), or give --all")
-    wanted = None if everything else [named(text) for text in partitions or []]
+        raise UsageMistake("name topics or partitions (TOPIC or TOPIC:P), or give --all")
+    wanted = None if everything else _wanted(partitions or [])
     target = find_target(bootstrap=bootstrap, directory=directory)
 
     async def work() -> "list[ElectionResult]":
@@ -68,14 +69,12 @@ def elect(
     return emit_elections(run_client(work()), output, nothing=nothing)
 
 
-def named(text: str) -> tuple[str, int] | str:
-    """TOPIC:PARTITION, or a topic alone."""
-    topic, colon, partition = text.rpartition(":")
-    if colon == "":
-        return text
-    if topic == "" or not (partition.isascii() and partition.isdecimal()):
-        raise UsageMistake(f"{text!r} is neither TOPIC nor TOPIC:PARTITION, as in orders:0")
-    return topic, int(partition)
+def _wanted(texts: list[str]) -> list[tuple[str, int] | str]:
+    """Partitions as pairs, and whole topics as names."""
+    return [
+        topic if partition is None else (topic, partition)
+        for topic, partition in parse_topics(texts, "")
+    ]
 
 
 _ALL_PREFERRED = "every partition is led by its preferred leader"

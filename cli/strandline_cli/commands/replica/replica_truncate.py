@@ -5,8 +5,6 @@ from typing import Annotated
 import typer
 
 from strandline_cli.cluster.target import find_target
-from strandline_cli.commands.replica.leader_elect import named
-from strandline_cli.errors import UsageMistake
 from strandline_cli.options import (
     BootstrapOption,
     DirOption,
@@ -14,14 +12,16 @@ from strandline_cli.options import (
     FormatOption,
     TimeoutOption,
 )
+from strandline_cli.records.topic_partitions import parse_partition
 from strandline_cli.shown.output import emit_done
+from strandline_cli.shown.partitions import partition_text
 
 
 def truncate(
     partition: Annotated[
         str,
         typer.Argument(
-            metavar="TOPIC:PARTITION", show_default=False, help="The partition, as in orders:0."
+            metavar="TOPIC:P", show_default=False, help="The partition, as in orders:0."
         ),
     ],
     broker: Annotated[
@@ -55,9 +55,7 @@ def truncate(
     from strandline import Admin, TopicPartition
     from strandline_cli.client import run_client
 
-    wanted = named(partition)
-    if isinstance(wanted, str):
-        raise UsageMistake(f"{partition!r} names no partition: give TOPIC:PARTITION, as orders:0")
+    wanted = parse_partition(partition)
     target = find_target(bootstrap=bootstrap, directory=directory)
 
     async def work() -> None:
@@ -67,5 +65,7 @@ def truncate(
     run_client(work())
     topic, number = wanted
     document = {"topic": topic, "partition": number, "broker": broker, "to": to}
-    emit_done(output, document, f"{topic} partition {number} on broker {broker} is cut at {to}")
+    emit_done(
+        output, document, f"{partition_text(topic, number)} on broker {broker} is cut at {to}"
+    )
     return 0

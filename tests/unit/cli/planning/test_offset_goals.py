@@ -8,7 +8,7 @@ import pytest
 from strandline import OffsetAndTimestamp, TopicPartition
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_cli.planning.offset_goals import Goal, PlannedReset, chosen, goal_of, planned
-from strandline_cli.records.topic_partitions import parse_topics
+from strandline_cli.records.topic_partitions import parse_partition, parse_topics
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Partitions = list[TopicPartition]
@@ -132,9 +132,18 @@ def test_a_file_that_says_something_else_is_refused_by_line(
 
 def test_topics_and_partitions_are_told_apart() -> None:
     assert parse_topics(["t", "u:0,2"]) == [("t", None), ("u", 0), ("u", 2)]
-    for wrong in (":1", "t:", "t:a", "t:1,"):
+    assert parse_topics(["u:0,2-4"]) == [("u", 0), ("u", 2), ("u", 3), ("u", 4)]
+    for wrong in (":1", "t:", "t:a", "t:1,", "t:4-2", "t:1-", "t:-1", "t:1-2-3", "t:99999999999",
+                  "t:0-2000000000"):  # fmt: skip
         with pytest.raises(UsageMistake):
             parse_topics([wrong])
+
+
+def test_one_partition_is_named_by_its_topic_and_number() -> None:
+    assert parse_partition("orders:3") == ("orders", 3)
+    for wrong in ("orders", "orders:", "orders:1,2", "orders:0-1", ":1", "orders:x"):
+        with pytest.raises(UsageMistake, match="TOPIC:"):
+            parse_partition(wrong)
 
 
 def test_a_topic_stands_for_its_partitions_and_a_missing_one_is_named() -> None:

@@ -14,6 +14,7 @@ class _Record:
     topic: str = "flights"
     partition: int = 2
     offset: int = 41
+    leader_epoch: int = 6
     timestamp: int = 1_700_000_000_123
     key: bytes | None = b"key"
     value: bytes | None = b"value"
@@ -22,8 +23,8 @@ class _Record:
 
 def test_every_directive_prints_its_part() -> None:
     record = _Record(headers=[("a", b"1"), ("b", None)])
-    text = r"%t[%p]@%o %k=%v %s %T {%h} %K/%S 100%%\n"
-    expected = b"flights[2]@41 key=value value 1700000000123 {a=1,b=} 3/5 100%\n"
+    text = r"%t[%p]@%o %k=%v %s %T/%e {%h} %K/%S 100%%\n"
+    expected = b"flights[2]@41 key=value value 1700000000123/6 {a=1,b=} 3/5 100%\n"
     assert compile_format(text)(record) == expected
 
 

@@ -12,6 +12,7 @@ class _Record:
     partition: int = 1
     offset: int = 2
     timestamp: int = 3
+    leader_epoch: int = 4
     key: bytes | None = None
     value: bytes | None = None
     headers: list[tuple[str, bytes | None]] = field(default_factory=list)
@@ -24,6 +25,7 @@ def test_text_is_given_as_text_and_null_as_null() -> None:
         "topic": "t",
         "partition": 1,
         "offset": 2,
+        "leader_epoch": 4,
         "timestamp": 3,
         "key": None,
         "value": "naïve\n",

@@ -7,22 +7,24 @@ from collections.abc import Coroutine
 import pytest
 
 from strandline.types import LossInfo
-from strandline_cli.commands.replica.leader_elect import named
+from strandline_cli.commands.replica.leader_elect import _wanted
 from strandline_cli.errors import UsageMistake
 from strandline_cli.main import run
 
 
-def test_a_topic_stands_alone_or_with_one_partition() -> None:
-    assert named("orders") == "orders"
-    assert named("orders:12") == ("orders", 12)
+def test_a_topic_stands_alone_or_with_partitions() -> None:
+    assert _wanted(["orders", "clicks:12", "a:0,2-3"]) == [
+        *("orders", ("clicks", 12)),
+        *(("a", 0), ("a", 2), ("a", 3)),
+    ]
 
 
 @pytest.mark.parametrize(
     "text", ["orders:", "orders:x", ":1", "orders:-1", "a:b:", "orders:\u0663"]
 )
 def test_anything_else_is_a_mistake_that_shows_the_form(text: str) -> None:
-    with pytest.raises(UsageMistake, match="orders:0"):
-        named(text)
+    with pytest.raises(UsageMistake, match="TOPIC:0"):
+        _wanted([text])
 
 
 def losses(
