@@ -33,6 +33,7 @@ from strandline_broker.hosts.serving.applied_views import AppliedViews
 from strandline_broker.hosts.serving.configs import ConfigsService
 from strandline_broker.hosts.serving.delete_records import DeleteRecordsService
 from strandline_broker.hosts.serving.fetch_range import FetchRangeService
+from strandline_broker.hosts.serving.log_dirs import LogDirsService
 from strandline_broker.hosts.serving.offsets import OffsetsService
 from strandline_broker.hosts.serving.produce import ProduceService
 from strandline_broker.listeners import Listeners
@@ -42,6 +43,7 @@ from strandline_broker.rpc.cluster.admin import AdminRpc
 from strandline_broker.rpc.cluster.configs import ConfigsRpc
 from strandline_broker.rpc.cluster.controller_link import ControllerLink
 from strandline_broker.rpc.cluster.identify import IdentifyRpc
+from strandline_broker.rpc.cluster.log_dirs import LogDirsRpc
 from strandline_broker.rpc.cluster.metadata import MetadataRpc
 from strandline_broker.rpc.cluster.push import PushRpc
 from strandline_broker.rpc.cluster.replicas_info import ReplicasInfoRpc
@@ -225,6 +227,7 @@ class Broker:
             MetadataRpc(metadata, listener.name),
             AdminRpc(self.link, group_settings(self._config)),
             ReplicasInfoRpc(clock, replicas, metadata),
+            LogDirsRpc(LogDirsService(self._runtime.fs, replicas)),
             ConfigsRpc(ConfigsService(self._config, metadata)),
             ProducerIdsRpc(self.producer_ids),
             GroupCalls(self._runtime, self.shards, self.metadata, listener.name),

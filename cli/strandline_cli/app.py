@@ -25,6 +25,7 @@ from strandline_cli.commands.local.up import up
 from strandline_cli.commands.log.log import log_app
 from strandline_cli.commands.produce import produce
 from strandline_cli.commands.replica.leader import leader_app
+from strandline_cli.commands.replica.log_dirs import log_dirs
 from strandline_cli.commands.replica.offsets import offsets
 from strandline_cli.commands.replica.reassign import reassign
 from strandline_cli.commands.replica.replica import replica_app
@@ -61,10 +62,11 @@ def build_app() -> typer.Typer:
         consume,
         console,
         offsets,
+        log_dirs,
         reassign,
         strays,
     ):
-        app.command(command.__name__)(command)
+        app.command(command.__name__.replace("_", "-"))(command)
     app.add_typer(topic_app(), name="topic")
     app.add_typer(group_app(), name="group")
     app.add_typer(leader_app(), name="leader")

@@ -8,6 +8,7 @@ from strandline_proto import errors
 from strandline_proto.v1 import (
     delete_records_pb2,
     elections_pb2,
+    log_dirs_pb2,
     metadata_pb2,
     partitions_pb2,
     truncations_pb2,
@@ -95,6 +96,11 @@ class ScriptedAdmin:
         answer.controller.id = 100
         for broker in self.cluster.brokers.values():
             answer.brokers.add(id=broker.id, state="UNFENCED", last_heard_ms=1)
+        return answer
+
+    async def DescribeLogDirs(self, request: Any, context: Any) -> Any:
+        answer = log_dirs_pb2.DescribeLogDirsResponse(broker_id=self.id)
+        answer.log_dirs.add(path="/d", total_bytes=-1, usable_bytes=-1)
         return answer
 
     async def DescribeReplicas(self, request: Any, context: Any) -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from strandline_proto.v1 import metadata_pb2
+    from strandline_proto.v1 import log_dirs_pb2, metadata_pb2
     from strandline_proto.v1.truncations_pb2 import RefusedTruncation
 
 # Above the largest answer to a question about metadata.
@@ -123,6 +123,8 @@ def _reason(why: "grpc.RpcError") -> str:
         return "no answer in time"
     if "Connection refused" in details:
         return "connection refused, nothing listens there"
+    if why.code() is grpc.StatusCode.UNIMPLEMENTED:
+        return "its build does not know this call: upgrade the broker"
     return details or why.code().name
 
 
@@ -226,5 +228,19 @@ def ask_replicas(
         topics = [metadata_pb2.DescribeReplicasTopic(topic_id=each) for each in named]
         request = metadata_pb2.DescribeReplicasRequest(topics=topics)
         return BrokerServiceStub(channel).DescribeReplicas(request, timeout=left_s)
+
+    return ask(address, timeout_s, question)
+
+
+def ask_log_dirs(
+    address: str, topics: "list[str]", timeout_s: float
+) -> "log_dirs_pb2.DescribeLogDirsResponse":
+    """The data directories of the broker at `address`, and its replicas of these topics, or all."""
+    from strandline_proto.v1 import log_dirs_pb2
+    from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
+
+    def question(channel: "grpc.Channel", left_s: float) -> log_dirs_pb2.DescribeLogDirsResponse:
+        request = log_dirs_pb2.DescribeLogDirsRequest(topics=topics)
+        return BrokerServiceStub(channel).DescribeLogDirs(request, timeout=left_s)
 
     return ask(address, timeout_s, question)

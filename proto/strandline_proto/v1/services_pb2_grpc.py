@@ -9,6 +9,7 @@ from strandline_proto.v1 import delete_records_pb2 as strandline__proto_dot_v1_d
 from strandline_proto.v1 import elections_pb2 as strandline__proto_dot_v1_dot_elections__pb2
 from strandline_proto.v1 import fetch_pb2 as strandline__proto_dot_v1_dot_fetch__pb2
 from strandline_proto.v1 import groups_pb2 as strandline__proto_dot_v1_dot_groups__pb2
+from strandline_proto.v1 import log_dirs_pb2 as strandline__proto_dot_v1_dot_log__dirs__pb2
 from strandline_proto.v1 import metadata_pb2 as strandline__proto_dot_v1_dot_metadata__pb2
 from strandline_proto.v1 import partitions_pb2 as strandline__proto_dot_v1_dot_partitions__pb2
 from strandline_proto.v1 import produce_pb2 as strandline__proto_dot_v1_dot_produce__pb2
@@ -116,6 +117,11 @@ class BrokerServiceStub:
                 '/strandline_proto.v1.BrokerService/DescribeReplicas',
                 request_serializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeReplicasRequest.SerializeToString,
                 response_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeReplicasResponse.FromString,
+                _registered_method=True)
+        self.DescribeLogDirs = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/DescribeLogDirs',
+                request_serializer=strandline__proto_dot_v1_dot_log__dirs__pb2.DescribeLogDirsRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_log__dirs__pb2.DescribeLogDirsResponse.FromString,
                 _registered_method=True)
         self.AllowTruncation = channel.unary_unary(
                 '/strandline_proto.v1.BrokerService/AllowTruncation',
@@ -301,6 +307,13 @@ class BrokerServiceServicer:
 
     def DescribeReplicas(self, request, context):
         """Offsets, epochs and roles of the replicas on the answering broker.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeLogDirs(self, request, context):
+        """The data directories of the answering broker, with the size of each replica.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -497,6 +510,11 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.DescribeReplicas,
                     request_deserializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeReplicasRequest.FromString,
                     response_serializer=strandline__proto_dot_v1_dot_metadata__pb2.DescribeReplicasResponse.SerializeToString,
+            ),
+            'DescribeLogDirs': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeLogDirs,
+                    request_deserializer=strandline__proto_dot_v1_dot_log__dirs__pb2.DescribeLogDirsRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_log__dirs__pb2.DescribeLogDirsResponse.SerializeToString,
             ),
             'AllowTruncation': grpc.unary_unary_rpc_method_handler(
                     servicer.AllowTruncation,
@@ -963,6 +981,33 @@ class BrokerService:
             '/strandline_proto.v1.BrokerService/DescribeReplicas',
             strandline__proto_dot_v1_dot_metadata__pb2.DescribeReplicasRequest.SerializeToString,
             strandline__proto_dot_v1_dot_metadata__pb2.DescribeReplicasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeLogDirs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/DescribeLogDirs',
+            strandline__proto_dot_v1_dot_log__dirs__pb2.DescribeLogDirsRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_log__dirs__pb2.DescribeLogDirsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,6 +13,7 @@ from strandline_proto.v1 import delete_records_pb2 as _delete_records_pb2
 from strandline_proto.v1 import elections_pb2 as _elections_pb2
 from strandline_proto.v1 import fetch_pb2 as _fetch_pb2
 from strandline_proto.v1 import groups_pb2 as _groups_pb2
+from strandline_proto.v1 import log_dirs_pb2 as _log_dirs_pb2
 from strandline_proto.v1 import metadata_pb2 as _metadata_pb2
 from strandline_proto.v1 import partitions_pb2 as _partitions_pb2
 from strandline_proto.v1 import produce_pb2 as _produce_pb2
@@ -75,6 +76,8 @@ class BrokerServiceStub:
     """Forwarded to the controller."""
     DescribeReplicas: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DescribeReplicasRequest, _metadata_pb2.DescribeReplicasResponse]
     """Offsets, epochs and roles of the replicas on the answering broker."""
+    DescribeLogDirs: _grpc.UnaryUnaryMultiCallable[_log_dirs_pb2.DescribeLogDirsRequest, _log_dirs_pb2.DescribeLogDirsResponse]
+    """The data directories of the answering broker, with the size of each replica."""
     AllowTruncation: _grpc.UnaryUnaryMultiCallable[_truncations_pb2.AllowTruncationRequest, _truncations_pb2.AllowTruncationResponse]
     """Allows a replica of the answering broker to make a truncation that it has refused."""
     DescribeConfigs: _grpc.UnaryUnaryMultiCallable[_metadata_pb2.DescribeConfigsRequest, _metadata_pb2.DescribeConfigsResponse]
@@ -143,6 +146,8 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     """Forwarded to the controller."""
     DescribeReplicas: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DescribeReplicasRequest, _metadata_pb2.DescribeReplicasResponse]  # type: ignore[assignment]
     """Offsets, epochs and roles of the replicas on the answering broker."""
+    DescribeLogDirs: _aio.UnaryUnaryMultiCallable[_log_dirs_pb2.DescribeLogDirsRequest, _log_dirs_pb2.DescribeLogDirsResponse]  # type: ignore[assignment]
+    """The data directories of the answering broker, with the size of each replica."""
     AllowTruncation: _aio.UnaryUnaryMultiCallable[_truncations_pb2.AllowTruncationRequest, _truncations_pb2.AllowTruncationResponse]  # type: ignore[assignment]
     """Allows a replica of the answering broker to make a truncation that it has refused."""
     DescribeConfigs: _aio.UnaryUnaryMultiCallable[_metadata_pb2.DescribeConfigsRequest, _metadata_pb2.DescribeConfigsResponse]  # type: ignore[assignment]
@@ -292,6 +297,14 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_metadata_pb2.DescribeReplicasResponse, _abc.Awaitable[_metadata_pb2.DescribeReplicasResponse]]:
         """Offsets, epochs and roles of the replicas on the answering broker."""
+
+    @_abc_1.abstractmethod
+    def DescribeLogDirs(
+        self,
+        request: _log_dirs_pb2.DescribeLogDirsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_dirs_pb2.DescribeLogDirsResponse, _abc.Awaitable[_log_dirs_pb2.DescribeLogDirsResponse]]:
+        """The data directories of the answering broker, with the size of each replica."""
 
     @_abc_1.abstractmethod
     def AllowTruncation(

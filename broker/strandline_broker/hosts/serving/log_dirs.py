@@ -44,6 +44,11 @@ class LogDirsService:
         self._fs = fs
         self._replicas = replicas
 
+    @property
+    def broker_id(self) -> int:
+        """Id of this broker."""
+        return self._replicas.me
+
     async def describe(self, wanted: Mapping[str, Set[int]] | None) -> list[DescribedDir]:
         """Returns every directory. `wanted`: the partitions to name, by topic; None: all."""
         dirs = self._replicas.dirs

@@ -10,7 +10,9 @@ import pytest
 from strandline_broker.hosts.replica.leading import check_leader
 from strandline_broker.hosts.serving.log_dirs import LogDirsService
 from strandline_broker.kafka.cluster.log_dirs import LogDirsCalls
+from strandline_broker.rpc.cluster.log_dirs import LogDirsRpc
 from strandline_proto.batch import build_batch
+from strandline_proto.v1.log_dirs_pb2 import DescribeLogDirsRequest
 from strandline_runtime.real import RealFileSystem
 from support.kafka_answers import ask, kind
 from support.replica_nodes import decide, run_node, state
@@ -74,6 +76,26 @@ async def test_directories_are_described_in_each_version(tmp_path: Path, version
         assert {t.name for each in results for t in each.topics} == {log.topic}
         if version >= 4:
             assert [(r.total_bytes, r.usable_bytes) for r in results] == [(1000, 700)] * 2
+
+
+async def test_our_own_call_describes_the_same(tmp_path: Path) -> None:
+    fs = MeasuredDisk()
+    async with run_node(tmp_path, 1, fs, log_dirs=f"{tmp_path}/a,{tmp_path}/b") as node:
+        await two_partitions(node)
+        rpc = LogDirsRpc(LogDirsService(fs, node.replicas))
+        answer = await rpc.DescribeLogDirs(DescribeLogDirsRequest(), None)
+        assert answer.broker_id == 1
+        spaces = [(each.path, each.total_bytes, each.usable_bytes) for each in answer.log_dirs]
+        assert spaces == [(f"{tmp_path}/a", 1000, 700), (f"{tmp_path}/b", 1000, 700)]
+        [log] = [p.log for key, p in node.replicas.partitions.items() if key[1] == 0]
+        found = {
+            r.partition: (r.topic, r.size_bytes, r.offset_lag)
+            for each in answer.log_dirs
+            for r in each.replicas
+        }
+        assert found == {0: (log.topic, log.size_bytes, 0), 1: (log.topic, 0, 0)}
+        other = await rpc.DescribeLogDirs(DescribeLogDirsRequest(topics=["other"]), None)
+        assert [list(each.replicas) for each in other.log_dirs] == [[], []]
 
 
 async def test_partitions_can_be_named(tmp_path: Path) -> None:
