@@ -1,16 +1,21 @@
 """The command tree. Command modules import typer and nothing heavy, so that `--help` is quick."""
 
+import contextlib
 import functools
+import inspect
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import typer
 
 from strandline_cli.commands.chaos.chaos import chaos_app
+from strandline_cli.commands.completion import completion
 from strandline_cli.commands.config.config import config_app
 from strandline_cli.commands.console import console
 from strandline_cli.commands.consume import consume
+from strandline_cli.commands.context.context import context_app
 from strandline_cli.commands.demo import demo_app
 from strandline_cli.commands.doctor import doctor
 from strandline_cli.commands.group.group import group_app
@@ -34,6 +39,7 @@ from strandline_cli.commands.server.broker import broker_app
 from strandline_cli.commands.server.controller import controller_app
 from strandline_cli.commands.topic.topic import topic_app
 from strandline_cli.errors import UsageMistake
+from strandline_cli.options import CONTEXT_VARIABLE, ContextOption
 from strandline_runtime.build_id import build_id
 
 
@@ -65,6 +71,7 @@ def build_app() -> typer.Typer:
         log_dirs,
         reassign,
         strays,
+        completion,
     ):
         app.command(command.__name__.replace("_", "-"))(command)
     app.add_typer(topic_app(), name="topic")
@@ -75,24 +82,27 @@ def build_app() -> typer.Typer:
     app.add_typer(broker_app(), name="broker")
     app.add_typer(log_app(), name="log")
     app.add_typer(config_app(), name="config")
+    app.add_typer(context_app(), name="context")
     app.add_typer(demo_app(), name="demo")
     app.add_typer(chaos_app(), name="chaos")
     app.command("bench", add_help_option=False)(_bench)
-    _refuse_nan(app)
+    _wrap_commands(app)
     return app
 
 
-def _refuse_nan(app: typer.Typer) -> None:
-    """No option of any command takes it: to typer it is neither below a bound nor above it."""
+def _wrap_commands(app: typer.Typer) -> None:
+    """Gives every command what all commands have in common."""
     for command in app.registered_commands:
         assert command.callback is not None
-        command.callback = _without_nan(command.callback)
+        command.callback = _with_context(_without_nan(command.callback))
     for group in app.registered_groups:
         assert group.typer_instance is not None
-        _refuse_nan(group.typer_instance)
+        _wrap_commands(group.typer_instance)
 
 
 def _without_nan(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command without NaN: to typer it is neither below a bound nor above it."""
+
     @functools.wraps(command)
     def checked(**given: Any) -> Any:
         for name, value in given.items():
@@ -101,6 +111,48 @@ def _without_nan(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(**given)
 
     return checked
+
+
+def _with_context(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with --context, if it takes --bootstrap."""
+    signature = inspect.signature(command)
+    if "bootstrap" not in signature.parameters:
+        return command
+
+    @functools.wraps(command)
+    def chosen(*, context: str | None, **given: Any) -> Any:
+        if context is None:
+            return command(**given)
+        if given["bootstrap"] is not None or given.get("directory") is not None:
+            raise UsageMistake(
+                "--context names a cluster: leave out --bootstrap and --dir, or --context"
+            )
+        with _variable(CONTEXT_VARIABLE, context):
+            return command(**given)
+
+    parameters = list(signature.parameters.values())
+    at = list(signature.parameters).index("bootstrap") + 1
+    added = inspect.Parameter(
+        "context", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ContextOption
+    )
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    parameters.insert(at, added)
+    chosen.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    chosen.__annotations__ = {**command.__annotations__, "context": ContextOption}
+    return chosen
+
+
+@contextlib.contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = before
 
 
 def _show_version(wanted: bool) -> None:

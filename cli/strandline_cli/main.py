@@ -22,6 +22,8 @@ from strandline_runtime.extras import what_is_missing
 from strandline_runtime.grpc_experiments import without_event_engine
 from strandline_runtime.log_output import take_over_stderr
 
+COMPLETION_VARIABLE: Final = "_STRANDLINE_COMPLETE"
+"""The variable by which a shell asks for completions."""
 _YOUNG: Final = 50_000
 """Objects between two looks for garbage. What a command imports is a hundred thousand that stay: a
 look at each of them, again and again, and once more at the end, is a quarter of a short command.
@@ -86,8 +88,13 @@ def _dispatch(argv: list[str]) -> int:
 
     from strandline_cli.app import build_app
 
+    command = typer.main.get_command(build_app())
+    if COMPLETION_VARIABLE in os.environ:
+        from strandline_cli.commands.completion import prepare
+
+        prepare(command)
     try:
-        outcome = build_app()(
+        outcome = command(
             args=_with_default_wait(argv), prog_name="strandline", standalone_mode=False
         )
     except typer.Abort:

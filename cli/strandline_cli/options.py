@@ -9,6 +9,7 @@ import typer
 from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT
 
 DEFAULT_DIR: Final = Path(".strandline")
+CONTEXT_VARIABLE: Final = "STRANDLINE_CONTEXT"
 
 
 class Format(StrEnum):
@@ -25,6 +26,14 @@ BootstrapOption = Annotated[
         "--bootstrap",
         metavar="HOST:PORT,...",
         help="Addresses of brokers. Default: STRANDLINE_BOOTSTRAP, else the cluster in --dir.",
+    ),
+]
+ContextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        help="A cluster by its name, see `strandline context add`. Default: STRANDLINE_CONTEXT.",
     ),
 ]
 DirOption = Annotated[

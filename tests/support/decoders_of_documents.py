@@ -15,6 +15,7 @@ from strandline_broker.config.loading import (
 from strandline_broker.core.controller.log import records, snapshot
 from strandline_broker.core.controller.log.state import ControllerState
 from strandline_cli.cluster.cluster_files import read_cluster_file
+from strandline_cli.cluster.contexts import parse_contexts
 from strandline_cli.errors import CliError
 from strandline_cli.planning.reassignment_plan import parse_plan
 from strandline_cli.records import json_records
@@ -76,6 +77,9 @@ CLUSTER: Final = json.dumps(
 
 
 PLAN: Final = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
+
+
+CONTEXTS: Final = b'{"version":1,"current":"a","contexts":{"a":{"bootstrap":"h:1"}}}'
 
 
 RECORD: Final = b'{"key":"a","value_base64":"/w==","headers":[{"name":"h","value":"x"}]}'
@@ -160,6 +164,12 @@ DECODERS: Final = (
     ),
     Decoder(
         "cli.reassignment_plan", (PLAN,), _as_text(lambda text: parse_plan(text, "x")), (CliError,)
+    ),
+    Decoder(
+        "cli.contexts",
+        (CONTEXTS,),
+        _as_text(lambda text: parse_contexts(text, Path("/f"))),
+        (CliError,),
     ),
     Decoder("cli.json_records", (RECORD,), json_records.JsonParser(), (CliError,)),
     Decoder(

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_PREFIX: Final = "STRANDLINE_"
 RESERVED_VARIABLES: Final = frozenset(
-    {"STRANDLINE_BOOTSTRAP", "STRANDLINE_CONSOLE_TOKEN", "STRANDLINE_DIR"}
+    {
+        "STRANDLINE_BOOTSTRAP",
+        "STRANDLINE_CONSOLE_TOKEN",
+        "STRANDLINE_CONTEXT",
+        "STRANDLINE_DIR",
+    }
 )
 """Environment variables that the command line reads; they are no configuration keys."""
 
