@@ -244,3 +244,26 @@ def ask_log_dirs(
         return BrokerServiceStub(channel).DescribeLogDirs(request, timeout=left_s)
 
     return ask(address, timeout_s, question)
+
+
+def ask_clock(address: str, timeout_s: float) -> tuple[float, float]:
+    """How far the clock of the server at `address` is ahead of the one here, and the duration of
+    the call; both in milliseconds.
+    """
+    from strandline_proto.v1 import watch_pb2
+    from strandline_proto.v1.services_pb2_grpc import WatchServiceStub
+
+    def question(channel: "grpc.Channel", left_s: float) -> tuple[float, float]:
+        # One topic keeps the frame small; it need not exist.
+        topics = [watch_pb2.WatchedTopic(topic="__consumer_offsets", partitions=[0])]
+        request = watch_pb2.WatchRequest(topics=topics, without_groups=True)
+        began = time.time()
+        frames = WatchServiceStub(channel).Watch(request, timeout=left_s)
+        try:
+            frame = next(iter(frames))
+        finally:
+            frames.cancel()
+        took = time.time() - began
+        return frame.time_ms - (began + took / 2) * 1000, took * 1000
+
+    return ask(address, timeout_s, question)

@@ -1,11 +1,25 @@
-"""`strandline doctor`: a check that clients can reach every address that brokers advertise."""
+"""`strandline doctor`: a check that clients can reach every address that brokers advertise, and of
+Java, file descriptors, clocks and disks.
+"""
 
-from dataclasses import dataclass
+import importlib.util
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from strandline_cli.cluster import probe
+from strandline_cli.cluster.checks import (
+    OK,
+    PROBLEM,
+    WARNING,
+    Check,
+    clock_check,
+    descriptors_check,
+    disk_check,
+    java_check,
+    process_descriptors,
+)
 from strandline_cli.cluster.cluster_files import CONTROLLER
 from strandline_cli.cluster.listeners import GRPC, ListenerAddress
 from strandline_cli.cluster.reach import Place, Unreached, reach_all
@@ -24,6 +38,10 @@ class _Known:
 
     places: list[Place]
     problems: list[str]
+    addresses: dict[int, str]
+    """An address of each broker for gRPC."""
+    states: "list[probe.BrokerState]"
+    """The brokers as the controller describes them; none without it."""
 
 
 def doctor(
@@ -38,29 +56,99 @@ def doctor(
     ] = 5.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Check that each address that brokers advertise can be reached from here, by its protocol.
+    """Check addresses, Java, file descriptors, clocks and disks.
 
-    Exit status 0 if all answer as the broker that advertises them, else 1.
+    Each address that brokers advertise is tried from here, by its protocol. With --listener only
+    these are. Exit status 1 if one does not answer as the broker that advertises it, or if there is
+    another problem. Warnings do not change it.
 
     Example: strandline doctor --listener PLAINTEXT
     """
-    known = _known(find_target(bootstrap=bootstrap, directory=directory), timeout)
+    target = find_target(bootstrap=bootstrap, directory=directory)
+    known = _known(target, timeout)
     places = _of_listeners(known.places, listener or [])
     results = list(zip(places, reach_all(places, timeout), strict=True))
     problems = known.problems + [_told(place, why) for place, why in results if why is not None]
+    is_reachable = not problems
+    silent = {place.listener.address for place, why in results if why is not None}
+    checks = [] if listener else all_checks(target, known, silent, timeout)
+    problems += [check.text for check in checks if check.state == PROBLEM]
     if output is Format.JSON:
         emit_json(
             {
-                "reachable": not problems,
+                "reachable": is_reachable,
+                "checks": [asdict(check) for check in checks],
                 "listeners": [_document(place, why) for place, why in results],
                 "problems": problems,
             }
         )
     else:
         emit_table(("broker", "listener", "protocol", "address", "result"), map(_row, results))
+        if checks:
+            emit_table(("check", "where", "state", "found"), map(_check_row, checks))
         for problem in problems:
             write_line(problem)
+        for check in checks:
+            if check.state == WARNING:
+                write_line(f"warning: {check.text}")
     return 1 if problems else 0
+
+
+def all_checks(target: Target, known: _Known, silent: set[str], timeout_s: float) -> list[Check]:
+    """Looks at this machine, the local processes and each broker but those that are silent."""
+    has_spark = importlib.util.find_spec("pyspark") is not None
+    found: list[Check | None] = [java_check(has_spark=has_spark), descriptors_check()]
+    if target.local is not None:
+        names = {str(broker): f"broker {broker}" for broker in target.local.broker_ids}
+        for process_id, name in {CONTROLLER: CONTROLLER, **names}.items():
+            pid = target.local.process(process_id).pid
+            found.append(None if pid is None else process_descriptors(name, pid))
+    for state in known.states:
+        found += _reported(state)
+    for broker, address in sorted(known.addresses.items()):
+        if address not in silent:
+            found += _of_broker(broker, address, timeout_s)
+    return [check for check in found if check is not None]
+
+
+def _reported(state: "probe.BrokerState") -> list[Check | None]:
+    """What a broker has reported to the controller."""
+    where = f"broker {state.id}"
+    return [
+        Check(
+            *("descriptors", where, PROBLEM, "it has no file descriptors left"),
+            "close connections, or raise its limit (ulimit -Hn, LimitNOFILE=) and restart it",
+        )
+        if state.lacks_descriptors
+        else None,
+        *(
+            Check("disk", where, PROBLEM, f"{path} is full", "free space: it takes no records")
+            for path in state.full_log_dirs
+        ),
+    ]
+
+
+def _of_broker(broker: int, address: str, timeout_s: float) -> list[Check | None]:
+    """Looks at the clock and the disks of a broker."""
+    where = f"broker {broker}"
+    found: list[Check | None] = []
+    try:
+        ahead_ms, took_ms = probe.ask_clock(address, timeout_s)
+        found.append(clock_check(where, ahead_ms=ahead_ms, round_trip_ms=took_ms))
+    except CliError as why:
+        found.append(Check("clock", where, OK, f"not looked at: {why}"))
+    try:
+        described = probe.ask_log_dirs(address, ["__none"], timeout_s).log_dirs
+    except CliError as why:
+        return [*found, Check("disk", where, OK, f"not looked at: {why}")]
+    for each in described:
+        free, total = each.usable_bytes, each.total_bytes
+        found.append(disk_check(where, each.path, failure=each.failure, free=free, total=total))
+    return found
+
+
+def _check_row(check: Check) -> tuple[object, ...]:
+    return check.subject, check.where, check.state, check.said
 
 
 def _of_listeners(places: list[Place], names: list[str]) -> list[Place]:
@@ -135,7 +223,13 @@ def _as_described(target: Target, answer: "DescribeClusterResponse") -> _Known:
         for broker in expected
         if broker not in registered
     ]
-    return _Known(places, problems)
+    addresses = {
+        state.id: listener.address
+        for state in states
+        for listener in reversed(state.listeners)
+        if listener.protocol == GRPC
+    }
+    return _Known(places, problems, addresses, states)
 
 
 def _without_controller(target: Target, address: str, why: str, timeout_s: float) -> _Known:
@@ -154,7 +248,8 @@ def _without_controller(target: Target, address: str, why: str, timeout_s: float
         for broker in sorted(named)
         for listener in named[broker]
     ]
-    return _Known(places, [problem])
+    addresses = {b.node_id: probe.host_port(b.host, b.port) for b in answer.brokers}
+    return _Known(places, [problem], addresses, [])
 
 
 def _grpc_alone(host: str, port: int) -> ListenerAddress:
