@@ -193,14 +193,14 @@ def test_a_malformed_topic_configuration_is_refused_by_key(
 def test_records_that_cannot_be_deleted_stay(cluster: LocalCluster) -> None:
     _create(cluster, "shortened")
     assert _on(cluster, "produce", "shortened", stdin="a\nb\nc\n").status == 0
-    for where, status, said in (
-        (("--partition", 0, "--before", 4), 1, "between 0 and the high watermark 3"),
-        (("--partition", 1, "--before", 1), 1, "no partition 1; it has 1"),
-        (("--partition", -1, "--before", 1), 2, "--partition"),
-        (("--partition", 0, "--before", -2), 2, "--before"),
-        (("--partition", 0), 2, "--before"),
+    for partition, where, status, said in (
+        (0, ("--before", 4), 1, "between 0 and the high watermark 3"),
+        (1, ("--before", 1), 1, "no partition 1; it has 1"),
+        (-1, ("--before", 1), 2, "'-1' is not a partition"),
+        (0, ("--before", -2), 2, "--before"),
+        (0, (), 2, "--before"),
     ):
-        refused = _on(cluster, "topic", "delete-records", "shortened", *where)
+        refused = _on(cluster, "topic", "delete-records", f"shortened:{partition}", *where)
         assert refused.status == status, where
         assert said in refused.error
         assert _values(cluster, "shortened") == ["a", "b", "c"], where
@@ -208,7 +208,7 @@ def test_records_that_cannot_be_deleted_stay(cluster: LocalCluster) -> None:
 
 def test_records_of_a_compacted_topic_are_not_deleted_by_offset(cluster: LocalCluster) -> None:
     _create(cluster, "compacted", "--config", "cleanup.policy=compact")
-    refused = _on(cluster, "topic", "delete-records", "compacted", "-p", 0, "--before", 0)
+    refused = _on(cluster, "topic", "delete-records", "compacted:0", "--before", 0)
     assert refused.status == 1
     assert "cleanup.policy=compact" in refused.error
 
@@ -218,8 +218,8 @@ def test_a_consumer_goes_on_at_the_new_start_as_its_reset_policy_says(
 ) -> None:
     _create(cluster, "shortened-well")
     assert _on(cluster, "produce", "shortened-well", stdin="a\nb\nc\n").status == 0
-    deleted = _on(cluster, "topic", "delete-records", "shortened-well", "-p", 0, "--before", 2)
-    assert (deleted.status, deleted.out) == (0, "shortened-well partition 0 begins at offset 2\n")
+    deleted = _on(cluster, "topic", "delete-records", "shortened-well:0", "--before", 2)
+    assert (deleted.status, deleted.out) == (0, "shortened-well:0 begins at offset 2\n")
     assert _values(cluster, "shortened-well") == ["c"]
     below = _on(
         cluster, "consume", "shortened-well", "--offset", 0, "--partition", 0, "--exit-at-end"
@@ -230,9 +230,7 @@ def test_a_consumer_goes_on_at_the_new_start_as_its_reset_policy_says(
         cluster,
         "topic",
         "delete-records",
-        "shortened-well",
-        "-p",
-        0,
+        "shortened-well:0",
         "--before",
         -1,
         "--format",

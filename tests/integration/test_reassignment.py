@@ -69,7 +69,7 @@ def test_a_move_is_throttled_shown_changed_and_cancelled(directory: Path) -> Non
         (before,) = admin.describe_topics(["slow"])["slow"].partitions
         to = 1 + before.leader % 3
         begun = _json(
-            directory, "reassign", "--topic", "slow", "--partition", 0, "--replicas", to,
+            directory, "reassign", "--partition", "slow:0", "--replicas", to,
             "--throttle", 1000,
         )  # fmt: skip
         assert begun["done"] is False
@@ -93,13 +93,13 @@ def test_a_move_is_throttled_shown_changed_and_cancelled(directory: Path) -> Non
     [
         ((), 2, "nothing to do"),
         (("--status", "--cancel"), 2, "choose one"),
-        (("--replicas", "1,2"), 2, "needs one --topic and its --partition"),
-        (("--topic", "orders", "--partition", 0), 2, "nothing to do"),
-        (("--status", "--topic", "orders", "--partition", 0), 2, "--replicas or --cancel"),
-        (("--topic", "orders", "--partition", 0, "--replicas", "1,x"), 2, "broker ids like 1,2,4"),
-        (("--topic", "orders", "--partition", 0, "--replicas", "1,9"), 1, "broker 9"),
-        (("--topic", "orders", "--partition", 7, "--replicas", "1"), 1, "has no partition 7"),
-        (("--topic", "nowhere", "--partition", 0, "--replicas", "1"), 1, "nowhere"),
+        (("--replicas", "1,2"), 2, "needs the --partition"),
+        (("--partition", "orders:0"), 2, "nothing to do"),
+        (("--status", "--partition", "orders:0"), 2, "--replicas or --cancel"),
+        (("--partition", "orders:0", "--replicas", "1,x"), 2, "broker ids like 1,2,4"),
+        (("--partition", "orders:0", "--replicas", "1,9"), 1, "broker 9"),
+        (("--partition", "orders:7", "--replicas", "1"), 1, "has no partition 7"),
+        (("--partition", "nowhere:0", "--replicas", "1"), 1, "nowhere"),
         (("--to-brokers", "1,9"), 1, "broker 9 cannot take replicas now"),
         (("--to-brokers", "1"), 1, "replicas, and only 1 brokers"),
         (("--file", "nowhere.json"), 1, "cannot read the plan nowhere.json"),

@@ -10,7 +10,7 @@ import typer
 
 from strandline_cli.cluster.target import find_target
 from strandline_cli.errors import CliError, UsageMistake
-from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption, TopicArgument
+from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption
 from strandline_cli.shown.output import emit_json, note
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Codec(StrEnum):
 
 
 def produce(
-    topic: TopicArgument,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC[:P]", show_default=False)],
     acks: Annotated[
         Acks,
         typer.Option(
@@ -100,7 +100,7 @@ def produce(
         Codec, typer.Option("--compression", "-z", help="Compression of the batches.")
     ] = Codec.NONE,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Send to this partition only.")
+        int | None, typer.Option("--partition", "-p", min=0, help="As P in TOPIC:P.")
     ] = None,
     timeout: Annotated[
         float,
@@ -136,6 +136,7 @@ def produce(
         },
         key_separator,
     )
+    topic, partition = _place(topic, partition)
     headers = parse_headers(header or [])
     target = find_target(bootstrap=bootstrap, directory=directory)
     given = _given(key, headers, file or [], tombstone=tombstone)
@@ -205,6 +206,17 @@ def _check(given: dict[str, bool], separator: str | None) -> None:
             "--key-separator is empty: give what parts key and value, or leave it out to send"
             " values without keys"
         )
+
+
+def _place(text: str, number: int | None) -> tuple[str, int | None]:
+    """The topic and the partition, named as TOPIC:P or by --partition."""
+    from strandline_cli.records.topic_partitions import parse_partition
+
+    if ":" not in text:
+        return text, number
+    if number is not None:
+        raise UsageMistake(f"{text!r} names its partition: leave out --partition")
+    return parse_partition(text)
 
 
 def _parser(

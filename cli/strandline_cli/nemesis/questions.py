@@ -45,7 +45,7 @@ class Questions:
             for partition in topic.partitions:
                 if len(partition.isr) < len(partition.replicas) or partition.leader < 0:
                     return (
-                        f"{topic.name}/{partition.partition} has leader {partition.leader} and"
+                        f"{topic.name}:{partition.partition} has leader {partition.leader} and"
                         f" in-sync replicas {sorted(partition.isr)}"
                     )
         return ""

@@ -202,7 +202,7 @@ async def wait_until_done(admin: Admin, plan: Plan, limit_s: float) -> None:
         if loop.time() >= deadline:
             raise CliError(
                 f"{len(left)} of {len(plan)} partitions are not done after {limit_s:g} s, for "
-                f"example {left[0].topic}-{left[0].partition}: the rest goes on; see "
+                f"example {left[0].topic}:{left[0].partition}: the rest goes on; see "
                 "`strandline reassign --status`"
             )
         if loop.time() >= say_at:

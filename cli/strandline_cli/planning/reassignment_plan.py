@@ -98,7 +98,7 @@ def spread(
         possible = {*racks, *(layout.staying & {*replicas})}
         if wanted > len(possible):
             raise CliError(
-                f"{partition[0]}-{partition[1]} is to have {wanted} replicas, and only "
+                f"{partition[0]}:{partition[1]} is to have {wanted} replicas, and only "
                 f"{len(possible)} brokers can hold them ({', '.join(map(str, sorted(possible)))}): "
                 "start more brokers, or lower the replication factor with "
                 f"`strandline reassign --topic {partition[0]} --replication-factor {len(possible)}`"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline_cli.cluster.target import find_target
+from strandline_cli.commands.partition_argument import PartitionArgument, chosen_partition
 from strandline_cli.errors import CliError
 from strandline_cli.options import (
     BootstrapOption,
@@ -12,9 +13,9 @@ from strandline_cli.options import (
     Format,
     FormatOption,
     TimeoutOption,
-    TopicArgument,
 )
 from strandline_cli.shown.output import emit_done
+from strandline_cli.shown.partitions import partition_text
 
 if TYPE_CHECKING:
     from strandline import Admin
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 
 
 def move(
-    topic: TopicArgument,
-    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, show_default=False)],
+    place: PartitionArgument,
     to: Annotated[
         int, typer.Option("--to", min=0, metavar="BROKER", help="Id of the new leader's broker.")
     ],
+    number: Annotated[
+        int | None, typer.Argument(metavar="[P]", min=0, show_default=False, hidden=True)
+    ] = None,
     prefer: Annotated[
         bool,
         typer.Option(
@@ -44,12 +47,13 @@ def move(
     preferred leaders by itself, see auto.leader.rebalance.enable. With --prefer the replica becomes
     the preferred leader; the replicas stay the same, in another order.
 
-    Example: strandline leader move orders 0 --to 2
+    Example: strandline leader move orders:0 --to 2
     """
     from strandline import Admin
     from strandline.errors import ElectionNotNeeded
     from strandline_cli.client import run_client
 
+    topic, partition = chosen_partition(place, number, "the number")
     target = find_target(bootstrap=bootstrap, directory=directory)
 
     async def work() -> "ElectionResult":
@@ -70,7 +74,7 @@ def move(
         "preferred": prefer,
     }
     how = "is led by broker" if moved.error is None else "was led already by broker"
-    line = f"{topic} partition {partition} {how} {moved.leader}"
+    line = f"{partition_text(topic, partition)} {how} {moved.leader}"
     emit_done(output, document, f"{line}, its preferred leader" if prefer else line)
     return 0
 
@@ -80,8 +84,9 @@ async def _prefer(admin: "Admin", topic: str, partition: int, leader: int) -> No
     where = (topic, partition)
     if await admin.list_partition_reassignments([where]):
         raise CliError(
-            f"broker {leader} leads {topic} partition {partition}, but cannot be made its preferred"
-            " leader while its replicas are being moved: wait for the reassignment, then repeat"
+            f"broker {leader} leads {partition_text(topic, partition)}, but cannot be made its"
+            " preferred leader while its replicas are being moved: wait for the reassignment,"
+            " then repeat"
         )
     described = (await admin.describe_topics([topic]))[topic].partitions[partition]
     replicas = [leader, *(b for b in described.replicas if b != leader)]

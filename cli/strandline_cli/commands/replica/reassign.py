@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from strandline_cli.cluster.target import find_target
+from strandline_cli.commands.partition_argument import chosen_partition
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_cli.options import (
     BootstrapOption,
@@ -25,6 +26,7 @@ from strandline_cli.planning.reassignment_plan import (
     plan_document,
     spread,
 )
+from strandline_cli.records.topic_partitions import parse_partition
 from strandline_cli.shown.output import emit_done, emit_json, emit_table, listed, note, write_line
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ def reassign(
         ),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", min=0, help="Partition of the topic to move.")
+        str | None,
+        typer.Option("--partition", metavar="TOPIC:P", help="Partition to move, as in orders:0."),
     ] = None,
     replicas: Annotated[
         str | None,
@@ -98,9 +101,10 @@ def reassign(
     """
     from strandline_cli.client import run_client
 
+    topics, number = _named(topic or [], partition)
     wish = _Wish(
-        topics=topic or [],
-        partition=partition,
+        topics=topics,
+        partition=number,
         replicas=None if replicas is None else parse_brokers("--replicas", replicas),
         file=file,
         to_brokers=None if to_brokers is None else parse_brokers("--to-brokers", to_brokers),
@@ -116,6 +120,20 @@ def reassign(
     target = find_target(bootstrap=bootstrap, directory=directory)
     run_client(_carry_out(wish, target.bootstrap, timeout))
     return 0
+
+
+def _named(topics: list[str], partition: str | None) -> tuple[list[str], int | None]:
+    """The topics, and the number of the one partition. `--topic T --partition N` is old."""
+    if partition is None:
+        return topics, None
+    if ":" not in partition and partition.isascii() and partition.isdecimal():
+        if len(topics) != 1:
+            raise UsageMistake(f"--partition {partition} names no topic: use TOPIC:{partition}")
+        return topics, chosen_partition(topics[0], int(partition), "--topic")[1]
+    topic, number = parse_partition(partition, "--partition ")
+    if topics not in ([], [topic]):
+        raise UsageMistake(f"--partition {partition} names its topic: leave out --topic")
+    return [topic], number
 
 
 @dataclass(frozen=True)
@@ -163,11 +181,11 @@ class _Wish:
             )
         names_one = len(self.topics) == 1 and self.partition is not None
         if self.replicas is not None and not names_one:
-            raise UsageMistake("--replicas needs one --topic and its --partition")
+            raise UsageMistake("--replicas needs the --partition to move, as in orders:0")
         if self.partition is not None and not (
             names_one and (self.replicas is not None or self.cancel)
         ):
-            raise UsageMistake("--partition needs one --topic, and --replicas or --cancel")
+            raise UsageMistake("--partition TOPIC:P needs --replicas or --cancel")
         if self.file is not None and self.topics:
             raise UsageMistake("--file names its topics itself: leave --topic out")
         if self.dry_run and not self.has_plan:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from strandline_cli.cluster.target import find_target
+from strandline_cli.commands.partition_argument import PartitionArgument
 from strandline_cli.options import (
     BootstrapOption,
     DirOption,
@@ -18,12 +19,7 @@ from strandline_cli.shown.partitions import partition_text
 
 
 def truncate(
-    partition: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOPIC:P", show_default=False, help="The partition, as in orders:0."
-        ),
-    ],
+    partition: PartitionArgument,
     broker: Annotated[
         int,
         typer.Option(

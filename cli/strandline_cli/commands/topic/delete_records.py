@@ -5,22 +5,20 @@ from typing import Annotated
 import typer
 
 from strandline_cli.cluster.target import find_target
+from strandline_cli.commands.partition_argument import PartitionArgument, chosen_partition
 from strandline_cli.options import (
     BootstrapOption,
     DirOption,
     Format,
     FormatOption,
     TimeoutOption,
-    TopicArgument,
 )
 from strandline_cli.shown.output import emit_done
+from strandline_cli.shown.partitions import partition_text
 
 
 def delete_records(
-    topic: TopicArgument,
-    partition: Annotated[
-        int, typer.Option("--partition", "-p", min=0, help="Number of the partition.")
-    ],
+    place: PartitionArgument,
     before: Annotated[
         int,
         typer.Option(
@@ -30,6 +28,9 @@ def delete_records(
             help="The first offset to keep; -1: delete all committed records.",
         ),
     ],
+    number: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="The old spelling of P.")
+    ] = None,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
     timeout: TimeoutOption = 15.0,
@@ -37,11 +38,12 @@ def delete_records(
 ) -> int:
     """Delete the records of one partition below an offset, on every replica.
 
-    Example: strandline topic delete-records orders -p 0 --before 1000
+    Example: strandline topic delete-records orders:0 --before 1000
     """
     from strandline import Admin, TopicPartition
     from strandline_cli.client import run_client
 
+    topic, partition = chosen_partition(place, number, "--partition")
     target = find_target(bootstrap=bootstrap, directory=directory)
     where = TopicPartition(topic, partition)
 
@@ -51,6 +53,6 @@ def delete_records(
 
     low_watermark = run_client(work())
     document = {"topic": topic, "partition": partition, "low_watermark": low_watermark}
-    line = f"{topic} partition {partition} begins at offset {low_watermark}"
+    line = f"{partition_text(topic, partition)} begins at offset {low_watermark}"
     emit_done(output, document, line)
     return 0

@@ -13,6 +13,7 @@ from strandline_cli.options import (
 )
 from strandline_cli.shown.conditions import condition_texts, refusal_text
 from strandline_cli.shown.output import emit_json, emit_table, listed, note
+from strandline_cli.shown.partitions import partition_text
 
 if TYPE_CHECKING:
     from strandline.types import ClusterDescription, TopicDescription
@@ -64,7 +65,7 @@ def describe(
     ]
     emit_table(("partition", "leader", "leader_epoch", "replicas", "isr", "elr"), rows, title=topic)
     for p in document["partitions"]:
-        _note_offline(p)
+        _note_offline(topic, p)
     for full in document["full_log_dirs"]:
         note(f"broker {full['broker']} has no room in {', '.join(full['paths'])}")
     for refused in document["refused_truncations"]:
@@ -132,8 +133,8 @@ def _full(cluster: "ClusterDescription", found: "TopicDescription") -> list[dict
     ]
 
 
-def _note_offline(partition: dict[str, Any]) -> None:
+def _note_offline(topic: str, partition: dict[str, Any]) -> None:
     brokers = [each["broker"] for each in partition["offline"]]
     conditions = [each["condition"] for each in partition["offline"]]
     for text in condition_texts(brokers, conditions):
-        note(f"partition {partition['partition']}: {text}")
+        note(f"{partition_text(topic, partition['partition'])}: {text}")

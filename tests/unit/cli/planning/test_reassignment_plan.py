@@ -98,7 +98,7 @@ def test_another_replication_factor() -> None:
 
 
 def test_too_few_brokers() -> None:
-    with pytest.raises(CliError, match=r"t-0 is to have 2 replicas, and only 1 brokers"):
+    with pytest.raises(CliError, match=r"t:0 is to have 2 replicas, and only 1 brokers"):
         spread(layout((1, 2)), {1: ""})
 
 
