@@ -10,48 +10,53 @@ positions. Without one, the consumer reads its topics whole, or the partitions o
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from strandline._consumer.assigned import Assigned
 from strandline._consumer.delivery import Delivery
+from strandline._consumer.deserializing import Deserializing, deserializer_options
 from strandline._consumer.fetcher import Fetcher
 from strandline._consumer.options import ConsumerOptions
 from strandline._consumer.read_ahead import Lending
-from strandline._core.commit_state import CommitOffset
 from strandline._core.membership import Subscription
-from strandline._core.position import EARLIEST, LATEST, Phase, Position
+from strandline._core.position import LATEST, Position
 from strandline._core.whole_topics import WholeTopics
-from strandline._groups.group import Group, at_of
-from strandline._groups.rebalance_listener import check_listener
+from strandline._groups.group import Group
 from strandline._net import arguments as given
 from strandline._net.connections import parse_bootstrap
 from strandline._net.coordinator import OFFSETS_TOPIC
 from strandline._net.option_names import named_options
 from strandline._net.session import Session
-from strandline.errors import ClientClosed, ConfigurationError, OperationTimedOut, describe
-from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata
-from strandline.types import OffsetAndTimestamp, TopicPartition
+from strandline._reading.commits import Commits
+from strandline._reading.dead_letters import DeadLetterSender
+from strandline._reading.log_offsets import LogOffsets
+from strandline._reading.positions import Positions
+from strandline._reading.reading import Partition, ToCommit
+from strandline._reading.subscriptions import Subscriptions
+from strandline.errors import ClientClosed, ConfigurationError
+from strandline.serialization import DeadLetters
+from strandline.types import Key, TopicPartition, Value
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable
     from types import TracebackType
-    from typing import Any, Self
+    from typing import Literal, Self
 
     from strandline._core.cluster_view import Changes, PartitionKey
-    from strandline.types import ConsumerRecord, TopicPartition
+    from strandline._core.commit_state import CommitOffset
+    from strandline.producer import Producer
+    from strandline.serialization import Deserializer
+    from strandline.types import ConsumerRecord
     from strandline_runtime.runtime import Runtime
 
-    Collect = Callable[[list[Position]], dict[TopicPartition, list[ConsumerRecord]]]
+    Collect = Callable[[list[Position]], dict[TopicPartition, list[ConsumerRecord[Any, Any]]]]
 
-Partition: TypeAlias = "TopicPartition | tuple[str, int]"
-ToCommit: TypeAlias = "Mapping[Partition, int | tuple[int, str] | OffsetAndMetadata]"
-PATTERN_BYTES_MAX: Final = 4096
-NO_GROUP: Final = -1
+__all__ = ["Ahead", "Consumer", "Partition", "ToCommit", "ahead_of"]
 
 
-class Consumer:
+class Consumer(Subscriptions, Commits, Positions, LogOffsets, Generic[Key, Value]):
     """Reads records. Use it as an asynchronous context manager, and iterate or call `getmany`.
 
     With `group_id`, the consumer subscribes to `topics`. Without, it reads them whole, until
@@ -83,6 +88,10 @@ class Consumer:
         connect_timeout_ms: float = 10_000,
         metadata_max_age_ms: float = 300_000,
         check_crcs: bool = True,
+        key_deserializer: Deserializer[Key] | None = None,
+        value_deserializer: Deserializer[Value] | None = None,
+        on_deserialization_error: Literal["raise", "skip"] | DeadLetters = "raise",
+        deserialization_timeout_ms: float = 10_000,
         runtime: Runtime | None = None,
     ) -> None:
         options = ConsumerOptions(
@@ -105,10 +114,8 @@ class Consumer:
             check_crcs=check_crcs,
         )
         self._options = options
-        self._request_timeout_s = options.request_timeout_s
         self._session: Session | None = None
         self._group: Group | None = None
-        """The group of a running consumer with a group_id; else None."""
         self._is_stopping = False
         self._delivery = Delivery(
             check_crcs=options.check_crcs, max_decompressed_bytes=max_decompressed_bytes
@@ -123,6 +130,50 @@ class Consumer:
             self._wanted = Subscription(tuple(sorted(set(self._topics)))), None
         self._runtime = runtime
         self._whole = WholeTopics()
+        self._dead_letters: DeadLetterSender | None = None
+        self._deserializing = self._deserializing_by(
+            key_deserializer,
+            value_deserializer,
+            on_deserialization_error,
+            deserialization_timeout_ms,
+        )
+        """None if keys and values stay bytes."""
+
+    def _deserializing_by(
+        self, key: object, value: object, on_error: object, timeout_ms: float
+    ) -> Deserializing | None:
+        chosen = deserializer_options(key, value, on_error, timeout_ms)
+        if chosen.key is None and chosen.value is None:
+            if chosen.on_error != "raise":
+                raise ConfigurationError(
+                    f"on_deserialization_error={on_error!r} means nothing without key_deserializer "
+                    "or value_deserializer"
+                )
+            return None
+        if isinstance(chosen.on_error, DeadLetters):
+            topic = chosen.on_error.topic
+            if topic in self._topics:
+                raise ConfigurationError(
+                    f"on_deserialization_error={on_error!r} sends to a topic that the consumer "
+                    "reads: its dead letters would come back; name another topic"
+                )
+            self._dead_letters = DeadLetterSender(topic, self._dead_letter_producer)
+        self._delivery.is_holding = True
+        send = None if self._dead_letters is None else self._dead_letters.send
+        return Deserializing(chosen, self._delivery, send)
+
+    def _dead_letter_producer(self, max_request_size: int) -> Producer:
+        from strandline.producer import Producer  # not for every consumer
+
+        options = self._options
+        return Producer(
+            self._bootstrap,
+            delivery_timeout_ms=options.request_timeout_ms,
+            request_timeout_ms=options.request_timeout_ms,
+            connect_timeout_ms=options.connect_timeout_ms,
+            max_request_size=max_request_size,
+            runtime=self._runtime,
+        )
 
     # Life.
 
@@ -221,7 +272,13 @@ class Consumer:
                 self._assigned.replace({})  # else the next start delivers what is left
                 self._assigned.fetcher.arrived.set()
             self._group = self._session = self._assigned.fetcher = None
-            await session.close()
+            if self._deserializing is not None:
+                self._deserializing.close()
+            try:
+                if self._dead_letters is not None:
+                    await self._dead_letters.close(0)
+            finally:
+                await session.close()
 
     # Assignment.
 
@@ -284,7 +341,7 @@ class Consumer:
 
     # Records.
 
-    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Key, Value]:
         """Polls until a record is available, and returns it."""
         while True:
             found = await self.getmany(*partitions, timeout_ms=None, max_records=1)
@@ -296,7 +353,7 @@ class Consumer:
         *partitions: TopicPartition,
         timeout_ms: float | None = 0,
         max_records: int | None = None,
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[Key, Value]]]:
         """Returns available records by partition; waits `timeout_ms` at most (None: no limit).
 
         In a group, `getmany`, `getone` and each step of an iteration are polls. A poll marks the
@@ -321,7 +378,7 @@ class Consumer:
         partitions: tuple[TopicPartition, ...],
         timeout_ms: float | None,
         collect: Collect,
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[Key, Value]]]:
         group = self._group
         if group is None:
             return await self._found(partitions, timeout_ms, collect, None)
@@ -337,7 +394,7 @@ class Consumer:
         timeout_ms: float | None,
         collect: Collect,
         group: Group | None,
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[Key, Value]]]:
         deadline: float | None = None
         if timeout_ms is not None:
             deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
@@ -349,7 +406,15 @@ class Consumer:
             if group is not None:
                 await group.attend()
                 self._started()
-            awake = [p for p in self._assigned.of(partitions) if not (p.paused or p.withheld)]
+            awake = self._awake(partitions)
+            if self._deserializing is not None:
+                session = self._session
+                assert session is not None
+                moved = await self._deserializing.prepare(awake, session.runtime)
+                self._started()
+                awake = self._awake(partitions)  # another call may have changed it meanwhile
+                if group is not None:
+                    group.on_moved(p for p in awake if p in moved)
             found = collect(awake)
             if group is not None and found:
                 group.on_moved(p for p in awake if p.partition in found)
@@ -361,6 +426,9 @@ class Consumer:
             except TimeoutError:
                 return {}
 
+    def _awake(self, partitions: tuple[TopicPartition, ...]) -> list[Position]:
+        return [p for p in self._assigned.of(partitions) if not (p.paused or p.withheld)]
+
     async def _lend(self) -> None:
         self._started()
         self._lending.take_back()
@@ -369,353 +437,12 @@ class Consumer:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ConsumerRecord:
+    async def __anext__(self) -> ConsumerRecord[Key, Value]:
         return await self.getone()
-
-    # The group: subscriptions and committed offsets.
-
-    def _grouped(self, what: str) -> Group:
-        if self._options.group_id is None:
-            raise ConfigurationError(f"{what} needs a group: give the consumer a group_id")
-        self._started()
-        assert self._group is not None
-        return self._group
-
-    # Subscription.
-
-    def subscribe(
-        self,
-        topics: Iterable[str] = (),
-        pattern: str | None = None,
-        listener: object = None,
-    ) -> None:
-        """Subscribes to topics or to a pattern, in place of the earlier subscription.
-
-        `pattern` is a regular expression in RE2's syntax; it selects every topic whose whole name
-        matches, also topics created later. `listener` (a ConsumerRebalanceListener) is called when
-        partitions are assigned, revoked or lost. A missing topic joins the subscription when it is
-        created.
-        """
-        if self._options.group_id is None:
-            raise ConfigurationError(
-                "subscribe needs a group: give the consumer a group_id, or use assign([...])"
-            )
-        names = given.several("topics", topics, str)
-        if (not names) == (pattern is None):
-            raise ConfigurationError(
-                "subscribe takes topics or a pattern, one of them; unsubscribe() leaves the group"
-            )
-        if "" in names:
-            raise ConfigurationError("topics: '' is not the name of a topic")
-        if pattern is not None:
-            size = len(given.text("pattern", pattern).encode(errors="replace"))
-            given.within("pattern's size in bytes", size, 1, PATTERN_BYTES_MAX)
-        check_listener(listener)
-        subscription = Subscription(tuple(sorted(set(names))), pattern)
-        if self._session is None:
-            self._wanted = subscription, listener
-            return
-        group = self._grouped("subscribe")
-        if self._is_stopping:
-            raise ClientClosed("the consumer is being closed")
-        if self._assigned.keys and not group.is_subscribed:
-            raise ConfigurationError(
-                "partitions are assigned by assign([...]); call unsubscribe() before subscribe"
-            )
-        cluster = self._started().cluster
-        cluster.follow(*subscription.topics)
-        cluster.request_refresh()
-        group.subscribe(subscription, listener)
-
-    async def unsubscribe(self) -> None:
-        """Gives up all partitions and leaves the group.
-
-        With auto-commit, the consumer first commits the records delivered before the last poll.
-        """
-        self._wanted = None
-        if self._session is None:
-            return
-        self._started()
-        group = self._group
-        if group is not None:
-            await group.unsubscribe(self._request_timeout_s)
-        if group is None or not group.is_subscribed:  # no new subscription meanwhile
-            self._assigned.replace({})
-
-    def subscription(self) -> frozenset[str]:
-        """Returns the subscribed topics; for a pattern, the topics with an assigned partition."""
-        if self._group is None:
-            wanted = None if self._wanted is None else self._wanted[0]
-        else:
-            wanted = self._group.membership.subscription
-        if wanted is not None and wanted.pattern is not None:
-            return frozenset(tp.topic for tp in self._assigned.keys)
-        return frozenset(() if wanted is None else wanted.topics)
-
-    async def wait_assigned(self, timeout_ms: float | None = None) -> frozenset[TopicPartition]:
-        """Polls until the group has assigned partitions to this member, and returns them.
-
-        The rebalance listener runs in it. Raises OperationTimedOut, whose message names the
-        obstacle.
-        """
-        group = self._grouped("wait_assigned")
-        if timeout_ms is not None:
-            given.milliseconds("timeout_ms", timeout_ms, least=0)
-        group.begin_poll()
-        try:
-            await group.wait_assigned(None if timeout_ms is None else timeout_ms / 1000)
-        finally:
-            group.end_poll()
-        return frozenset(self._assigned.keys)
-
-    def group_metadata(self) -> ConsumerGroupMetadata:
-        """Returns this consumer's identity in its group."""
-        group = self._grouped("group_metadata")
-        known = group.membership.is_member and group.membership.epoch > 0
-        return ConsumerGroupMetadata(
-            group.member.group_id,
-            group.membership.epoch if known else NO_GROUP,
-            group.member.member_id if known else "",
-            group.member.instance_id,
-        )
-
-    # Offsets.
-
-    async def commit(self, offsets: ToCommit | None = None) -> None:
-        """Commits these offsets (of the records to read next), or the positions of all assigned
-        partitions: every delivered record.
-
-        Committed offsets survive the same failures as acknowledged records. Raises CommitFailed if
-        the partitions were reassigned, and OperationTimedOut if the outcome is unknown after
-        `request_timeout_ms`. Cancelling the call does not cancel the commit.
-        """
-        await self.commit_async(offsets)
-
-    def commit_async(self, offsets: ToCommit | None = None) -> asyncio.Future[None]:
-        """Starts a commit and returns the future of its outcome.
-
-        Commits of one consumer run one after the other.
-        """
-        group = self._grouped("commit")
-        if offsets is None:
-            chosen = {p.key: at_of(p) for p in self._assigned.of(()) if p.offset >= 0}
-        else:
-            chosen = dict(
-                self._to_commit(tp, at) for tp, at in given.mapping("offsets", offsets).items()
-            )
-        return group.commits.submit(chosen, self._request_timeout_s)
-
-    def _to_commit(
-        self, partition: Partition, at: int | tuple[int, str] | OffsetAndMetadata
-    ) -> tuple[PartitionKey, CommitOffset]:
-        position = self._assigned.position(partition)
-        match at:
-            case int(offset) if not isinstance(at, bool):
-                found = OffsetAndMetadata(offset)
-            case (offset, str(metadata)):
-                found = OffsetAndMetadata(offset, metadata)
-            case OffsetAndMetadata():
-                found = at
-            case _:
-                raise ConfigurationError(
-                    f"offsets: {at!r} is neither an offset nor an OffsetAndMetadata"
-                )
-        name = f"offsets: that of {partition[0]}/{partition[1]}"
-        given.whole(name, found.offset, 0, given.INT64_MAX)
-        given.whole(f"{name}, leader_epoch", found.leader_epoch, -1)
-        given.text(f"{name}, metadata", found.metadata)
-        epoch = found.leader_epoch
-        if epoch < 0:
-            # Without an epoch, the next owner would trust a deposed leader (P-82).
-            epoch = position.epoch_before(found.offset)
-        return position.key, CommitOffset(found.offset, epoch, found.metadata)
-
-    @overload
-    async def committed(self, partition: Partition) -> int | None: ...
-    @overload
-    async def committed(
-        self, partition: Partition, *, metadata: Literal[True]
-    ) -> OffsetAndMetadata | None: ...
-    @overload
-    async def committed(
-        self, partition: Partition, *, metadata: bool
-    ) -> int | OffsetAndMetadata | None: ...
-
-    async def committed(
-        self, partition: Partition, *, metadata: bool = False
-    ) -> int | OffsetAndMetadata | None:
-        """Returns the group's committed offset of a partition, from any member; None if none.
-
-        `metadata=True` returns text and leader epoch too.
-        """
-        group = self._grouped("committed")
-        tp = given.one_partition("partition", partition)
-        cluster = self._started().cluster
-        view = await cluster.topic(tp.topic, self._request_timeout_s, tp.partition)
-        key = (view.topic_id, tp.partition)
-        found = (await group.commits.fetched([key], self._request_timeout_s))[key]
-        if found.offset < 0:
-            return None
-        if not metadata:
-            return found.offset
-        return OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch)
-
-    # Positions in what is assigned.
-
-    def seek(
-        self, partition: TopicPartition | tuple[str, int], offset: int, leader_epoch: int = -1
-    ) -> None:
-        """Moves the position of a partition to `offset`.
-
-        `leader_epoch` is the epoch of the record before `offset`, from the record itself or saved
-        with the offset. With it, the consumer detects a log that has lost that record.
-        """
-        given.whole("offset", offset, 0, given.INT64_MAX, hint="or use seek_to_beginning, _end")
-        given.whole("leader_epoch", leader_epoch, -1)
-        position = self._assigned.position(partition)
-        fetcher = self._started()
-        if leader_epoch >= 0:
-            fetcher.cluster.view.require_epoch(*position.key, leader_epoch)
-        position.seek(offset, leader_epoch)
-        self._moved(position)
-
-    def _moved(self, position: Position) -> None:
-        self._delivery.forget(position.key)
-        self._started().moved(position)
-        if self._group is not None:
-            self._group.on_sought(position)
-
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Moves these partitions (all assigned ones by default) to their first record."""
-        await self._reset(partitions, EARLIEST)
-
-    async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Moves these partitions (all assigned ones by default) past the last committed record."""
-        await self._reset(partitions, LATEST)
-
-    async def _reset(self, partitions: tuple[TopicPartition, ...], to: int) -> None:
-        self._started()
-        positions = self._assigned.of(partitions)
-        for position in positions:
-            position.reset(to)
-            self._moved(position)
-        for position in positions:
-            await self._resolved(position.partition)
-
-    async def position(self, partition: TopicPartition | tuple[str, int]) -> int:
-        """Returns the offset of the next record that the caller gets."""
-        return await self._resolved(partition)
-
-    async def _resolved(self, partition: TopicPartition | tuple[str, int]) -> int:
-        """Waits until the lookup of an offset ends, while the partition is assigned.
-
-        The lookup of a partition that is no longer assigned never ends.
-        """
-        fetcher = self._started()
-        deadline = asyncio.get_running_loop().time() + self._request_timeout_s
-        while (position := self._assigned.position(partition)).phase is Phase.RESETTING:
-            if asyncio.get_running_loop().time() >= deadline:
-                cause = fetcher.obstacle
-                why = "" if cause is None else f": {describe(cause)}"
-                raise OperationTimedOut(
-                    f"the offset of {position.partition.topic}/{position.partition.partition} "
-                    f"was not found within {self._request_timeout_s * 1000:.0f} ms{why}",
-                    cause,
-                )
-            await asyncio.sleep(0.002)
-            self._started()
-        if position.error is not None:
-            raise position.error
-        return position.offset
-
-    def position_epoch(self, partition: TopicPartition | tuple[str, int]) -> int:
-        """Returns the leader epoch of the last delivered record, to be saved with the offset.
-
-        It is -1 if there is none.
-        """
-        return self._assigned.position(partition).epoch
-
-    def highwater(self, partition: TopicPartition | tuple[str, int]) -> int | None:
-        """Returns the high watermark of the last fetch; None before the first one."""
-        mark = self._assigned.position(partition).high_watermark
-        return None if mark < 0 else mark
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Stops delivery from these partitions until `resume`."""
-        for position in self._assigned.of(partitions):
-            position.paused = True
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Resumes delivery from these paused partitions."""
-        fetcher = self._started()
-        for position in self._assigned.of(partitions):
-            position.paused = False
-        fetcher.arrived.set()
-        fetcher.plan()
-
-    def paused(self) -> frozenset[TopicPartition]:
-        """Returns the paused partitions."""
-        return frozenset(p.partition for p in self._assigned.of(()) if p.paused)
-
-    # Offsets of any partitions.
-
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition | tuple[str, int]]
-    ) -> dict[TopicPartition, int]:
-        """Returns the first available offset of each partition."""
-        return await self._ends(partitions, EARLIEST)
-
-    async def end_offsets(
-        self, partitions: Iterable[TopicPartition | tuple[str, int]]
-    ) -> dict[TopicPartition, int]:
-        """Returns the offset after the last committed record of each partition."""
-        return await self._ends(partitions, LATEST)
-
-    async def _ends(
-        self, partitions: Iterable[TopicPartition | tuple[str, int]], end: int
-    ) -> dict[TopicPartition, int]:
-        several = given.several_partitions("partitions", partitions)
-        found = await self._list(dict.fromkeys(several, end))
-        return {tp: listed.offset for tp, listed in found.items()}
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Returns the first record at or after each timestamp (ms); None if there is none."""
-        for time_ms in timestamps.values():
-            given.whole("timestamps", time_ms, 0, given.INT64_MAX)
-        found = await self._list(dict(timestamps))
-        return {tp: None if at.offset < 0 else at for tp, at in found.items()}
-
-    async def _list(
-        self, wanted: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        fetcher = self._started()
-        keys: dict[PartitionKey, TopicPartition] = {}
-        for tp in wanted:
-            timeout_s = self._request_timeout_s
-            view = await fetcher.cluster.topic(tp.topic, timeout_s, tp.partition)
-            keys[view.topic_id, tp.partition] = tp
-        found = await fetcher.offsets.listed(
-            {key: wanted[tp] for key, tp in keys.items()}, self._request_timeout_s
-        )
-        return {
-            tp: OffsetAndTimestamp(found[key].offset, found[key].timestamp, found[key].leader_epoch)
-            for key, tp in keys.items()
-        }
-
-    # Helpers.
 
     def _on_step(self, position: Position, at: CommitOffset) -> None:
         if self._group is not None:
             self._group.on_step(position, at)
-
-    def _started(self) -> Fetcher:
-        fetcher = self._assigned.fetcher
-        if self._session is None or fetcher is None:
-            raise ClientClosed("the consumer is not started, or closed; use `async with`")
-        self._session.require()
-        return fetcher
 
 
 class Ahead(NamedTuple):
@@ -725,11 +452,11 @@ class Ahead(NamedTuple):
     `poll` and `take_back` run on the loop.
     """
 
-    records: deque[ConsumerRecord]
+    records: deque[ConsumerRecord[Any, Any]]
     poll: Callable[[], Coroutine[Any, Any, None]]
     take_back: Callable[[], None]
 
 
-def ahead_of(consumer: Consumer) -> Ahead:
+def ahead_of(consumer: Consumer[Any, Any]) -> Ahead:
     """Returns the records lent to the consumer's blocking twin."""
     return Ahead(consumer._lending.ahead, consumer._lend, consumer._lending.take_back)

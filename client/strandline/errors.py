@@ -154,6 +154,30 @@ class CorruptRecords(StrandlineError):
     """
 
 
+class SerializationError(StrandlineError, ValueError):
+    """A key or value does not serialize; the record was not sent.
+
+    `topic`, `partition` (None: not chosen yet) and `field` ("key" or "value") say where.
+    """
+
+    def __init__(self, message: str, topic: str, partition: int | None, field: str) -> None:
+        super().__init__(message)
+        self.topic, self.partition, self.field = topic, partition, field
+
+
+class DeserializationError(StrandlineError, ValueError):
+    """A fetched key or value does not deserialize; `seek` past its offset skips the record.
+
+    `partition`, `offset`, `field` ("key" or "value") and `data` (its bytes) say which.
+    """
+
+    def __init__(
+        self, message: str, partition: TopicPartition, offset: int, field: str, data: bytes
+    ) -> None:
+        super().__init__(message)
+        self.partition, self.offset, self.field, self.data = partition, offset, field, data
+
+
 class CommitFailed(StrandlineError):
     """Offsets were not committed, and will not be: the partition was reassigned after the
     commit was requested, or is about to be.

@@ -10,7 +10,7 @@ the calls, across retries and changes of leader (I-59).
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 from weakref import finalize
 
 from strandline._net.arguments import INT64_MAX, milliseconds, text, whole
@@ -29,6 +29,7 @@ from strandline._producer.acknowledgement import Acknowledgement
 from strandline._producer.options import queue_options, record_limit
 from strandline._producer.send_many import Collector
 from strandline._producer.sender import UNDER_WAY, Sender
+from strandline._producer.serializing import Serializing
 from strandline.errors import (
     ClientClosed,
     ConfigurationError,
@@ -42,19 +43,32 @@ from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 from strandline_proto.partitioner import partition_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
     from typing import Self
 
+    from strandline.serialization import Serializer
     from strandline.types import HeadersLike, OnDelivery
     from strandline_runtime.runtime import Runtime
 
 Payload = bytes | bytearray | memoryview
 Item = bytes | tuple[bytes | None, bytes | None] | Record
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # typeshed has it, wherever types are checked
+
+    Key = TypeVar("Key", default=Payload)
+    Value = TypeVar("Value", default=Payload)
+else:
+    from typing import TypeVar
+
+    Key, Value = TypeVar("Key"), TypeVar("Value")
 
 
-class Producer:
-    """Sends records to topics. Use it as an asynchronous context manager."""
+class Producer(Generic[Key, Value]):
+    """Sends records to topics. Use it as an asynchronous context manager.
+
+    Keys and values are bytes, or what `key_serializer` and `value_serializer` take.
+    """
 
     @named_options
     def __init__(
@@ -75,9 +89,13 @@ class Producer:
         max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
         buffer_memory: int = 64 << 20,
         partitioner: Callable[[bytes, int], int] = partition_for,
+        key_serializer: Serializer[Key] | None = None,
+        value_serializer: Serializer[Value] | None = None,
         runtime: Runtime | None = None,
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap_servers)
+        self._serializing = Serializing(key_serializer, value_serializer) or None
+        """None if keys and values are bytes already."""
         whole("batch_size", batch_size, 1)
         if compression_type is not None:
             text("compression_type", compression_type)
@@ -190,8 +208,8 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: Payload | None = None,
-        key: Payload | None = None,
+        value: Value | None = None,
+        key: Key | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -212,23 +230,29 @@ class Producer:
             at_home = False
         if not at_home:
             self._started()
-        if type(value) is not bytes and value is not None:
-            value = as_bytes("value", value)
-        if type(key) is not bytes and key is not None:
-            key = as_bytes("key", key)
+        sent: Any = value
+        by_key: Any = key
+        if self._serializing is not None:
+            sent = self._serializing.value(topic, partition, value)
+            by_key = self._serializing.key(topic, partition, key)
+        else:
+            if type(value) is not bytes and value is not None:
+                sent = as_bytes("value", value)
+            if type(key) is not bytes and key is not None:
+                by_key = as_bytes("key", key)
         pairs = NO_HEADERS if headers is NO_HEADERS else header_pairs(headers)
         record = Acknowledgement(loop=hand_over.loop)
         if on_delivery is not None:
             record.on_delivery = on_delivery
-        if not hand_over.one(record, topic, value, key, partition, timestamp_ms, pairs):
-            await hand_over.late(record, topic, value, key, partition, timestamp_ms, pairs)
+        if not hand_over.one(record, topic, sent, by_key, partition, timestamp_ms, pairs):
+            await hand_over.late(record, topic, sent, by_key, partition, timestamp_ms, pairs)
         return record
 
     async def send_and_wait(
         self,
         topic: str,
-        value: Payload | None = None,
-        key: Payload | None = None,
+        value: Value | None = None,
+        key: Key | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -255,14 +279,14 @@ class Producer:
     async def send_many(
         self,
         topic: str,
-        records: Iterable[Item],
+        records: Iterable[Item | Value | tuple[Key | None, Value | None] | Record[Any, Value]],
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> SendManyResult:
         """Sends all `records` and returns one result for them.
 
-        A record is its value as bytes, a (key, value) pair, or a `Record`. The iterable is read
+        A record is its value, a (key, value) pair, or a `Record`. The iterable is read
         only as fast as the buffer has room. Raises SendManyFailed, which holds the result, unless
         every record was acknowledged.
         """
@@ -272,7 +296,9 @@ class Producer:
         batch_size = min(self._options.batch_size, sender.buffer_memory)
         if isinstance(records, str | bytes | bytearray | memoryview):
             raise ConfigurationError("records is one value, not several; put it into a list")
-        items = iter(records)
+        items: Iterator[Any] = iter(records)
+        if self._serializing is not None:
+            items = self._serializing.items(topic, partition, items)
         held: Any = next(items, END)
         try:
             while held is not END:
@@ -322,11 +348,16 @@ class Producer:
             raise failed
 
 
-def sender_of(producer: Producer) -> tuple[Sender, HandOver]:
+def sender_of(producer: Producer[Any, Any]) -> tuple[Sender, HandOver]:
     """Returns the parts of a started producer, for a caller that builds batches itself."""
     return producer._started()
 
 
-def hand_over_of(producer: Producer) -> HandOver:
+def serializing_of(producer: Producer[Any, Any]) -> Serializing | None:
+    """Returns the serializers of a producer, for its blocking twin."""
+    return producer._serializing
+
+
+def hand_over_of(producer: Producer[Any, Any]) -> HandOver:
     """Returns the entry of a started producer, for its blocking twin."""
     return sender_of(producer)[1]

@@ -10,13 +10,14 @@ so every call there gets the same error.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from strandline._admin.groups import BlockingGroupAdministration
 from strandline._admin.reassignments import BlockingReassignments
 from strandline._blocking.background import Blocking
 from strandline._blocking.consumer import Consumer, ConsumerRebalanceListener
 from strandline._blocking.producer import Producer
+from strandline._net.option_names import named_options
 from strandline.admin import Admin as AsyncAdmin
 from strandline.types import ElectionType
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         TopicOffsets,
         TopicPartition,
     )
+    from strandline_runtime.runtime import Runtime
 
 __all__ = ["Admin", "Consumer", "ConsumerRebalanceListener", "Producer"]
 
@@ -44,8 +46,24 @@ __all__ = ["Admin", "Consumer", "ConsumerRebalanceListener", "Producer"]
 class Admin(Blocking[AsyncAdmin], BlockingGroupAdministration, BlockingReassignments):
     """The blocking form of `strandline.Admin`, with the same options."""
 
-    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
-        super().__init__("admin", AsyncAdmin(bootstrap_servers, **options))
+    @named_options
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        request_timeout_ms: float = 30_000,
+        connect_timeout_ms: float = 10_000,
+        runtime: Runtime | None = None,
+    ) -> None:
+        super().__init__(
+            "admin",
+            AsyncAdmin(
+                bootstrap_servers,
+                request_timeout_ms=request_timeout_ms,
+                connect_timeout_ms=connect_timeout_ms,
+                runtime=runtime,
+            ),
+        )
 
     def create_topics(
         self, topics: Iterable[NewTopic | str], *, validate_only: bool = False

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from typing_extensions import TypeVar  # typeshed has it, wherever types are checked
+
+    Key = TypeVar("Key", default=bytes)
+    Value = TypeVar("Value", default=bytes)
+else:
+    from typing import TypeVar
+
+    Key = TypeVar("Key")
+    Value = TypeVar("Value")
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Names and values that a record carries beside its key and value."""
@@ -49,15 +59,18 @@ OnDelivery = Callable[[Exception | None, RecordMetadata | None], object]
 """A callback of `send`: the client calls it with (error, None) or with (None, metadata)."""
 
 
-class ConsumerRecord(NamedTuple):
-    """A record as the consumer reads it; `timestamp` in milliseconds since the epoch."""
+class ConsumerRecord(NamedTuple, Generic[Key, Value]):
+    """A record as the consumer reads it; `timestamp` in milliseconds since the epoch.
+
+    `key` and `value` are bytes, or of the types that the consumer's deserializers return.
+    """
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    key: bytes | None
-    value: bytes | None
+    key: Key | None
+    value: Value | None
     headers: Headers
     leader_epoch: int
     timestamp_type: int = 0
@@ -73,11 +86,11 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class Record(Generic[Key, Value]):
     """A record for `send_many`, if (key, value) is not enough."""
 
-    value: bytes | None = None
-    key: bytes | None = None
+    value: Value | None = None
+    key: Key | None = None
     headers: HeadersLike = ()
     timestamp_ms: int | None = None
     partition: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-def member(cluster: ScriptedCluster, *topics: str, **options: object) -> sync.Consumer:
-    chosen: dict[str, object] = {"auto_offset_reset": "earliest", "group_id": "g", **options}
+def member(cluster: ScriptedCluster, *topics: str, **options: Any) -> sync.Consumer:
+    chosen: dict[str, Any] = {"auto_offset_reset": "earliest", "group_id": "g", **options}
     return sync.Consumer(*topics, bootstrap_servers=cluster.bootstrap, **chosen)
 
 

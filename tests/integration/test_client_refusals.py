@@ -114,7 +114,7 @@ async def test_a_record_is_refused_by_the_name_of_what_is_wrong(cluster: Scripte
             with refused("topic"):
                 await producer.partitions_for(wrong)
         with pytest.raises(TypeError, match="value is bytes"):
-            await producer.send_many("orders", [Record("text")])  # type: ignore[arg-type]
+            await producer.send_many("orders", [Record("text")])  # type: ignore[list-item]
         for wrong in (-1, "1"):
             with refused("timeout_ms"):
                 await producer.flush(wrong)

@@ -11,7 +11,7 @@ from types import FunctionType
 import strandline
 from md_table import table
 from reference.words import GENERATED, first_sentence
-from strandline import group_types, sync, types
+from strandline import group_types, serialization, sync, types
 
 HEAD = f"""\
 # Client API
@@ -36,11 +36,17 @@ def client_api() -> str:
         for name, kind in vars(module).items()
         if isinstance(kind, type) and kind.__module__ == module.__name__ and name[0] != "_"
     }
+    formats = {
+        name: kind
+        for name, kind in vars(serialization).items()
+        if isinstance(kind, type) and kind.__module__ == serialization.__name__ and name[0] != "_"
+    }
     return "\n".join(
         [
             HEAD,
             _chapter("strandline", clients),
             _chapter("strandline.sync", blocking),
+            _chapter("strandline.serialization", formats),
             _chapter("Values", values),
         ]
     )

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, TypeVarTuple
 
 from strandline._net.loop_affinity import Birthplace
 from strandline.admin import Admin as AsyncAdmin
-from strandline.consumer import Consumer as AsyncConsumer
 from strandline.errors import ClientClosed, ClientMisused, FlushFailed
-from strandline.producer import Producer as AsyncProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -19,9 +17,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from strandline.consumer import Consumer as AsyncConsumer
+    from strandline.producer import Producer as AsyncProducer
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-Twin = TypeVar("Twin", AsyncProducer, AsyncConsumer, AsyncAdmin)
+Twin = TypeVar("Twin", bound="AsyncProducer[Any, Any] | AsyncConsumer[Any, Any] | AsyncAdmin")
 
 END_S: Final = 2.0
 """Seconds that a closing loop waits for its cancelled tasks."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from strandline._blocking.background import Blocking, BlockingLoop
 from strandline._blocking.listener_calls import Served, Serving
 from strandline._groups.rebalance_listener import check_listener
+from strandline._net.option_names import named_options
 from strandline.consumer import Consumer as AsyncConsumer
 from strandline.consumer import ahead_of
+from strandline.types import Key, Value
+from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 
     from strandline.consumer import Partition, ToCommit
     from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata
+    from strandline.serialization import DeadLetters, Deserializer
     from strandline.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+    from strandline_runtime.runtime import Runtime
 
 T = TypeVar("T")
 
@@ -42,11 +47,65 @@ class ConsumerRebalanceListener:
         self.on_partitions_revoked(lost)
 
 
-class Consumer(Blocking[AsyncConsumer]):
+class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
     """The blocking form of `strandline.Consumer`, with the same options."""
 
-    def __init__(self, *topics: str, **options: Any) -> None:
-        twin = AsyncConsumer(*topics, **options)
+    @named_options
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: str | Iterable[str],
+        auto_offset_reset: str = "latest",
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
+        group_remote_assignor: str | None = None,
+        max_poll_interval_ms: int = 300_000,
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: float = 5_000,
+        fetch_max_wait_ms: int = 500,
+        fetch_min_bytes: int = 1,
+        fetch_max_bytes: int = 16 << 20,
+        max_partition_fetch_bytes: int = 1 << 20,
+        prefetch_max_bytes: int = 64 << 20,
+        max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
+        max_poll_records: int | None = None,
+        request_timeout_ms: float = 30_000,
+        connect_timeout_ms: float = 10_000,
+        metadata_max_age_ms: float = 300_000,
+        check_crcs: bool = True,
+        key_deserializer: Deserializer[Key] | None = None,
+        value_deserializer: Deserializer[Value] | None = None,
+        on_deserialization_error: Literal["raise", "skip"] | DeadLetters = "raise",
+        deserialization_timeout_ms: float = 10_000,
+        runtime: Runtime | None = None,
+    ) -> None:
+        twin = AsyncConsumer(
+            *topics,
+            bootstrap_servers=bootstrap_servers,
+            auto_offset_reset=auto_offset_reset,
+            group_id=group_id,
+            group_instance_id=group_instance_id,
+            group_remote_assignor=group_remote_assignor,
+            max_poll_interval_ms=max_poll_interval_ms,
+            enable_auto_commit=enable_auto_commit,
+            auto_commit_interval_ms=auto_commit_interval_ms,
+            fetch_max_wait_ms=fetch_max_wait_ms,
+            fetch_min_bytes=fetch_min_bytes,
+            fetch_max_bytes=fetch_max_bytes,
+            max_partition_fetch_bytes=max_partition_fetch_bytes,
+            prefetch_max_bytes=prefetch_max_bytes,
+            max_decompressed_bytes=max_decompressed_bytes,
+            max_poll_records=max_poll_records,
+            request_timeout_ms=request_timeout_ms,
+            connect_timeout_ms=connect_timeout_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
+            check_crcs=check_crcs,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            on_deserialization_error=on_deserialization_error,
+            deserialization_timeout_ms=deserialization_timeout_ms,
+            runtime=runtime,
+        )
         super().__init__("consumer", twin)
         self._ahead = ahead_of(twin)
         self._serving = Serving()
@@ -65,13 +124,13 @@ class Consumer(Blocking[AsyncConsumer]):
         self._serving.require_outside("stop")
         super().close()
 
-    def _finish(self, loop: BlockingLoop, twin: AsyncConsumer) -> None:
+    def _finish(self, loop: BlockingLoop, twin: AsyncConsumer[Key, Value]) -> None:
         self._wait(loop, twin.stop(self._stop_timeout_ms))
 
     # Every call but a step of an iteration takes lent records back first: positions are exact.
 
     def _poll(
-        self, what: str, coroutine_of: Callable[[AsyncConsumer], Coroutine[Any, Any, T]]
+        self, what: str, coroutine_of: Callable[[AsyncConsumer[Key, Value]], Coroutine[Any, Any, T]]
     ) -> T:
         """Runs a call during which the rebalance listener may run, on this thread."""
         loop, _ = self._running()
@@ -84,15 +143,19 @@ class Consumer(Blocking[AsyncConsumer]):
         except CancelledError:
             raise loop.closed() from None
 
-    async def _alone(self, coroutine_of: Callable[[AsyncConsumer], Coroutine[Any, Any, T]]) -> T:
+    async def _alone(
+        self, coroutine_of: Callable[[AsyncConsumer[Key, Value]], Coroutine[Any, Any, T]]
+    ) -> T:
         self._ahead.take_back()
         return await coroutine_of(self._twin)
 
-    def _call(self, coroutine_of: Callable[[AsyncConsumer], Coroutine[Any, Any, T]]) -> T:
+    def _call(
+        self, coroutine_of: Callable[[AsyncConsumer[Key, Value]], Coroutine[Any, Any, T]]
+    ) -> T:
         loop, _ = self._running()
         return loop.call(self._alone(coroutine_of))
 
-    def _run(self, function_of: Callable[[AsyncConsumer], T]) -> T:
+    def _run(self, function_of: Callable[[AsyncConsumer[Key, Value]], T]) -> T:
         loop, twin = self._running()
 
         def alone() -> T:
@@ -163,6 +226,10 @@ class Consumer(Blocking[AsyncConsumer]):
     def committed(
         self, partition: Partition, *, metadata: Literal[True]
     ) -> OffsetAndMetadata | None: ...
+    @overload
+    def committed(
+        self, partition: Partition, *, metadata: bool
+    ) -> int | OffsetAndMetadata | None: ...
 
     def committed(
         self, partition: Partition, *, metadata: bool = False
@@ -249,7 +316,7 @@ class Consumer(Blocking[AsyncConsumer]):
         """Returns the first record at or after each timestamp (ms); None if there is none."""
         return self._call(lambda twin: twin.offsets_for_times(timestamps))
 
-    def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
+    def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Key, Value]:
         """Polls until a record is available, and returns it."""
         return self._poll("getone", lambda twin: twin.getone(*partitions))
 
@@ -258,7 +325,7 @@ class Consumer(Blocking[AsyncConsumer]):
         *partitions: TopicPartition,
         timeout_ms: float | None = 0,
         max_records: int | None = None,
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[Key, Value]]]:
         """Polls: returns the available records by partition, after at most `timeout_ms` of waiting.
 
         Without a limit (`timeout_ms=None`), waits until there is a record.
@@ -271,7 +338,7 @@ class Consumer(Blocking[AsyncConsumer]):
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> ConsumerRecord:
+    def __next__(self) -> ConsumerRecord[Key, Value]:
         while True:
             loop, _ = self._running()
             self._serving.require_outside("a step of an iteration")

@@ -2,31 +2,79 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from strandline._blocking.background import Blocking, BlockingLoop
 from strandline._blocking.send_queue import Acknowledgement, Outbox
 from strandline._net.arguments import milliseconds
+from strandline._net.option_names import named_options
 from strandline._producer.accumulator import NO_HEADERS, as_bytes, header_pairs
 from strandline.errors import ClientClosed
+from strandline.producer import Key, Value, hand_over_of, serializing_of
 from strandline.producer import Producer as AsyncProducer
-from strandline.producer import hand_over_of
+from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
+from strandline_proto.partitioner import partition_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
     from concurrent.futures import Future
 
-    from strandline.producer import Item, Payload
-    from strandline.types import HeadersLike, OnDelivery, RecordMetadata, SendManyResult
+    from strandline.producer import Item
+    from strandline.serialization import Serializer
+    from strandline.types import HeadersLike, OnDelivery, Record, RecordMetadata, SendManyResult
+    from strandline_runtime.runtime import Runtime
 
 T = TypeVar("T")
 
 
-class Producer(Blocking[AsyncProducer]):
+class Producer(Blocking[AsyncProducer[Key, Value]], Generic[Key, Value]):
     """The blocking form of `strandline.Producer`, with the same options."""
 
-    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
-        super().__init__("producer", AsyncProducer(bootstrap_servers, **options))
+    @named_options
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        acks: int | str = "all",
+        enable_idempotence: bool | None = None,
+        compression_type: str | None = None,
+        linger_ms: float = 0,
+        batch_size: int = 256 << 10,
+        max_in_flight: int = 5,
+        delivery_timeout_ms: float = 120_000,
+        request_timeout_ms: float = 30_000,
+        connect_timeout_ms: float = 10_000,
+        metadata_max_age_ms: float = 300_000,
+        max_request_size: int = 1 << 20,
+        max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
+        buffer_memory: int = 64 << 20,
+        partitioner: Callable[[bytes, int], int] = partition_for,
+        key_serializer: Serializer[Key] | None = None,
+        value_serializer: Serializer[Value] | None = None,
+        runtime: Runtime | None = None,
+    ) -> None:
+        twin = AsyncProducer(
+            bootstrap_servers,
+            acks=acks,
+            enable_idempotence=enable_idempotence,
+            compression_type=compression_type,
+            linger_ms=linger_ms,
+            batch_size=batch_size,
+            max_in_flight=max_in_flight,
+            delivery_timeout_ms=delivery_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+            connect_timeout_ms=connect_timeout_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
+            max_request_size=max_request_size,
+            max_decompressed_bytes=max_decompressed_bytes,
+            buffer_memory=buffer_memory,
+            partitioner=partitioner,
+            key_serializer=key_serializer,
+            value_serializer=value_serializer,
+            runtime=runtime,
+        )
+        super().__init__("producer", twin)
+        self._serializing = serializing_of(twin)
         self._outbox: Outbox | None = None
         self._stop_timeout_ms: float | None = None
 
@@ -48,7 +96,7 @@ class Producer(Blocking[AsyncProducer]):
         self._stop_timeout_ms = timeout_ms
         self.close()
 
-    def _finish(self, loop: BlockingLoop, twin: AsyncProducer) -> None:
+    def _finish(self, loop: BlockingLoop, twin: AsyncProducer[Key, Value]) -> None:
         outbox, timeout_ms = self._outbox, self._stop_timeout_ms
 
         async def finish() -> None:
@@ -66,7 +114,9 @@ class Producer(Blocking[AsyncProducer]):
             raise ClientClosed("the producer is not started yet")
         return loop, self._outbox
 
-    def _call(self, coroutine_of: Callable[[AsyncProducer], Coroutine[Any, Any, T]]) -> T:
+    def _call(
+        self, coroutine_of: Callable[[AsyncProducer[Key, Value]], Coroutine[Any, Any, T]]
+    ) -> T:
         """Runs the coroutine once the records of earlier `send` calls have left the queue."""
         loop, outbox = self._open()
 
@@ -76,11 +126,23 @@ class Producer(Blocking[AsyncProducer]):
 
         return loop.call(behind())
 
+    def _bytes_of(
+        self, topic: str, partition: int | None, value: Any, key: Any
+    ) -> tuple[bytes | None, bytes | None]:
+        if self._serializing is not None:
+            by_key = self._serializing.key(topic, partition, key)
+            return self._serializing.value(topic, partition, value), by_key
+        if type(value) is not bytes and value is not None:
+            value = as_bytes("value", value)
+        if type(key) is not bytes and key is not None:
+            key = as_bytes("key", key)
+        return value, key
+
     def send(
         self,
         topic: str,
-        value: Payload | None = None,
-        key: Payload | None = None,
+        value: Value | None = None,
+        key: Key | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -102,12 +164,9 @@ class Producer(Blocking[AsyncProducer]):
         if on_delivery is not None:
             record.on_delivery = on_delivery
         try:
-            if type(value) is not bytes and value is not None:
-                value = as_bytes("value", value)
-            if type(key) is not bytes and key is not None:
-                key = as_bytes("key", key)
+            sent, by_key = self._bytes_of(topic, partition, value, key)
             pairs = NO_HEADERS if headers is NO_HEADERS else header_pairs(headers)
-            item = (record, topic, value, key, partition, timestamp_ms, pairs)
+            item = (record, topic, sent, by_key, partition, timestamp_ms, pairs)
             if by_callback:
                 outbox.put_by_callback(item)
             elif not outbox.put(item):
@@ -125,8 +184,8 @@ class Producer(Blocking[AsyncProducer]):
     def send_and_wait(
         self,
         topic: str,
-        value: Payload | None = None,
-        key: Payload | None = None,
+        value: Value | None = None,
+        key: Key | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -147,7 +206,7 @@ class Producer(Blocking[AsyncProducer]):
     def send_many(
         self,
         topic: str,
-        records: Iterable[Item],
+        records: Iterable[Item | Value | tuple[Key | None, Value | None] | Record[Any, Value]],
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from strandline._consumer.records import decode
 from strandline._net.arguments import whole
@@ -22,10 +22,20 @@ Batch = tuple[list["ConsumerRecord"], int, int]
 """Records, the offset after them, and their leader epoch."""
 
 
+class Held(NamedTuple):
+    """A batch that is held back until its records are deserialized."""
+
+    records: list[ConsumerRecord]
+    next_offset: int
+    epoch: int
+    error: Exception | None = None
+    """The error of the first record, if it is known."""
+
+
 class _Opened:
     """A chunk under delivery, and its batch whose records are next."""
 
-    __slots__ = ("at", "batches", "epoch", "next_offset", "put_back", "records")
+    __slots__ = ("at", "batches", "epoch", "held", "next_offset", "put_back", "records")
 
     def __init__(self, batches: Iterator[Batch]) -> None:
         self.batches = batches
@@ -35,6 +45,7 @@ class _Opened:
         self.at = 0
         self.next_offset = -1
         self.epoch = -1
+        self.held: Held | None = None
 
 
 class Delivery:
@@ -43,6 +54,8 @@ class Delivery:
     def __init__(self, *, check_crcs: bool, max_decompressed_bytes: int) -> None:
         whole("max_decompressed_bytes", max_decompressed_bytes, 1, DECOMPRESSED_BYTES_LIMIT)
         self.source: Fetcher | None = None
+        self.is_holding = False
+        """True if each batch is held back until `resolve`."""
         self._check_crcs = check_crcs
         self._bound = Bound(max_decompressed_bytes, "the consumer's max_decompressed_bytes")
         self._opened: dict[PartitionKey, _Opened] = {}
@@ -80,6 +93,47 @@ class Delivery:
             opened.put_back.append((run, next_offset, run[-1].leader_epoch))
             next_offset = run[0].offset
         position.on_delivered(records[0].offset, epoch)
+
+    def held(self, position: Position) -> Held | None:
+        """The next batch of a position, if it is held back and no record before it is left."""
+        if self._open(position, more=True) is not None:
+            return None
+        opened = self._opened.get(position.key)
+        return None if opened is None else opened.held
+
+    def resolve(
+        self,
+        position: Position,
+        held: Held,
+        records: list[ConsumerRecord],
+        *,
+        upto: int | None = None,
+        error: Exception | None = None,
+    ) -> None:
+        """Replaces a batch that was held back by its deserialized records.
+
+        With `error`, they are those below the offset `upto`; the others are held back again, and
+        the error is that of the first. A batch of a position that has moved meanwhile is gone.
+        """
+        opened = self._opened.get(position.key)
+        if opened is None or opened.held is not held:
+            return
+        opened.held = None
+        next_offset = held.next_offset
+        if upto is not None:
+            left = [record for record in held.records if record.offset >= upto]
+            opened.held, next_offset = held._replace(records=left, error=error), upto
+        opened.records, opened.at = records, 0
+        opened.next_offset, opened.epoch = next_offset, held.epoch
+        if not records:
+            position.on_delivered(next_offset, held.epoch)
+
+    def fail(self, position: Position, held: Held, error: Exception) -> None:
+        """Ends the delivery from a position: polls raise the error until it is moved."""
+        opened = self._opened.get(position.key)
+        if opened is not None and opened.held is held:
+            position.fail(error)
+            self.start_over(position)
 
     def collect(
         self, positions: list[Position], limit: int | None, *, one_chunk: bool = False
@@ -158,9 +212,12 @@ class Delivery:
                 )
             if opened.at < len(opened.records):
                 return opened
+            put_back = opened.put_back
+            if opened.held is not None and not put_back:
+                return None
             try:
-                put_back = opened.put_back
-                batch = put_back.pop() if put_back else next(opened.batches, None)
+                was_put_back = bool(put_back)
+                batch = put_back.pop() if was_put_back else next(opened.batches, None)
             except Exception as error:  # noqa: BLE001 - raised by collect, after earlier records
                 position.fail(error)
                 self.start_over(position)
@@ -168,6 +225,9 @@ class Delivery:
             if batch is None:
                 del self._opened[key]
                 continue
+            if self.is_holding and batch[0] and not was_put_back:
+                opened.held = Held(*batch)
+                return None
             opened.records, opened.next_offset, opened.epoch = batch
             opened.at = 0
             if not opened.records:

@@ -1,0 +1,114 @@
+"""A consumer's calls about its positions in the assigned partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from strandline._core.position import EARLIEST, LATEST, Phase
+from strandline._net import arguments as given
+from strandline._reading.reading import Reading
+from strandline.errors import OperationTimedOut, describe
+
+if TYPE_CHECKING:
+    from strandline._core.position import Position
+    from strandline.types import TopicPartition
+
+
+class Positions(Reading):
+    """The calls about positions."""
+
+    def seek(
+        self, partition: TopicPartition | tuple[str, int], offset: int, leader_epoch: int = -1
+    ) -> None:
+        """Moves the position of a partition to `offset`.
+
+        `leader_epoch` is the epoch of the record before `offset`, from the record itself or saved
+        with the offset. With it, the consumer detects a log that has lost that record.
+        """
+        given.whole("offset", offset, 0, given.INT64_MAX, hint="or use seek_to_beginning, _end")
+        given.whole("leader_epoch", leader_epoch, -1)
+        position = self._assigned.position(partition)
+        fetcher = self._started()
+        if leader_epoch >= 0:
+            fetcher.cluster.view.require_epoch(*position.key, leader_epoch)
+        position.seek(offset, leader_epoch)
+        self._moved(position)
+
+    def _moved(self, position: Position) -> None:
+        self._delivery.forget(position.key)
+        self._started().moved(position)
+        if self._group is not None:
+            self._group.on_sought(position)
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Moves these partitions (all assigned ones by default) to their first record."""
+        await self._reset(partitions, EARLIEST)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Moves these partitions (all assigned ones by default) past the last committed record."""
+        await self._reset(partitions, LATEST)
+
+    async def _reset(self, partitions: tuple[TopicPartition, ...], to: int) -> None:
+        self._started()
+        positions = self._assigned.of(partitions)
+        for position in positions:
+            position.reset(to)
+            self._moved(position)
+        for position in positions:
+            await self._resolved(position.partition)
+
+    async def position(self, partition: TopicPartition | tuple[str, int]) -> int:
+        """Returns the offset of the next record that the caller gets."""
+        return await self._resolved(partition)
+
+    async def _resolved(self, partition: TopicPartition | tuple[str, int]) -> int:
+        """Waits until the lookup of an offset ends, while the partition is assigned.
+
+        The lookup of a partition that is no longer assigned never ends.
+        """
+        fetcher = self._started()
+        deadline = asyncio.get_running_loop().time() + self._request_timeout_s
+        while (position := self._assigned.position(partition)).phase is Phase.RESETTING:
+            if asyncio.get_running_loop().time() >= deadline:
+                cause = fetcher.obstacle
+                why = "" if cause is None else f": {describe(cause)}"
+                raise OperationTimedOut(
+                    f"the offset of {position.partition.topic}/{position.partition.partition} "
+                    f"was not found within {self._request_timeout_s * 1000:.0f} ms{why}",
+                    cause,
+                )
+            await asyncio.sleep(0.002)
+            self._started()
+        if position.error is not None:
+            raise position.error
+        return position.offset
+
+    def position_epoch(self, partition: TopicPartition | tuple[str, int]) -> int:
+        """Returns the leader epoch of the last delivered record, to be saved with the offset.
+
+        It is -1 if there is none.
+        """
+        return self._assigned.position(partition).epoch
+
+    def highwater(self, partition: TopicPartition | tuple[str, int]) -> int | None:
+        """Returns the high watermark of the last fetch; None before the first one."""
+        mark = self._assigned.position(partition).high_watermark
+        return None if mark < 0 else mark
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Stops delivery from these partitions until `resume`."""
+        for position in self._assigned.of(partitions):
+            position.paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Resumes delivery from these paused partitions."""
+        fetcher = self._started()
+        for position in self._assigned.of(partitions):
+            position.paused = False
+        fetcher.arrived.set()
+        fetcher.plan()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Returns the paused partitions."""
+        return frozenset(p.partition for p in self._assigned.of(()) if p.paused)

@@ -1,0 +1,55 @@
+"""The state that the calls of a consumer share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from strandline.errors import ClientClosed, ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline._consumer.assigned import Assigned
+    from strandline._consumer.delivery import Delivery
+    from strandline._consumer.fetcher import Fetcher
+    from strandline._consumer.options import ConsumerOptions
+    from strandline._core.membership import Subscription
+    from strandline._groups.group import Group
+    from strandline._net.session import Session
+    from strandline.group_types import OffsetAndMetadata
+    from strandline.types import TopicPartition
+
+Partition: TypeAlias = "TopicPartition | tuple[str, int]"
+ToCommit: TypeAlias = "Mapping[Partition, int | tuple[int, str] | OffsetAndMetadata]"
+
+
+class Reading:
+    """A consumer's parts, which its constructor makes."""
+
+    _assigned: Assigned
+    _delivery: Delivery
+    _group: Group | None
+    """The group of a running consumer with a group_id; else None."""
+    _is_stopping: bool
+    _options: ConsumerOptions
+    _session: Session | None
+    _wanted: tuple[Subscription, object] | None
+    """The subscription and listener given before the start."""
+
+    @property
+    def _request_timeout_s(self) -> float:
+        return self._options.request_timeout_s
+
+    def _started(self) -> Fetcher:
+        fetcher = self._assigned.fetcher
+        if self._session is None or fetcher is None:
+            raise ClientClosed("the consumer is not started, or closed; use `async with`")
+        self._session.require()
+        return fetcher
+
+    def _grouped(self, what: str) -> Group:
+        if self._options.group_id is None:
+            raise ConfigurationError(f"{what} needs a group: give the consumer a group_id")
+        self._started()
+        assert self._group is not None
+        return self._group
