@@ -34,7 +34,7 @@ def python_files() -> list[Path]:
 def text_files() -> list[Path]:
     """Every text file of the project, golden data aside."""
     top = [path for path in ROOT.iterdir() if path.is_file()]
-    folders = [*CODE_FOLDERS, "docs", "requirements", ".ci"]
+    folders = [*CODE_FOLDERS, "deploy", "docs", "requirements", ".ci"]
     deep = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     return sorted(
         path

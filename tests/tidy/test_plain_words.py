@@ -104,7 +104,7 @@ def rewritten(paths: Iterable[Path], listed: set[str]) -> list[Path]:
 
 
 DOCUMENTS = [
-    *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 
