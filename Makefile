@@ -22,7 +22,7 @@ SUBMAKE := $(MAKE) --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help setup screenshots test proof smoke conformance check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
 	console console-fresh console-tests \
-	quick-tests sim spark-kills lowest fmt demo proto bench lock clean
+	quick-tests sim spark-kills lowest pythons dist fmt demo proto bench lock clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,16 @@ lowest: ## run the unit tests with the lowest versions that pyproject.toml allow
 	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -r $(LOWEST)/requirements.txt
 	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(LOWEST)/bin/pytest --numprocesses $(WORKERS) --dist loadfile --quiet tests/unit
+
+# The versions of Python that are supported. Each that is found gets an environment of its own.
+PYTHONS ?= 3.11 3.12 3.13 3.14
+PYTHONS_TESTS ?= tests/unit tests/golden
+
+pythons: ## run the unit tests with each supported Python that is found (PYTHONS="3.12 3.13")
+	@$(PYTHON) tools/pythons.py --tests "$(PYTHONS_TESTS)" $(PYTHONS)
+
+dist: setup ## build the source distribution and the wheel of a release into dist/ (DRAFT=1: of any commit)
+	@$(BIN)/python tools/release.py $(if $(filter-out 0,$(DRAFT)),--draft)
 
 check: setup ## the quick gates: format, lint, types, contracts, protos, tidy, unit and property tests
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates quick-tests

@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import sysconfig
 import tempfile
 from pathlib import Path
@@ -22,7 +23,7 @@ from packaging.tags import sys_tags
 
 SOURCE = "proto/strandline_proto/_records.c"
 TARGET = "proto/strandline_proto/_records.abi3.so"
-FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra", "-shared", "-fPIC")
+FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra", "-fPIC")
 TIMEOUT_S = 120
 BUILD_ID = "runtime/strandline_runtime/build_id.txt"
 COMMIT_LENGTH = 12
@@ -138,7 +139,7 @@ def compile_into(target: Path, source: Path) -> str | None:
     compiler = shlex.split(os.environ.get("CC") or "cc")
     include = f"-I{sysconfig.get_path('include')}"
     made = target.with_suffix(f".{os.getpid()}")
-    command = [*compiler, *FLAGS, include, "-o", str(made), str(source)]
+    command = [*compiler, *FLAGS, *link_flags(sys.platform), include, "-o", str(made), str(source)]
     try:
         run = subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
@@ -151,6 +152,11 @@ def compile_into(target: Path, source: Path) -> str | None:
     finally:
         made.unlink(missing_ok=True)
     return None
+
+
+def link_flags(platform: str) -> tuple[str, ...]:
+    """The linker's part. The interpreter has Python's symbols; macOS' linker would miss them."""
+    return ("-bundle", "-undefined", "dynamic_lookup") if platform == "darwin" else ("-shared",)
 
 
 def platform_tag() -> str:

@@ -6,24 +6,24 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from support.command import clean_environ
 from support.tidy_tree import ROOT
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = pytest.mark.integration
 
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 SOURCES: Final[list[str]] = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
 VERSION: Final[str] = PROJECT["project"]["version"]
+CHANGELOG: Final = (ROOT / "CHANGELOG.md").read_text("utf-8").partition("\n## ")[2]
 BUILD_S: Final = 120.0
 ID: Final = "strandline_runtime/build_id.txt"
 
@@ -102,6 +102,39 @@ def test_every_folder_that_git_knows_is_in_a_source_distribution() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("no git directory: git cannot say what the sources are")
     assert {name.partition("/")[0] for name in git(ROOT, "ls-files").splitlines()} == set(SOURCES)
+
+
+def test_a_release_is_a_source_distribution_and_the_wheel_built_from_it(
+    copied: Path, tmp_path: Path
+) -> None:
+    if shutil.which("cc") is None or not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        pytest.skip("no C compiler or no Python headers here")
+    done = subprocess.run(
+        [sys.executable, "tools/release.py", "--draft", "--out", str(tmp_path)],
+        cwd=copied,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        timeout=BUILD_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    names = {path.name for path in tmp_path.iterdir()}
+    (wheel,) = (name for name in names if name.startswith(f"strandline-{VERSION}-cp311-abi3-"))
+    assert names == {wheel, f"strandline-{VERSION}.tar.gz", "SHA256SUMS"}
+    assert [line.split()[1] for line in done.stdout.splitlines()] == [
+        f"strandline-{VERSION}.tar.gz",
+        wheel,
+    ]
+    refused = subprocess.run(
+        [sys.executable, "tools/release.py", "--out", str(tmp_path / "none")],
+        cwd=copied,
+        capture_output=True,
+        text=True,
+        timeout=BUILD_S,
+        check=False,
+    )
+    assert refused.returncode == (1 if "not released yet" in CHANGELOG else 0), refused.stderr
 
 
 def test_every_build_names_the_commit_that_it_is_made_from(copied: Path, tmp_path: Path) -> None:

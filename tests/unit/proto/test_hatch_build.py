@@ -42,3 +42,8 @@ def test_without_one_it_says_why_and_leaves_nothing(
     monkeypatch.setenv("CC", compiler)
     assert compiler in build.compile_into(tmp_path / "_records.abi3.so", SOURCE)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_macos_looks_for_pythons_symbols_in_the_interpreter(build: ModuleType) -> None:
+    assert build.link_flags("darwin") == ("-bundle", "-undefined", "dynamic_lookup")
+    assert build.link_flags("linux") == ("-shared",)
