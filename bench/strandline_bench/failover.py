@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from strandline_bench.options import Options
 from strandline_bench.report import Report, median, percentile
 from strandline_bench.target import fresh_topic, own_cluster
-from strandline_cli.cluster.cluster_files import CONTROLLER
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_local.cluster_files import CONTROLLER
+from strandline_local.local_cluster import LocalCluster
 
 if TYPE_CHECKING:
     from strandline import Admin, Producer

@@ -13,7 +13,7 @@ from strandline_bench.peers.kafka import KafkaPeer
 from strandline_bench.report import Figures, Report, median, percentile
 from strandline_bench.resources import cpu_s, resident_mb
 from strandline_bench.target import own_cluster
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_local.local_cluster import LocalCluster
 
 if TYPE_CHECKING:
     from strandline import Admin, Producer

@@ -19,7 +19,7 @@ import grpc.aio
 from strandline_bench.large_requests import SENDABLE_BYTES, Repeated, repeated_fields, request
 from strandline_bench.report import Report, median
 from strandline_bench.target import fresh_topic, own_cluster
-from strandline_cli.cluster.cluster_files import CONTROLLER
+from strandline_local.cluster_files import CONTROLLER
 from strandline_proto.v1 import metadata_pb2
 from strandline_runtime.real import CHANNEL_OPTIONS
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from strandline_bench.options import Options
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
 
 MILLIONS: Final = 2_000_000
 LIMIT: Final = 10_000

@@ -10,8 +10,8 @@ from strandline_bench.options import Options
 from strandline_bench.report import Report, median
 from strandline_bench.resources import resident_mb
 from strandline_bench.target import fresh_topic, own_cluster
-from strandline_cli.cluster.cluster_files import CONTROLLER
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_local.cluster_files import CONTROLLER
+from strandline_local.local_cluster import LocalCluster
 
 IDLE_S: Final = 3.0
 """Seconds without requests before the cluster's memory is read."""

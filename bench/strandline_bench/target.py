@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from strandline_bench.resources import cpu_s
-from strandline_cli.cluster.cluster_files import CONTROLLER
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_local.cluster_files import CONTROLLER
+from strandline_local.local_cluster import LocalCluster
 
 
 class OwnCluster(Protocol):

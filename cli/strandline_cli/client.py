@@ -5,7 +5,7 @@ import functools
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from strandline_cli.errors import CliError
+from strandline_cli.errors import CliError, ClusterError
 
 T = TypeVar("T")
 
@@ -46,15 +46,15 @@ def _first_known(failures: BaseExceptionGroup[BaseException]) -> Exception | Non
             inner = _first_known(failure)
             if inner is not None:
                 return inner
-        elif isinstance(failure, CliError | StrandlineError | WireError):
+        elif isinstance(failure, ClusterError | StrandlineError | WireError):
             return failure
     return None
 
 
-def _as_cli_error(why: Exception) -> CliError:
+def _as_cli_error(why: Exception) -> ClusterError:
     from strandline.errors import describe
 
-    if isinstance(why, CliError):
+    if isinstance(why, ClusterError):
         return why
     text, remedy = describe(why), _REMEDIES.get(type(why).__name__)
     return CliError(text if remedy is None else f"{text} ({remedy})")

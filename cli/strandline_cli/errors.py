@@ -2,22 +2,26 @@
 
 from typing import Final
 
+from strandline_local.errors import EXIT_FAILED, EXIT_USAGE, ClusterError, UsageMistake
+
+__all__ = [
+    "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
+    "EXIT_OK",
+    "EXIT_USAGE",
+    "CliError",
+    "ClusterError",
+    "OutputFailed",
+    "ReaderLeft",
+    "UsageMistake",
+]
+
 EXIT_OK: Final = 0
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
 
-class CliError(Exception):
-    """One line for the user: what happened, where, and what to do about it."""
-
-    exit_code = EXIT_FAILED
-
-
-class UsageMistake(CliError):
-    """The command line contradicts itself or names something that cannot be."""
-
-    exit_code = EXIT_USAGE
+class CliError(ClusterError):
+    """One line for the user of a command."""
 
 
 class OutputFailed(CliError):

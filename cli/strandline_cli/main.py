@@ -14,6 +14,7 @@ from strandline_cli.errors import (
     EXIT_OK,
     EXIT_USAGE,
     CliError,
+    ClusterError,
     OutputFailed,
     ReaderLeft,
 )
@@ -65,7 +66,7 @@ def run(argv: list[str]) -> int:
         standard_streams.let_go_of_stdout()
         _say(str(why))
         return why.exit_code
-    except CliError as why:
+    except ClusterError as why:
         _say(str(why))
         return why.exit_code
     except Exception as why:

@@ -71,7 +71,7 @@ def run_console(options: Options) -> None:
 
 
 def compose_addresses() -> str:
-    """The brokers of the docker-compose.yml here. Raises CliError."""
+    """The brokers of the docker-compose.yml here. Raises ClusterError."""
     from strandline_console.faults.machines import compose_bootstrap
 
     return compose_bootstrap()
@@ -280,11 +280,11 @@ def _machine_of(options: Options) -> LocalMachine | ComposeMachine | None:
 
 
 async def _find_controller(machine: Machine) -> str | None:
-    from strandline_cli.errors import CliError
+    from strandline_local.errors import ClusterError
 
     try:
         return await asyncio.to_thread(machine.find_controller)
-    except CliError:
+    except ClusterError:
         return None
 
 

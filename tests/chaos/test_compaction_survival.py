@@ -12,7 +12,7 @@ from strandline.sync import Admin, Consumer, Producer
 from support.cluster import MakeCluster, eventually
 
 if TYPE_CHECKING:
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
 
 TOPIC = "accounts"
 KEYS = 40

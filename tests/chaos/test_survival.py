@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
 
 WORKLOAD_S = 120
 """At the most: a test ends its workload as soon as it has seen what it came for."""

@@ -20,9 +20,9 @@ import pytest
 
 from strandline import TopicPartition
 from strandline.sync import Consumer
-from strandline_cli.cluster import probe
-from strandline_cli.cluster.cluster_files import free_ports
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_local import probe
+from strandline_local.cluster_files import free_ports
+from strandline_local.local_cluster import LocalCluster
 from strandline_proto.errors import (
     CorruptMessage,
     FencedLeaderEpoch,

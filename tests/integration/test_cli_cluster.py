@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from strandline import sync
-from strandline_cli.cluster.local_cluster import LocalCluster
-from strandline_cli.cluster.probe import ask_metadata
 from strandline_cli.errors import EXIT_INTERRUPTED
+from strandline_local.local_cluster import LocalCluster
+from strandline_local.probe import ask_metadata
 from strandline_proto.batch import iter_headers
 from strandline_runtime.build_id import build_id
 from support.cluster import eventually

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_local.local_cluster import LocalCluster
 from support.cluster import MakeCluster
 from support.command import CompletedCommand, strandline
 

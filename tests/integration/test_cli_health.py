@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_cli.cluster.cluster_files import CONTROLLER
+from strandline_local.cluster_files import CONTROLLER
 from support.command import strandline
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from strandline import (
 from strandline.errors import UnknownTopicId, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
 
 SOON_S: Final = 60.0
 """Below the request's time limit of 30 s, which everything of this took before."""

@@ -16,7 +16,7 @@ from strandline.errors import DeliveryTimedOut, RecordTooLarge, SendManyFailed
 from support.command import strandline
 
 if TYPE_CHECKING:
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
 
 WAIT_S: Final = 60.0
 LIMIT: Final = 20_000

@@ -13,7 +13,7 @@ from strandline import Admin, Consumer, NewTopic, Producer
 from strandline.errors import OperationTimedOut, UnreleasedInstanceId
 
 if TYPE_CHECKING:
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
     from support.cluster import MakeCluster
 
 WAIT_S = 60.0

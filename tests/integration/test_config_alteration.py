@@ -28,7 +28,7 @@ from support.command import CompletedCommand, strandline
 from support.raw import topic_config
 
 if TYPE_CHECKING:
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
 
 DELETE = AlterConfigOpType.DELETE
 

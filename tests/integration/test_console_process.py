@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
-from strandline_cli.cluster.console_process import TOKEN_VARIABLE, RunningConsole, stop_console
+from strandline_cli.cluster.console_start import TOKEN_VARIABLE, RunningConsole
+from strandline_local.console_process import stop_console
 from support.cluster import eventually
 from support.command import strandline
 

@@ -15,8 +15,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from strandline_cli.cluster.cluster_files import free_ports
-from strandline_cli.cluster.console_process import TOKEN_VARIABLE
+from strandline_cli.cluster.console_start import TOKEN_VARIABLE
+from strandline_local.cluster_files import free_ports
 from support.cluster import eventually
 from support.command import clean_environ, start_strandline, strandline
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_local.local_cluster import LocalCluster
 from support.cluster import eventually
 from support.command import strandline
 

@@ -15,7 +15,7 @@ from support.command import strandline
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
 
 COUNT = 300
 CONFIG = {

@@ -29,7 +29,7 @@ from strandline_proto.java_hash import partition_for
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
 
 PATIENCE_S = 60.0
 PARTITIONS = 6

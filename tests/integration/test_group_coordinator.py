@@ -17,7 +17,7 @@ from support.group_members import Member
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
     from strandline_proto.v1.services_pb2_grpc import BrokerServiceAsyncStub
 
 DEADLINE_S = 60.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_local.local_cluster import LocalCluster
 from strandline_proto.v1 import metadata_pb2
 from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub
 from support.cluster import MakeCluster

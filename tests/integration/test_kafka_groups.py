@@ -23,7 +23,7 @@ from support.command import strandline as command
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
 PARTITIONS = 4

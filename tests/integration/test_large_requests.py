@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 
 from strandline_bench.large_requests import repeated_fields, request
-from strandline_cli.cluster.cluster_files import CONTROLLER
+from strandline_local.cluster_files import CONTROLLER
 from strandline_proto.v1 import groups_pb2, metadata_pb2, services_pb2
 from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub, ControllerServiceStub
 from strandline_runtime.real import CHANNEL_OPTIONS

@@ -12,7 +12,7 @@ from support.command import strandline
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
     from support.cluster import MakeCluster
 
 PATIENCE_S = 120.0

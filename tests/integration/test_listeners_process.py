@@ -12,7 +12,8 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from strandline import Admin, Consumer, NewTopic, Producer
-from strandline_cli.cluster.cluster_files import (
+from strandline_cli.commands.health import judge_cluster
+from strandline_local.cluster_files import (
     ClusterFile,
     broker_keys,
     free_ports,
@@ -20,8 +21,7 @@ from strandline_cli.cluster.cluster_files import (
     with_kafka,
     write_cluster_files,
 )
-from strandline_cli.cluster.local_cluster import LocalCluster
-from strandline_cli.commands.health import judge_cluster
+from strandline_local.local_cluster import LocalCluster
 from support.cluster import eventually
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import grpc
 import pytest
 
 from strandline import NewTopic, sync
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_local.local_cluster import LocalCluster
 from strandline_proto.errors import KafkaStorageError, WireError
 from strandline_proto.v1 import metadata_pb2
 from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub

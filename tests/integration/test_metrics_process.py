@@ -25,7 +25,7 @@ from support.tidy_tree import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from strandline_cli.cluster.local_cluster import LocalCluster, ProcessId
+    from strandline_local.local_cluster import LocalCluster, ProcessId
     from support.cluster import MakeCluster
     from support.promql import Selector
     from support.scrape import Scrape

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strandline import NewTopic, TopicPartition, sync
-from strandline_cli.cluster.local_cluster import LocalCluster
 from strandline_cli.nemesis.disks import PowerDisk, cannot_cut
+from strandline_local.local_cluster import LocalCluster
 from support.cluster import eventually
 from support.command import strandline
 

@@ -9,7 +9,7 @@ import pytest
 
 from strandline import sync
 from strandline.errors import NoReassignmentInProgress
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_local.local_cluster import LocalCluster
 from support.command import CompletedCommand, strandline
 
 LINES = [f"value {number}" for number in range(500)]

@@ -16,7 +16,7 @@ from support.command import strandline
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
 
 BEFORE, AFTER = 20, 5
 """Records of the old topic, and of each partition of the new one."""

@@ -17,7 +17,7 @@ import pytest
 
 from strandline import Admin, Consumer, NewTopic, Producer, TopicPartition
 from strandline.errors import NotController
-from strandline_cli.errors import CliError
+from strandline_local.errors import ClusterError
 from strandline_runtime.build_id import build_id
 from support.cluster import MakeCluster, eventually
 from support.older_build import NoHistory, import_path, last_release, materialise
@@ -26,7 +26,7 @@ from support.tidy_tree import ROOT
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from strandline_cli.cluster.local_cluster import LocalCluster, ProcessId
+    from strandline_local.local_cluster import LocalCluster, ProcessId
 
 pytestmark = pytest.mark.integration
 
@@ -200,13 +200,15 @@ def test_servers_of_a_build_that_does_not_fit_are_refused_by_name(
     cluster = make_cluster()
     monkeypatch.setenv("PYTHONPATH", str(of_levels(tmp_path, oldest=5, newest=6)))
     cluster.stop(3)
-    with pytest.raises(CliError) as refused:
+    with pytest.raises(ClusterError) as refused:
         cluster.start(3)
     said = str(refused.value)
     assert f"refuses this broker: broker 3 runs build {build_id()} and speaks protocol" in said
     assert "levels 5 to 6; this controller runs build" in said.replace("protocol ", "")
     cluster.stop("controller")
-    with pytest.raises(CliError, match=r"they share no level\. Upgrade broker 1 to a build that"):
+    with pytest.raises(
+        ClusterError, match=r"they share no level\. Upgrade broker 1 to a build that"
+    ):
         cluster.start("controller")
     monkeypatch.delenv("PYTHONPATH")
     cluster.start("controller")

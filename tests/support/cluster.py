@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from strandline.errors import NoBrokerReachable
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_local.local_cluster import LocalCluster
 from support.server_forks import use_forks
 
 DEADLINE_S = 180.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from strandline_cli.cluster.patience import Patience
+from strandline_local.patience import Patience
 from support.command_forks import Forks
 
 COMMAND = [sys.executable, "-c", "from strandline_cli.main import main; main()"]

@@ -6,7 +6,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
-from strandline_cli.cluster.cluster_files import free_ports
+from strandline_local.cluster_files import free_ports
 from support.cluster import eventually
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_local.local_cluster import LocalCluster
 from strandline_proto.batch import build_batch
 from strandline_proto.v1 import metadata_pb2, produce_pb2
 from strandline_proto.v1.services_pb2_grpc import BrokerServiceStub

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.samples import Sample
 
-    from strandline_cli.cluster.local_cluster import LocalCluster, ProcessId
+    from strandline_local.local_cluster import LocalCluster, ProcessId
 
 
 def get(address: str, path: str) -> tuple[int, str]:

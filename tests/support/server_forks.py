@@ -12,7 +12,7 @@ from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Final, cast
 
-from strandline_cli.cluster import processes
+from strandline_local import processes
 from support.command_forks import SERVERS, Forks
 
 if TYPE_CHECKING:

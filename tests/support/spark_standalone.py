@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from pyspark.find_spark_home import _find_spark_home
 
-from strandline_cli.cluster.processes import ServerProcess
+from strandline_local.processes import ServerProcess
 from strandline_spark.spark.class_archive import java_options
 from support.cluster import eventually
 from support.command import clean_environ

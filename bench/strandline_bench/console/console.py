@@ -17,9 +17,10 @@ from strandline_bench.payloads import payloads
 from strandline_bench.report import Figures, Report, median, percentile
 from strandline_bench.resources import cpu_s
 from strandline_bench.target import fresh_topic, own_cluster
-from strandline_cli.cluster.cluster_files import CONTROLLER
-from strandline_cli.cluster.console_process import console_process, start_console, stop_console
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_cli.cluster.console_start import start_console
+from strandline_local.cluster_files import CONTROLLER
+from strandline_local.console_process import console_process, stop_console
+from strandline_local.local_cluster import LocalCluster
 
 PIXEL_MS_MAX: Final = 150
 CORES_MAX: Final = 0.3

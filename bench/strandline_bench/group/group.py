@@ -16,7 +16,7 @@ from strandline_bench.group.options import GroupOptions
 from strandline_bench.peers.kafka import KafkaPeer
 from strandline_bench.report import Report, median, percentile
 from strandline_bench.resources import cpu_s, resident_mb
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_local.local_cluster import LocalCluster
 
 if TYPE_CHECKING:
     from strandline import Admin

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from strandline_bench.kafka.options import KafkaOptions
 from strandline_bench.target import own_cluster
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_local.local_cluster import LocalCluster
 
 COMMAND_S = 300.0
 HEAP = "512m"

@@ -6,9 +6,9 @@ A completion that fails is silent: a shell has no place for an error.
 from pathlib import Path
 from typing import Any, Final
 
-from strandline_cli.cluster import probe
 from strandline_cli.cluster.target import find_target
-from strandline_cli.errors import CliError
+from strandline_cli.errors import ClusterError
+from strandline_local import probe
 
 _ANSWER_S: Final = 1.0
 
@@ -19,11 +19,11 @@ def topic_names(params: dict[str, Any], incomplete: str) -> list[str]:
         for address in _addresses(params):
             try:
                 metadata = probe.ask_metadata(address, _ANSWER_S, topics=True)
-            except CliError:
+            except ClusterError:
                 continue
             names = (t.name for t in metadata.topics if not t.name.startswith("__"))
             return sorted(name for name in names if name.startswith(incomplete))
-    except (CliError, OSError, ValueError):
+    except (ClusterError, OSError, ValueError):
         pass
     return []
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline_cli.cluster import probe
-from strandline_cli.cluster.listeners import KAFKA, ListenerAddress
+from strandline_local import probe
+from strandline_local.listeners import KAFKA, ListenerAddress
 
 if TYPE_CHECKING:
     import grpc

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strandline_cli.cluster.contexts import load_contexts
-from strandline_cli.cluster.local_cluster import LocalCluster
 from strandline_cli.errors import UsageMistake
 from strandline_cli.options import CONTEXT_VARIABLE, DEFAULT_DIR
+from strandline_local.local_cluster import LocalCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def find_target(
     directory: Path | None,
     environ: Mapping[str, str] = os.environ,
 ) -> Target:
-    """The cluster that a command addresses. Raises CliError if none is given."""
+    """The cluster that a command addresses. Raises ClusterError if none is given."""
     choice = choose(bootstrap, directory, environ)
     if choice.bootstrap is not None:
         return Target(bootstrap=check_addresses(choice.bootstrap), local=None)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from strandline_cli.cluster.console_process import TOKEN_VARIABLE
+from strandline_cli.cluster.console_start import TOKEN_VARIABLE
 from strandline_cli.cluster.target import find_target
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_cli.options import BootstrapOption, DirOption

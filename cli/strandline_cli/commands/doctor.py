@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from strandline_cli.cluster import probe
 from strandline_cli.cluster.checks import (
     OK,
     PROBLEM,
@@ -20,13 +19,14 @@ from strandline_cli.cluster.checks import (
     java_check,
     process_descriptors,
 )
-from strandline_cli.cluster.cluster_files import CONTROLLER
-from strandline_cli.cluster.listeners import GRPC, ListenerAddress
 from strandline_cli.cluster.reach import Place, Unreached, reach_all
 from strandline_cli.cluster.target import Target, find_target
-from strandline_cli.errors import CliError, UsageMistake
+from strandline_cli.errors import CliError, ClusterError, UsageMistake
 from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption
 from strandline_cli.shown.output import emit_json, emit_table, write_line
+from strandline_local import probe
+from strandline_local.cluster_files import CONTROLLER
+from strandline_local.listeners import GRPC, ListenerAddress
 
 if TYPE_CHECKING:
     from strandline_proto.v1.metadata_pb2 import DescribeClusterResponse
@@ -135,11 +135,11 @@ def _of_broker(broker: int, address: str, timeout_s: float) -> list[Check | None
     try:
         ahead_ms, took_ms = probe.ask_clock(address, timeout_s)
         found.append(clock_check(where, ahead_ms=ahead_ms, round_trip_ms=took_ms))
-    except CliError as why:
+    except ClusterError as why:
         found.append(Check("clock", where, OK, f"not looked at: {why}"))
     try:
         described = probe.ask_log_dirs(address, ["__none"], timeout_s).log_dirs
-    except CliError as why:
+    except ClusterError as why:
         return [*found, Check("disk", where, OK, f"not looked at: {why}")]
     for each in described:
         free, total = each.usable_bytes, each.total_bytes
@@ -194,7 +194,7 @@ def _known(target: Target, timeout_s: float) -> _Known:
             answer = probe.ask_cluster(address, timeout_s)
             if answer.error_code != 0:
                 return _without_controller(target, address, answer.error_message, timeout_s)
-        except CliError as why:
+        except ClusterError as why:
             last = str(why)
             continue
         return _as_described(target, answer)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline_cli.cluster import probe
 from strandline_cli.cluster.target import check_addresses, find_target
-from strandline_cli.errors import CliError, UsageMistake
+from strandline_cli.errors import ClusterError, UsageMistake
 from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption
 from strandline_cli.shown.conditions import refusal_text
 from strandline_cli.shown.output import emit_done
 from strandline_cli.shown.partition_faults import Fault, partition_faults, summary
 from strandline_cli.shown.partitions import partitions_text
+from strandline_local import probe
 
 if TYPE_CHECKING:
     from strandline_proto.v1.metadata_pb2 import DescribeClusterResponse, MetadataResponse
@@ -152,7 +152,7 @@ def _judge_one(address: str, timeout_s: float, *, is_controller: bool) -> Health
             probe.ask_controller(address, timeout_s)
         else:
             probe.ask_metadata(address, timeout_s)
-    except CliError as why:
+    except ClusterError as why:
         return HealthReport((str(why),))
     return HealthReport(())
 

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from strandline_cli.client import run_client
-from strandline_cli.cluster.local_cluster import LocalCluster
-from strandline_cli.cluster.probe import ask_metadata
 from strandline_cli.commands.health import judge_cluster
 from strandline_cli.demo import ingestion
 from strandline_cli.demo.gold_look import print_gold
@@ -24,6 +22,8 @@ from strandline_cli.demo.report import Report, print_report
 from strandline_cli.demo.stream import Stream, Victim
 from strandline_cli.demo.table_check import compare, read_table
 from strandline_cli.errors import CliError
+from strandline_local.local_cluster import LocalCluster
+from strandline_local.probe import ask_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

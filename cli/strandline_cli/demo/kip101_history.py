@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from strandline_cli.client import run_client
-from strandline_cli.cluster import probe
-from strandline_cli.cluster.local_cluster import LocalCluster
 from strandline_cli.demo.disk_log import checkpointed_watermark, values_on_disk
 from strandline_cli.errors import CliError
+from strandline_local import probe
+from strandline_local.local_cluster import LocalCluster
 
 T = TypeVar("T")
 

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from strandline_chaos.faults import plan
 from strandline_chaos.faults.plan import Fault
-from strandline_cli.cluster.cluster_files import CONTROLLER
-from strandline_cli.cluster.tools import run_tool
-from strandline_cli.errors import CliError, UsageMistake
+from strandline_cli.errors import CliError, ClusterError, UsageMistake
 from strandline_cli.nemesis.disks import has_sys_admin
 from strandline_cli.nemesis.local import number_in
 from strandline_cli.nemesis.throttle import SlowContainer, cannot_throttle
+from strandline_local.cluster_files import CONTROLLER
+from strandline_local.tools import run_tool
 
 FILE: Final = Path("docker-compose.yml")
 FLAG: Final = "--containers"
@@ -76,14 +76,14 @@ class Project:
             container = self.services[self._sample()]
             self.inside(container, *_NETEM.split(), "delay", "1ms")
             self.inside(container, *_NO_NETEM.split())
-        except CliError as why:
+        except ClusterError as why:
             return f"tc cannot delay packets here: {why}"
         return None
 
     def _cannot_slow(self) -> str | None:
         try:
             return cannot_throttle(self.volume(self._sample()))
-        except CliError as why:
+        except ClusterError as why:
             return f"the place of a volume is not known: {why}"
 
     def volume(self, name: str) -> Path:
@@ -99,7 +99,7 @@ class Project:
         try:
             words = ("df", "-B1", "--output=avail", DATA)
             free = int(self.execute(self._sample(), *words).split()[-1])
-        except CliError as why:
+        except ClusterError as why:
             return f"the room of a volume is not known: {why}"
         if free > DISK_BYTES_MAX:
             return (
@@ -149,7 +149,7 @@ def find(option: str = FLAG, *, whole: bool = True) -> Project:
     try:
         ids = run_tool(*command, "ps", "--all", "--quiet").split()
         rows = json.loads(run_tool("docker", "inspect", *ids)) if ids else []
-    except CliError as why:
+    except ClusterError as why:
         raise UsageMistake(f"the containers cannot be asked: {why}") from None
     services = {}
     for row in rows:
@@ -177,7 +177,7 @@ def _compose_command() -> tuple[str, ...]:
     for words in (("docker", "compose"), ("docker-compose",)):
         try:
             run_tool(*words, "version")
-        except CliError:
+        except ClusterError:
             continue
         return words
     raise UsageMistake("there is neither `docker compose` nor `docker-compose` on this machine")
@@ -287,7 +287,7 @@ class Containers:
 
     def _neighbour(self, sender: str, words: str) -> None:
         """Change where a container's packets go. One that does not run forgets its changes."""
-        with contextlib.suppress(CliError):
+        with contextlib.suppress(ClusterError):
             self._project.inside(self._container(sender), "ip", "neigh", *words.split())
 
     def _links(self, fault: Fault, name: str) -> list[tuple[str, str]]:
@@ -332,5 +332,5 @@ class Containers:
         for fault, name in list(self._struck):
             try:
                 self.heal(fault, [name])
-            except CliError:
+            except ClusterError:
                 continue

@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from strandline_cli.cluster.tools import run_tool
-from strandline_cli.errors import CliError
+from strandline_cli.errors import CliError, ClusterError
 from strandline_cli.nemesis.disks import has_sys_admin
+from strandline_local.tools import run_tool
 
 PROC: Final = Path("/proc")
 _LISTENS: Final = "0A"
@@ -151,7 +151,7 @@ def _hold(name: str, pid: int, ports: Iterable[int]) -> None:
         sys.stdin.read()
     finally:
         for words in done:
-            with contextlib.suppress(CliError):
+            with contextlib.suppress(ClusterError):
                 _rule("-D", *words)
         with contextlib.suppress(OSError):
             for member in (group / "cgroup.procs").read_text().split():
@@ -168,5 +168,5 @@ def _group_of(pid: int) -> str:
 if __name__ == "__main__":
     try:
         _hold(sys.argv[1], int(sys.argv[2]), [int(port) for port in sys.argv[3:]])
-    except (CliError, OSError) as why:
+    except (ClusterError, OSError) as why:
         sys.exit(str(why))

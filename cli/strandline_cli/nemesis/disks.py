@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from strandline_cli.cluster.tools import run_tool
+from strandline_local.tools import run_tool
 
 _SHUTDOWN: Final = 0x8004587D
 _WITHOUT_FLUSHING_THE_JOURNAL: Final = struct.pack("I", 2)

@@ -15,17 +15,17 @@ from typing import Final
 
 from strandline_chaos.faults import plan
 from strandline_chaos.faults.plan import Fault
-from strandline_cli.cluster.cluster_files import (
+from strandline_cli.nemesis.disks import PowerDisk, cannot_cut
+from strandline_cli.nemesis.network import HUB, Network, cannot_delay, cannot_separate
+from strandline_cli.nemesis.server import set_clock
+from strandline_local.cluster_files import (
     CONTROLLER,
     GRPC_DISTANCE,
     ClusterFile,
     new_cluster_file,
     write_cluster_files,
 )
-from strandline_cli.cluster.local_cluster import LocalCluster, ProcessId
-from strandline_cli.nemesis.disks import PowerDisk, cannot_cut
-from strandline_cli.nemesis.network import HUB, Network, cannot_delay, cannot_separate
-from strandline_cli.nemesis.server import set_clock
+from strandline_local.local_cluster import LocalCluster, ProcessId
 
 DISK_BYTES: Final = 1 << 30
 """Size of a server's disk; the image takes only what is written."""

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from strandline_cli.cluster.tools import run_tool
-from strandline_cli.errors import CliError
+from strandline_cli.errors import CliError, ClusterError
 from strandline_cli.nemesis.disks import has_sys_admin
+from strandline_local.tools import run_tool
 
 INSIDE: Final = "STRANDLINE_CHAOS_NAMESPACES"
 """Environment variable of a command that has moved."""
@@ -153,7 +153,7 @@ class Network:
         line = self._lines.pop(name, None)
         if line is None:
             return
-        with contextlib.suppress(CliError):
+        with contextlib.suppress(ClusterError):
             _ip(f"link set {_link(name)} master {HUB}")
             _ip(f"link del s-{_link(name)}")
         _end(line)
@@ -162,7 +162,7 @@ class Network:
         """End the processes that hold packets back; the namespaces end with this command."""
         for name in list(self._lines):
             self.hasten(name)
-        with contextlib.suppress(CliError, OSError):
+        with contextlib.suppress(ClusterError, OSError):
             for name in self.servers:
                 _ip(f"netns del {name}")
             run_tool("umount", _NAMESPACES)

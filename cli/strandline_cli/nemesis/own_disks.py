@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from strandline_cli.cluster.own_disks import image_of
-from strandline_cli.cluster.tools import run_tool
 from strandline_cli.errors import UsageMistake
 from strandline_cli.nemesis.disks import Disk, cannot_cut
+from strandline_local.own_disks import image_of
+from strandline_local.tools import run_tool
 
 MIB_MIN: Final = 64
 MIB_MAX: Final = 2048

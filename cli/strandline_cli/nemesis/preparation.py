@@ -8,12 +8,12 @@ from typing import Final
 
 from strandline_chaos.faults import plan
 from strandline_chaos.faults.plan import Fault, PlanOptions, draw, parse_kinds, parse_victims
-from strandline_cli.cluster.cluster_files import CONTROLLER
 from strandline_cli.errors import UsageMistake
 from strandline_cli.nemesis import compose, local
 from strandline_cli.nemesis.network import cannot_separate, enter_own_namespaces
 from strandline_cli.nemesis.run import Settings
 from strandline_cli.nemesis.target import Target
+from strandline_local.cluster_files import CONTROLLER
 
 ON_DISKS: Final = frozenset({plan.DISK_FULL, plan.DISK_SLOW, plan.POWER})
 

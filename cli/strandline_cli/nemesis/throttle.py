@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from strandline_cli.errors import CliError
+from strandline_cli.errors import CliError, ClusterError
 from strandline_cli.nemesis.disks import has_sys_admin
 
 WRITES_PER_S: Final = 10
@@ -89,7 +89,7 @@ def cannot_throttle(directory: Path) -> str | None:
         return "this kernel has no control groups that limit writes (io or blkio)"
     try:
         device_of(directory)
-    except CliError as why:
+    except ClusterError as why:
         return str(why)
     return None
 
@@ -141,7 +141,7 @@ class SlowProcess:
             return
         self._controller.write_limit(group, self._device, None)
         for pid in _text(group / _MEMBERS).split():
-            with contextlib.suppress(CliError):  # it has just ended
+            with contextlib.suppress(ClusterError):  # it has just ended
                 _write((self._before or self._controller.root) / _MEMBERS, pid)
         with contextlib.suppress(OSError):  # a process that ends is a member until it has ended
             group.rmdir()

@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_cli.errors import CliError
 from strandline_console.answers import FaultChoice, FaultLab, FaultTarget
 from strandline_console.faults.machines import KINDS
 from strandline_console.faults.workload import TOPIC
 from strandline_console.messages import Cost
 from strandline_console.recording.figures import is_watched
+from strandline_local.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -183,8 +183,8 @@ class Lab:
         self._event(active, fields["sentence"])
         try:
             await _on_thread(partial(machine.strike, active.kind, active.target))
-        except (CliError, OSError) as why:
-            with contextlib.suppress(CliError, OSError):  # what is half done is taken back
+        except (ClusterError, OSError) as why:
+            with contextlib.suppress(ClusterError, OSError):  # what is half done is taken back
                 await _on_thread(partial(machine.heal, active.kind, active.target))
             del self._active[active.id]
             self._fail(active, f"{active.target}: the fault was not injected: {why}")
@@ -251,7 +251,7 @@ class Lab:
         self._live.set("faults", active.id, {"state": "healing"})
         try:
             await _on_thread(partial(machine.heal, active.kind, active.target))
-        except (CliError, OSError) as why:
+        except (ClusterError, OSError) as why:
             self._active.pop(active.id, None)
             self._fail(active, f"{active.target} was not healed: {why}")
             return

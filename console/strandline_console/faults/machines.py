@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Final, Protocol, get_args
 
 from strandline_chaos.faults import plan
-from strandline_cli.cluster.local_cluster import LocalCluster
-from strandline_cli.cluster.tools import run_tool
 from strandline_cli.errors import CliError
 from strandline_cli.nemesis.compose import Containers, Project, find
 from strandline_cli.nemesis.cut_off import CutOff, cannot_cut_off
@@ -20,6 +18,8 @@ from strandline_cli.nemesis.disks import Disk, cannot_cut
 from strandline_cli.nemesis.own_disks import disk_of
 from strandline_cli.nemesis.throttle import SlowProcess, cannot_throttle
 from strandline_console.messages import FaultKind
+from strandline_local.local_cluster import LocalCluster
+from strandline_local.tools import run_tool
 
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 STALL_MS: Final = 50
@@ -50,11 +50,11 @@ class Machine(Protocol):
         ...
 
     def strike(self, kind: FaultKind, target: str) -> None:
-        """Begin a fault. Raises CliError; `heal` then takes back what was done."""
+        """Begin a fault. Raises ClusterError; `heal` then takes back what was done."""
         ...
 
     def heal(self, kind: FaultKind, target: str) -> None:
-        """End a fault. Raises CliError."""
+        """End a fault. Raises ClusterError."""
         ...
 
 
@@ -238,17 +238,17 @@ class ComposeMachine:
 
 
 def local_machine(directory: Path) -> LocalMachine:
-    """The cluster in a directory. Raises CliError."""
+    """The cluster in a directory. Raises ClusterError."""
     return LocalMachine(LocalCluster.open(directory))
 
 
 def compose_machine() -> ComposeMachine:
-    """The cluster of the docker-compose.yml in the working directory. Raises CliError."""
+    """The cluster of the docker-compose.yml in the working directory. Raises ClusterError."""
     return ComposeMachine(find(_OPTION, whole=False))
 
 
 def compose_bootstrap() -> str:
-    """The addresses of compose's brokers for this machine. Raises CliError."""
+    """The addresses of compose's brokers for this machine. Raises ClusterError."""
     containers = Containers(find(_OPTION, whole=False))
     containers.begin()
     return containers.bootstrap

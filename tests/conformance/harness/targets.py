@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from conformance.harness.versions import TESTS
 from strandline_broker.kafka.versions import BY_NAME
-from strandline_cli.cluster.local_cluster import LocalCluster
+from strandline_local.local_cluster import LocalCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from support.cluster import DEADLINE_S, MakeCluster
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
 TOPIC = "orders"

@@ -24,7 +24,7 @@ from support.cluster import cluster
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
 
 __all__ = ["cluster"]
 pytestmark = pytest.mark.spark

@@ -28,7 +28,7 @@ from deltalake import DeltaTable
 
 from strandline import NewTopic
 from strandline.sync import Admin, Producer
-from strandline_cli.cluster.cluster_files import CONTROLLER
+from strandline_local.cluster_files import CONTROLLER
 from strandline_spark.bronze.verify import verify
 from strandline_spark.gold.verify import verify_step
 from strandline_spark.pipeline.config import load_pipeline
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
     from strandline_spark.pipeline.config import Pipeline
     from support.cluster import MakeCluster
     from support.spark_standalone import SparkStandalone

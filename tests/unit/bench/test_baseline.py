@@ -15,7 +15,7 @@ import pytest
 from strandline_bench import baseline
 from strandline_bench.main import run
 from strandline_cli import main
-from strandline_cli.errors import CliError
+from strandline_cli.errors import ClusterError
 from strandline_runtime import grpc_experiments
 from support.command import strandline
 
@@ -147,7 +147,7 @@ def test_a_baseline_that_does_not_answer_is_an_error(
 ) -> None:
     own(latency(1.0))
     other = make("other", body=body)
-    with pytest.raises(CliError, match=complaint):
+    with pytest.raises(ClusterError, match=complaint):
         run(["latency", "--baseline", other, "--rounds", "1"])
 
 
@@ -165,7 +165,7 @@ def test_a_command_that_is_no_strandline_is_refused_at_once(
     command: str, complaint: str, own: Callable[..., None], calls: Path
 ) -> None:
     own(latency(1.0))
-    with pytest.raises(CliError, match=complaint):
+    with pytest.raises(ClusterError, match=complaint):
         run(["latency", "--baseline", command])
     assert not calls.exists()
 
@@ -184,7 +184,9 @@ finally:
 """
     other = make("other", body=body)
     for seconds in ("1", "10", "60"):  # the longer ones for a machine that is busy
-        with pytest.raises(CliError, match=f"has not ended within {seconds} s: .*--baseline-round"):
+        with pytest.raises(
+            ClusterError, match=f"has not ended within {seconds} s: .*--baseline-round"
+        ):
             run(["latency", "--baseline", other, "--baseline-round-s", seconds])
         if begun.exists():
             break

@@ -8,7 +8,7 @@ import pytest
 from strandline_cli.demo.flights_input import find_input, flight_key
 from strandline_cli.demo.ledger import Ledger, PartitionLedger
 from strandline_cli.demo.table_check import Findings, compare
-from strandline_cli.errors import CliError
+from strandline_cli.errors import ClusterError
 
 Row = tuple[int, int, bytes | None]
 
@@ -126,5 +126,5 @@ def test_an_input_without_lines_is_refused_with_the_flag_to_use(
     path = tmp_path / "lines"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(CliError, match="--input"):
+    with pytest.raises(ClusterError, match="--input"):
         find_input(path, small=False)

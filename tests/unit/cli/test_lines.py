@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline_cli.errors import CliError
+from strandline_cli.errors import ClusterError
 from strandline_cli.records.line_producer import RECORD_BYTES_MAX, Counts, LineProducer, _Portion
 from strandline_cli.records.line_records import LineParser
 from strandline_cli.records.stdin_lines import LINE_BYTES_MAX, LineSplitter, read_lines
@@ -39,7 +39,7 @@ def test_empty_lines_are_lines() -> None:
 def test_a_line_without_an_end_is_refused_before_it_fills_the_memory() -> None:
     splitter = LineSplitter()
     splitter.feed(b"x" * LINE_BYTES_MAX)
-    with pytest.raises(CliError, match="longer than 64 MiB"):
+    with pytest.raises(ClusterError, match="longer than 64 MiB"):
         splitter.feed(b"x")
 
 
@@ -66,7 +66,7 @@ def test_a_descriptor_that_cannot_be_read_is_one_line_of_error() -> None:
         async for _ in read_lines(readable):
             pass
 
-    with pytest.raises(CliError, match="cannot read standard input"):
+    with pytest.raises(ClusterError, match="cannot read standard input"):
         asyncio.run(read())
 
 
@@ -139,5 +139,5 @@ def test_a_partition_that_is_not_there_is_refused_by_its_number(
     there: frozenset[int], known: str
 ) -> None:
     producer = LineProducer(bootstrap="a:1", topic="t", partition=9)
-    with pytest.raises(CliError, match=f"has no partition 9, it has {known}: nothing was sent"):
+    with pytest.raises(ClusterError, match=f"has no partition 9, it has {known}: nothing was sent"):
         producer._check_partition(there)

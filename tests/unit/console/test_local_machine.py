@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from strandline_cli.errors import CliError
+from strandline_cli.errors import ClusterError
 from strandline_console.faults import machines
 from strandline_console.faults.machines import LocalMachine
 
@@ -130,6 +130,6 @@ def test_what_the_machine_cannot_do_is_named_with_its_reason(
 def test_a_process_that_has_ended_is_not_struck(did: Did, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     cluster.pid = None
-    with pytest.raises(CliError, match="broker-1 is not running"):
+    with pytest.raises(ClusterError, match="broker-1 is not running"):
         LocalMachine(cast("Any", cluster)).strike("cut_off", "broker-1")
     assert did.done == []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from strandline_cli.errors import EXIT_FAILED, EXIT_OK, CliError, UsageMistake
+from strandline_cli.errors import EXIT_FAILED, EXIT_OK, CliError, ClusterError, UsageMistake
 from strandline_cli.interrupts import signals_as_interrupt, uninterrupted
 from strandline_cli.options import Format, FormatOption
 from strandline_cli.shown.output import emit_json, note, write_line
@@ -169,7 +169,7 @@ def _run(
         keep = False
         note("interrupted: ending the cluster")
         raise
-    except CliError as why:
+    except ClusterError as why:
         raise NoVerdict(str(why)) from why
     finally:
         with uninterrupted():

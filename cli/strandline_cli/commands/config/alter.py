@@ -51,7 +51,7 @@ def alter(
     """
     from strandline import Admin, AlterConfigOpType, ConfigChange
     from strandline_cli.client import run_client
-    from strandline_cli.cluster.overrides import parse_pairs
+    from strandline_local.overrides import parse_pairs
 
     resource = resource_of(kind, name, default)
     to_set, to_delete = parse_pairs(entries or []), _keys(deletions or [])

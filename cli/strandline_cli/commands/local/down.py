@@ -1,9 +1,9 @@
 """`strandline down`: stop every process of a local cluster."""
 
-from strandline_cli.cluster.local_cluster import LocalCluster
 from strandline_cli.cluster.target import cluster_directory
 from strandline_cli.options import DirOption, Format, FormatOption
 from strandline_cli.shown.output import emit_done
+from strandline_local.local_cluster import LocalCluster
 
 
 def down(directory: DirOption = None, output: FormatOption = Format.TABLE) -> int:

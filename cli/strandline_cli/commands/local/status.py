@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from strandline_cli.cluster import probe
-from strandline_cli.cluster.listeners import GRPC, KAFKA, addresses_of, as_documents
-from strandline_cli.cluster.local_cluster import LocalCluster
 from strandline_cli.cluster.target import Target, find_target
-from strandline_cli.errors import CliError
+from strandline_cli.errors import CliError, ClusterError
 from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption
 from strandline_cli.shown.output import emit_json, emit_table, note
+from strandline_local import probe
+from strandline_local.listeners import GRPC, KAFKA, addresses_of, as_documents
+from strandline_local.local_cluster import LocalCluster
 
 if TYPE_CHECKING:
     from strandline_proto.v1.metadata_pb2 import DescribeClusterResponse
@@ -59,7 +59,7 @@ def describe(target: Target) -> dict[str, Any]:
         try:
             document = _through_broker(address)
             break
-        except CliError as why:
+        except ClusterError as why:
             problem = str(why)
     served = document is not None
     if target.local is not None:
@@ -128,13 +128,13 @@ def _from_controller(local: LocalCluster) -> dict[str, Any] | None:
     """The description by this machine's controller if no broker answers; None if it does not answer
     either.
     """
-    from strandline_cli.cluster.cluster_files import CONTROLLER
+    from strandline_local.cluster_files import CONTROLLER
 
     if local.process(CONTROLLER).pid is None:
         return None
     try:
         return _described(probe.ask_controller(local.controller_address, _TIMEOUT_S))
-    except CliError:
+    except ClusterError:
         return None
 
 
@@ -212,7 +212,7 @@ def _grpc_alone(address: str, listener: str | None) -> list[dict[str, Any]]:
 
 def _with_local_knowledge(local: LocalCluster, seen: dict[str, Any] | None) -> dict[str, Any]:
     """Pids of this machine, processes that never registered, and processes that are dead."""
-    from strandline_cli.cluster.cluster_files import CONTROLLER, CONTROLLER_NODE_ID
+    from strandline_local.cluster_files import CONTROLLER, CONTROLLER_NODE_ID
 
     document = seen or {
         "cluster_id": None,

@@ -1,10 +1,10 @@
 """`strandline stop`: one process, in order."""
 
-from strandline_cli.cluster.local_cluster import LocalCluster
 from strandline_cli.cluster.target import cluster_directory
 from strandline_cli.commands.local.process_argument import ProcessArgument
 from strandline_cli.options import DirOption, Format, FormatOption
 from strandline_cli.shown.output import emit_done
+from strandline_local.local_cluster import LocalCluster
 
 
 def stop(

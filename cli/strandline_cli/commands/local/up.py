@@ -7,20 +7,20 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from strandline_cli.cluster.console_process import (
+from strandline_cli.cluster.console_start import (
     RunningConsole,
     check_console,
     start_console,
 )
-from strandline_cli.cluster.listeners import GRPC, KAFKA, addresses_of, as_documents
-from strandline_cli.cluster.local_cluster import LocalCluster, ProcessId
 from strandline_cli.cluster.target import cluster_directory
-from strandline_cli.errors import CliError, OutputFailed, ReaderLeft
+from strandline_cli.errors import ClusterError, OutputFailed, ReaderLeft
 from strandline_cli.interrupts import signals_as_interrupt, uninterrupted
 from strandline_cli.nemesis.own_disks import MIB_MAX, MIB_MIN, make_disks
 from strandline_cli.options import DirOption, Format, FormatOption
 from strandline_cli.shown.output import emit_json, emit_table, note
 from strandline_cli.standard_streams import let_go_of_stdout
+from strandline_local.listeners import GRPC, KAFKA, addresses_of, as_documents
+from strandline_local.local_cluster import LocalCluster, ProcessId
 
 _POLL_S = 0.25
 _WITHOUT_KAFKA: Final = (
@@ -93,7 +93,7 @@ def up(
 
     Example: strandline up --brokers 3 --detach
     """
-    from strandline_cli.cluster.overrides import split_overrides
+    from strandline_local.overrides import split_overrides
 
     controller_config, broker_config = split_overrides(config or [])
     if console:
@@ -133,7 +133,7 @@ def up(
 def _with_console(cluster: LocalCluster, port: int) -> RunningConsole:
     try:
         return start_console(cluster.directory, port)
-    except CliError:
+    except ClusterError:
         _stop(cluster)
         raise
 
@@ -225,5 +225,5 @@ def _as_it_is_now(cluster: LocalCluster) -> LocalCluster:
     """Another command may have taken in a broker that had been decommissioned."""
     try:
         return LocalCluster.open(cluster.directory)
-    except CliError:
+    except ClusterError:
         return cluster

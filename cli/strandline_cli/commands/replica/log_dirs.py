@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from strandline_cli.cluster import probe
 from strandline_cli.cluster.target import find_target
-from strandline_cli.errors import CliError, UsageMistake
+from strandline_cli.errors import CliError, ClusterError, UsageMistake
 from strandline_cli.options import BootstrapOption, DirOption, Format, FormatOption
 from strandline_cli.shown.output import emit_json, emit_table, note
 from strandline_cli.shown.partitions import partition_text
 from strandline_cli.shown.sizes import size_text
+from strandline_local import probe
 
 if TYPE_CHECKING:
     from strandline_proto.v1.log_dirs_pb2 import LogDirDescription
@@ -69,7 +69,7 @@ def _ask_any(addresses: list[str]) -> "MetadataResponse":
     for address in addresses:
         try:
             return probe.ask_metadata(address, _CALL_S, topics=True)
-        except CliError as why:
+        except ClusterError as why:
             problem = str(why)
     raise CliError(f"no broker answers (last: {problem}): is the cluster up? `strandline status`")
 
@@ -93,7 +93,7 @@ def _rows(broker: int, address: str, topics: list[str]) -> list[dict[str, Any]]:
     """A row for each directory; one with the problem if the broker does not answer."""
     try:
         answer = probe.ask_log_dirs(address, topics, _CALL_S)
-    except CliError as why:
+    except ClusterError as why:
         return [_document(broker, None, str(why))]
     return [_document(broker, each, None) for each in answer.log_dirs]
 

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from strandline_cli.cluster import probe
 from strandline_cli.cluster.target import find_target
-from strandline_cli.errors import CliError
+from strandline_cli.errors import CliError, ClusterError
 from strandline_cli.options import (
     BootstrapOption,
     DirOption,
@@ -13,6 +12,7 @@ from strandline_cli.options import (
     TopicArgument,
 )
 from strandline_cli.shown.output import emit_json, emit_table, note
+from strandline_local import probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +85,7 @@ def _ask_any(addresses: list[str]) -> "MetadataResponse":
     for address in addresses:
         try:
             return probe.ask_metadata(address, _CALL_S, topics=True)
-        except CliError as why:
+        except ClusterError as why:
             problem = str(why)
     raise CliError(f"no broker answers (last: {problem}): is the cluster up? `strandline status`")
 
@@ -102,7 +102,7 @@ def _find(metadata: "MetadataResponse", topic: str) -> "TopicMetadata":
 def _replicas_on(address: str, topic_id: bytes) -> "Iterator[ReplicaDescription]":
     try:
         yield from probe.ask_replicas(address, topic_id, _CALL_S).replicas
-    except CliError:
+    except ClusterError:
         return
 
 

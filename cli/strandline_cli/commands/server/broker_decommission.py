@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline_cli.cluster.cluster_files import check_not_decommissioned
-from strandline_cli.cluster.local_cluster import LocalCluster
 from strandline_cli.cluster.target import Target, find_target
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_cli.options import (
@@ -19,6 +17,8 @@ from strandline_cli.options import (
 )
 from strandline_cli.planning.reassignment_plan import copies, plan_document
 from strandline_cli.shown.output import emit_done, emit_json, listed, note, write_line
+from strandline_local.cluster_files import check_not_decommissioned
+from strandline_local.local_cluster import LocalCluster
 
 if TYPE_CHECKING:
     from strandline import Admin

@@ -147,8 +147,8 @@ def _local(directory: Path) -> tuple[str, tuple[str, ...], int, dict[str, str] |
     """The data directories of a cluster that `up` has started, the controller's node id, and its
     defaults for topics.
     """
-    from strandline_cli.cluster.cluster_files import broker_keys, controller_keys
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.cluster_files import broker_keys, controller_keys
+    from strandline_local.local_cluster import LocalCluster
 
     file = LocalCluster.open(directory).file
     keys = controller_keys(directory, file)

@@ -50,7 +50,7 @@ def alter(
     """
     from strandline import Admin, ConfigChange
     from strandline_cli.client import run_client
-    from strandline_cli.cluster.overrides import parse_pairs
+    from strandline_local.overrides import parse_pairs
 
     to_set = parse_pairs(config or [])
     if partitions is None and not to_set:

@@ -68,7 +68,7 @@ def create(
     """
     from strandline import Admin, NewTopic
     from strandline_cli.client import run_client
-    from strandline_cli.cluster.overrides import parse_pairs
+    from strandline_local.overrides import parse_pairs
 
     target = find_target(bootstrap=bootstrap, directory=directory)
     new = NewTopic(topic, partitions, replication_factor, config=parse_pairs(config or []))

@@ -17,7 +17,7 @@ from strandline_bench.spark.options import RECORDS, SINKS, parse
 from strandline_bench.spark.sides import Taken, shares
 from strandline_bench.spark.spark import FLOORS, STATE_SINKS
 from strandline_bench.target import Target
-from strandline_cli.errors import CliError
+from strandline_cli.errors import ClusterError
 
 
 class Script:
@@ -148,7 +148,7 @@ def test_jars_that_spark_has_itself_are_left_out(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert spark_peer.connector_jars() == f"{jars[0]},{jars[1]}"
     jars[1].unlink()
-    with pytest.raises(CliError, match=r"names jars that are not there .*kafka-clients-3"):
+    with pytest.raises(ClusterError, match=r"names jars that are not there .*kafka-clients-3"):
         spark_peer.connector_jars()
 
 
@@ -157,5 +157,5 @@ def test_without_maven_the_jars_can_be_named(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CliError, match=r"install Maven.*or name them with --peer-jars"):
+    with pytest.raises(ClusterError, match=r"install Maven.*or name them with --peer-jars"):
         spark_peer.connector_jars()

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from strandline_cli.cluster import probe
 from strandline_cli.cluster.checks import (
     CLOCK_PROBLEM_MS,
     CLOCK_WARNING_MS,
@@ -19,9 +18,10 @@ from strandline_cli.cluster.checks import (
     java_check,
     process_descriptors,
 )
-from strandline_cli.cluster.probe import BrokerState
 from strandline_cli.commands.doctor import _Known, all_checks
 from strandline_cli.errors import CliError
+from strandline_local import probe
+from strandline_local.probe import BrokerState
 from strandline_proto.v1.log_dirs_pb2 import DescribeLogDirsResponse
 
 

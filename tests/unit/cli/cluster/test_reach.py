@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from strandline_cli.cluster import probe
 from strandline_cli.cluster import reach as reach_module
-from strandline_cli.cluster.listeners import ListenerAddress
 from strandline_cli.cluster.reach import Place, Unreached, reach, reach_all
+from strandline_local import probe
+from strandline_local.listeners import ListenerAddress
 from strandline_proto.v1.metadata_pb2 import MetadataResponse
 
 TIMEOUT_S = 20.0

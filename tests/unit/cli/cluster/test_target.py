@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from strandline_cli.cluster.local_cluster import LocalCluster
-from strandline_cli.cluster.overrides import parse_pairs, split_overrides
 from strandline_cli.cluster.target import check_addresses, cluster_directory, find_target
-from strandline_cli.errors import CliError, UsageMistake
+from strandline_local.errors import ClusterError, UsageMistake
+from strandline_local.local_cluster import LocalCluster
+from strandline_local.overrides import parse_pairs, split_overrides
 
 
 def test_bootstrap_flag_wins_over_the_environment() -> None:
@@ -33,7 +33,7 @@ def test_directory_flag_wins_over_environment_bootstrap(tmp_path: Path) -> None:
 def test_empty_environment_variables_count_as_absent(tmp_path: Path) -> None:
     environ = {"STRANDLINE_BOOTSTRAP": "", "STRANDLINE_DIR": ""}
     assert cluster_directory(None, environ) == Path(".strandline")
-    with pytest.raises(CliError, match="no cluster was started"):
+    with pytest.raises(ClusterError, match="no cluster was started"):
         find_target(bootstrap=None, directory=tmp_path, environ=environ)
 
 

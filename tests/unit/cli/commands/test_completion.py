@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from strandline_cli.cluster import probe
 from strandline_cli.main import COMPLETION_VARIABLE, run
+from strandline_local import probe
 from strandline_proto.v1.metadata_pb2 import MetadataResponse
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from strandline_cli.cluster.local_cluster import LocalCluster
-from strandline_cli.cluster.processes import start_identity
 from strandline_cli.cluster.target import Target
 from strandline_cli.commands.server import broker_decommission as command
 from strandline_cli.main import run
+from strandline_local.local_cluster import LocalCluster
+from strandline_local.processes import start_identity
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ import pytest
 
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.rpc.cluster.replica_conditions import condition_to_wire
-from strandline_cli.cluster import probe
-from strandline_cli.cluster.probe import BrokerState
 from strandline_cli.commands.health import (
     Expected,
     HealthReport,
@@ -17,6 +15,8 @@ from strandline_cli.commands.health import (
 )
 from strandline_cli.shown.conditions import condition_text, condition_texts
 from strandline_cli.shown.partition_faults import partition_faults
+from strandline_local import probe
+from strandline_local.probe import BrokerState
 from strandline_proto.conditions import condition_name
 from strandline_proto.v1.metadata_pb2 import DescribeClusterResponse, MetadataResponse
 from strandline_proto.v1.truncations_pb2 import RefusedTruncation

@@ -8,7 +8,7 @@ import pytest
 
 from strandline_chaos.faults import plan
 from strandline_chaos.faults.plan import Fault
-from strandline_cli.errors import CliError, UsageMistake
+from strandline_cli.errors import ClusterError, UsageMistake
 from strandline_cli.nemesis.compose import Containers, Project, find
 
 SERVICES = {name: f"id-{name}" for name in ("broker-1", "broker-2", "controller")}
@@ -110,7 +110,7 @@ def test_a_broker_is_cut_off_from_servers_and_from_clients_on_this_machine(
 
 def test_a_cut_that_fails_half_way_is_taken_back(fakes: Fakes, containers: Containers) -> None:
     fakes.forget("id-controller")
-    with pytest.raises(CliError, match="id-controller"):
+    with pytest.raises(ClusterError, match="id-controller"):
         containers.strike(cut_off("broker-1"), ["broker-1"])
     assert fakes.done() == [
         f"71: ip neigh replace 10.0.0.4 {NOWHERE}",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline_cli.errors import CliError
+from strandline_cli.errors import ClusterError
 from strandline_cli.nemesis import cut_off
 from strandline_cli.nemesis.cut_off import CutOff, cannot_cut_off, local_ports, rules
 
@@ -52,5 +52,5 @@ def test_each_reason_why_none_can_be_cut_off_is_named(
 
 
 def test_a_cut_that_fails_says_why() -> None:
-    with pytest.raises(CliError, match=r"the process was not cut off: .*invalid literal"):
+    with pytest.raises(ClusterError, match=r"the process was not cut off: .*invalid literal"):
         CutOff("a-group", 1, ["no port"]).begin()  # type: ignore[list-item]

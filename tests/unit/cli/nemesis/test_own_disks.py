@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from strandline_cli.cluster import own_disks
-from strandline_cli.cluster.own_disks import image_of, mount_disk, unmount_disks
 from strandline_cli.errors import UsageMistake
 from strandline_cli.nemesis import own_disks as making
 from strandline_cli.nemesis.own_disks import disk_of, make_disks
+from strandline_local import own_disks
+from strandline_local.own_disks import image_of, mount_disk, unmount_disks
 
 TOOL = """#!/bin/sh
 echo "$(basename "$0") $*" >> "$FAKES/done"

@@ -12,7 +12,7 @@ import pytest
 from strandline_chaos.faults.plan import CONTROLLER, EVERY_BROKER, KILL, LEADER, PAUSE, POWER, Fault
 from strandline_chaos.faults.verdict import FAULT, LOSS_OVER, LossReport
 from strandline_chaos.history import Event
-from strandline_cli.errors import CliError
+from strandline_cli.errors import ClusterError
 from strandline_cli.nemesis.run import ChaosRun, Settings
 from support.live_history import good_history
 
@@ -247,11 +247,11 @@ def test_a_cluster_that_does_not_recover_breaks_the_promise() -> None:
 def test_without_a_workload_or_its_end_there_is_no_verdict() -> None:
     machine = Machine()
     machine.ended = "the workload ended with exit status 2: error: why"
-    with pytest.raises(CliError, match="no verdict: the workload ended with exit status 2"):
+    with pytest.raises(ClusterError, match="no verdict: the workload ended with exit status 2"):
         chaos(machine, PAUSES).run()
     machine = Machine()
     machine.stuck_from_s = -1
-    with pytest.raises(CliError, match="no verdict: the workload did not get under way"):
+    with pytest.raises(ClusterError, match="no verdict: the workload did not get under way"):
         chaos(machine, PAUSES).run()
     for status, known, why in (
         (None, ((), False), "the workload did not end"),

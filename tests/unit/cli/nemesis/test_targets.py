@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from strandline_chaos.faults import plan
-from strandline_cli.cluster.tools import run_tool
-from strandline_cli.errors import EXIT_USAGE, CliError, UsageMistake
+from strandline_cli.errors import EXIT_USAGE, ClusterError, UsageMistake
 from strandline_cli.main import run
 from strandline_cli.nemesis.compose import find
 from strandline_cli.nemesis.delay_line import pass_on
@@ -20,6 +19,7 @@ from strandline_cli.nemesis.local import links, number_in
 from strandline_cli.nemesis.network import HUB
 from strandline_cli.nemesis.server import set_clock
 from strandline_cli.nemesis.workload_process import WorkloadProcess
+from strandline_local.tools import run_tool
 
 NAMES = ["broker-1", "broker-2", plan.CONTROLLER]
 
@@ -89,9 +89,9 @@ def test_a_delay_line_passes_on_both_ways_and_ends_with_its_parent() -> None:
 
 
 def test_a_tool_that_fails_says_why() -> None:
-    with pytest.raises(CliError, match=r"there is no program strandline-nothing"):
+    with pytest.raises(ClusterError, match=r"there is no program strandline-nothing"):
         run_tool("strandline-nothing")
-    with pytest.raises(CliError, match=r"`false x` failed"):
+    with pytest.raises(ClusterError, match=r"`false x` failed"):
         run_tool("false", "x")
 
 

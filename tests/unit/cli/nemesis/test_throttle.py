@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline_cli.errors import CliError
+from strandline_cli.errors import ClusterError
 from strandline_cli.nemesis import throttle
 from strandline_cli.nemesis.throttle import (
     Controller,
@@ -112,7 +112,7 @@ def test_a_process_without_a_group_of_its_own_is_no_container(
 ) -> None:
     kernel.place(71, "/")
     kernel.disk_is("vda", tmp_path)
-    with pytest.raises(CliError, match="no control group of its own"):
+    with pytest.raises(ClusterError, match="no control group of its own"):
         SlowContainer(71, tmp_path).begin()
 
 
@@ -129,13 +129,13 @@ def test_each_reason_why_none_can_be_slow_is_named(
     assert "no control groups" in str(cannot_throttle(tmp_path))
     monkeypatch.setattr(throttle, "has_sys_admin", lambda: False)
     assert cannot_throttle(tmp_path) == "only root can delay a process's writes"
-    with pytest.raises(CliError, match="is not known"):
+    with pytest.raises(ClusterError, match="is not known"):
         device_of(tmp_path / "nowhere")
 
 
 def test_a_kernel_that_refuses_is_named_with_the_file(kernel: Kernel) -> None:
     controller = Controller(kernel.groups, is_unified=kernel.is_unified)
-    with pytest.raises(CliError, match="does not take '254:0"):
+    with pytest.raises(ClusterError, match="does not take '254:0"):
         controller.write_limit(kernel.groups / "no such group", "254:0", 10)
-    with pytest.raises(CliError, match="process 4711 is not known"):
+    with pytest.raises(ClusterError, match="process 4711 is not known"):
         controller.group_of(4711)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from strandline import OffsetAndTimestamp, TopicPartition
-from strandline_cli.errors import CliError, UsageMistake
+from strandline_cli.errors import ClusterError, UsageMistake
 from strandline_cli.planning.offset_goals import Goal, PlannedReset, chosen, goal_of, planned
 from strandline_cli.records.topic_partitions import parse_partition, parse_topics
 
@@ -82,7 +82,7 @@ async def test_every_option_goes_where_it_says_and_never_outside_the_log(
 
 
 async def test_what_was_never_committed_cannot_be_shifted() -> None:
-    with pytest.raises(CliError, match="t:0 has no committed offset"):
+    with pytest.raises(ClusterError, match="t:0 has no committed offset"):
         await after(goal(shift_by=1), {})
     assert await after(goal(to_latest=True), {}) == [PlannedReset(P0, None, 20, 20)]
 
@@ -149,5 +149,5 @@ def test_one_partition_is_named_by_its_topic_and_number() -> None:
 def test_a_topic_stands_for_its_partitions_and_a_missing_one_is_named() -> None:
     exist = {"t": [0, 1]}
     assert chosen([("t", None), ("t", 1)], exist) == [P0, P1]
-    with pytest.raises(CliError, match="'t' has no partition 7; it has 2"):
+    with pytest.raises(ClusterError, match="'t' has no partition 7; it has 2"):
         chosen([("t", 7)], exist)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline_cli.errors import CliError, UsageMistake
+from strandline_cli.errors import ClusterError, UsageMistake
 from strandline_cli.planning.reassignment_plan import (
     copies,
     moves,
@@ -51,7 +51,7 @@ def test_a_plan_is_read_as_it_is_written() -> None:
     ],
 )
 def test_a_plan_that_cannot_be_read(text: str, said: str) -> None:
-    with pytest.raises(CliError, match=said):
+    with pytest.raises(ClusterError, match=said):
         parse_plan(text, "plan.json")
 
 
@@ -98,7 +98,7 @@ def test_another_replication_factor() -> None:
 
 
 def test_too_few_brokers() -> None:
-    with pytest.raises(CliError, match=r"t:0 is to have 2 replicas, and only 1 brokers"):
+    with pytest.raises(ClusterError, match=r"t:0 is to have 2 replicas, and only 1 brokers"):
         spread(layout((1, 2)), {1: ""})
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline_cli.cluster.cluster_files import new_cluster_file
+from strandline_local.cluster_files import new_cluster_file
 from strandline_spark.cluster.find_cluster import find_bootstrap
 from strandline_spark.errors import OptionError
 

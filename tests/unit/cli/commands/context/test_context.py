@@ -8,7 +8,7 @@ import pytest
 
 from strandline_cli.cluster.contexts import load_contexts, parse_contexts
 from strandline_cli.cluster.target import choose, find_target
-from strandline_cli.errors import CliError
+from strandline_cli.errors import CliError, ClusterError
 from strandline_cli.main import run
 
 
@@ -40,7 +40,7 @@ def test_a_context_is_used_by_name_by_variable_and_by_choice(
     assert context("add", "test", "--bootstrap", "t:1") == 0
     assert "use it with --context test" in capsys.readouterr().err
     assert addressed(STRANDLINE_CONTEXT="prod") == "p:1,q:2"
-    with pytest.raises(CliError, match="no cluster was started"):
+    with pytest.raises(ClusterError, match="no cluster was started"):
         addressed()
     assert context("use", "test") == 0
     assert addressed() == "t:1"
@@ -78,7 +78,7 @@ def test_every_command_with_bootstrap_takes_a_context(
         asked.append(address)
         raise CliError("no answer")
 
-    monkeypatch.setattr("strandline_cli.cluster.probe.ask_metadata", probed)
+    monkeypatch.setattr("strandline_local.probe.ask_metadata", probed)
     assert context("add", "prod", "--bootstrap", "p:1") == 0
     assert run(["offsets", "orders", "--context", "prod"]) == 1
     assert asked == ["p:1"]
@@ -153,7 +153,7 @@ def test_mistakes_change_nothing(
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_named_with_the_remedy(text: str) -> None:
-    with pytest.raises(CliError, match=r"^/f: .*; correct it, or remove it"):
+    with pytest.raises(ClusterError, match=r"^/f: .*; correct it, or remove it"):
         parse_contexts(text, Path("/f"))
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from strandline_cli.cluster import probe
-from strandline_cli.cluster.local_cluster import LocalCluster, ProcessId
-from strandline_cli.cluster.processes import start_identity
 from strandline_cli.cluster.target import Target
 from strandline_cli.commands.local.status import describe
+from strandline_local import probe
+from strandline_local.local_cluster import LocalCluster, ProcessId
+from strandline_local.processes import start_identity
 from strandline_proto.v1.metadata_pb2 import (
     BrokerDescription,
     ControllerDescription,

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from strandline_cli.cluster import probe
 from strandline_cli.main import run
 from strandline_cli.shown.sizes import size_text
+from strandline_local import probe
 from strandline_proto.v1.log_dirs_pb2 import DescribeLogDirsResponse
 from strandline_proto.v1.metadata_pb2 import MetadataResponse
 

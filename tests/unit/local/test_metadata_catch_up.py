@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from strandline_cli.cluster import metadata_catch_up, probe
-from strandline_cli.cluster.local_cluster import LocalCluster
-from strandline_cli.cluster.processes import start_identity
-from strandline_cli.errors import CliError
+from strandline_local import metadata_catch_up, probe
+from strandline_local.errors import ClusterError
+from strandline_local.local_cluster import LocalCluster
+from strandline_local.processes import start_identity
 from strandline_proto.v1.metadata_pb2 import MetadataResponse
 
 
@@ -65,7 +65,7 @@ def test_a_controller_that_ends_meanwhile_is_told_with_its_last_words(
         return 7
 
     answering(monkeypatch, offset)
-    with pytest.raises(CliError, match=r"the controller has ended(.|\n)*must not run"):
+    with pytest.raises(ClusterError, match=r"the controller has ended(.|\n)*must not run"):
         metadata_catch_up.wait_beyond(cluster, {1: 7, 2: 7}, wait_s=60.0)
 
 

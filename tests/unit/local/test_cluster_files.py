@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from strandline_broker.config.loading import load_broker_config, load_controller_config
-from strandline_cli.cluster import cluster_files
-from strandline_cli.cluster.cluster_files import (
+from strandline_local import cluster_files
+from strandline_local.cluster_files import (
     ClusterFile,
     broker_keys,
     controller_keys,
@@ -22,11 +22,11 @@ from strandline_cli.cluster.cluster_files import (
     with_metrics,
     write_cluster_files,
 )
-from strandline_cli.cluster.listeners import ListenerAddress
-from strandline_cli.cluster.local_cluster import LocalCluster
-from strandline_cli.cluster.overrides import split_overrides
-from strandline_cli.cluster.processes import start_identity
-from strandline_cli.errors import CliError, UsageMistake
+from strandline_local.errors import ClusterError, UsageMistake
+from strandline_local.listeners import ListenerAddress
+from strandline_local.local_cluster import LocalCluster
+from strandline_local.overrides import split_overrides
+from strandline_local.processes import start_identity
 from strandline_runtime.real import port_is_free
 
 
@@ -86,7 +86,7 @@ def test_a_free_port_is_reserved_until_a_server_listens_there(
 ) -> None:
     (port,) = free_ports(1)
     monkeypatch.setattr(cluster_files, "_FREE_PORTS", [port])
-    with pytest.raises(CliError, match="fewer than 1 free ports"):
+    with pytest.raises(ClusterError, match="fewer than 1 free ports"):
         free_ports(1)
     with socket.create_server(("127.0.0.1", port)):  # with SO_REUSEADDR, as servers listen
         pass
@@ -130,7 +130,7 @@ def test_a_directory_without_a_cluster_reads_as_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 99}'])
 def test_a_damaged_description_is_refused_with_its_path(tmp_path: Path, text: str) -> None:
     (tmp_path / "cluster.json").write_text(text)
-    with pytest.raises(CliError, match=r"cluster\.json cannot be read"):
+    with pytest.raises(ClusterError, match=r"cluster\.json cannot be read"):
         read_cluster_file(tmp_path)
 
 
@@ -248,7 +248,7 @@ def test_a_configuration_that_servers_would_refuse_leaves_no_file_behind(tmp_pat
 
 
 def test_opening_a_directory_without_a_cluster_names_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(CliError, match="strandline up --dir"):
+    with pytest.raises(ClusterError, match="strandline up --dir"):
         LocalCluster.open(tmp_path)
 
 
@@ -337,7 +337,7 @@ def test_both_ports_of_a_broker_must_be_free_in_a_new_directory(tmp_path: Path) 
         taken.listen()
         port = taken.getsockname()[1]
         first = port - 10_000 if port > 10_002 else port + 10_000
-        with pytest.raises(CliError, match=f"port {port} for broker 1 is in use"):
+        with pytest.raises(ClusterError, match=f"port {port} for broker 1 is in use"):
             LocalCluster.create(tmp_path / "new", brokers=1, port=first)
     assert not (tmp_path / "new").exists()
 
@@ -395,6 +395,8 @@ def test_a_taken_port_for_metrics_is_told_before_anything_starts(tmp_path: Path)
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = other.getsockname()[1]
-        with pytest.raises(CliError, match=f"127.0.0.1:{taken} for the metrics of the controller"):
+        with pytest.raises(
+            ClusterError, match=f"127.0.0.1:{taken} for the metrics of the controller"
+        ):
             LocalCluster.create(tmp_path / "c", brokers=1, port=0, metrics_port=taken)
     assert not (tmp_path / "c" / "cluster.json").exists()

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from strandline_cli.cluster.patience import Patience
+from strandline_local.patience import Patience
 
 _HAS_PROC: Final = Path("/proc/self/stat").exists()
 _POLL_S: Final = 0.02

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from strandline_cli.cluster.listeners import GRPC, KAFKA, ListenerAddress
-from strandline_cli.errors import CliError, UsageMistake
+from strandline_local.errors import ClusterError, UsageMistake
+from strandline_local.listeners import GRPC, KAFKA, ListenerAddress
 from strandline_runtime.real import port_is_free, reserve_port
 
 CONTROLLER: Final = "controller"
@@ -270,7 +270,9 @@ def free_ports(count: int, host: str = HOST, *, without: Collection[int] = ()) -
             found.append(port)
         if len(found) == count:
             return found
-    raise CliError(f"fewer than {count} free ports between 20000 and 32000 on {host}: free some")
+    raise ClusterError(
+        f"fewer than {count} free ports between 20000 and 32000 on {host}: free some"
+    )
 
 
 def read_cluster_file(directory: Path) -> ClusterFile | None:
@@ -283,7 +285,7 @@ def read_cluster_file(directory: Path) -> ClusterFile | None:
     except NotADirectoryError:
         raise UsageMistake(f"{directory} is not a directory: name another with --dir") from None
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError, OSError) as why:
-        raise CliError(
+        raise ClusterError(
             f"{path} cannot be read as a cluster's description ({why}): restore it, or use another"
             " --dir"
         ) from why
@@ -335,7 +337,9 @@ def write_cluster_files(directory: Path, cluster: ClusterFile) -> None:
     except (FileExistsError, NotADirectoryError):
         raise UsageMistake(f"{directory} is not a directory: name another with --dir") from None
     except OSError as why:
-        raise CliError(f"cannot write the cluster's files in {directory}: {why.strerror}") from why
+        raise ClusterError(
+            f"cannot write the cluster's files in {directory}: {why.strerror}"
+        ) from why
 
 
 def _replace(path: Path, text: str) -> None:

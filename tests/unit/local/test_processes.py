@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline_cli.cluster.patience import Patience
-from strandline_cli.cluster.processes import ServerProcess, start_identity
+from strandline_local.patience import Patience
+from strandline_local.processes import ServerProcess, start_identity
 
 _GONE_S = 20.0
 _SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]

@@ -8,8 +8,8 @@ import contextlib
 from pathlib import Path
 from typing import Final
 
-from strandline_cli.cluster.tools import run_tool
-from strandline_cli.errors import CliError
+from strandline_local.errors import ClusterError
+from strandline_local.tools import run_tool
 
 _FOLDER: Final = "disks"
 _LOST: Final = "lost+found"
@@ -21,7 +21,7 @@ def image_of(directory: Path, name: str) -> Path:
 
 
 def mount_disk(directory: Path, name: str) -> None:
-    """Mounts the server's disk if it has one that is not mounted. Raises CliError."""
+    """Mounts the server's disk if it has one that is not mounted. Raises ClusterError."""
     image, path = image_of(directory, name), directory / name
     if not image.exists() or path.is_mount():
         return
@@ -36,5 +36,5 @@ def unmount_disks(directory: Path) -> None:
     for image in sorted((directory / _FOLDER).glob("*.img")):
         path = directory / image.stem
         if path.is_mount():
-            with contextlib.suppress(CliError):
+            with contextlib.suppress(ClusterError):
                 run_tool("umount", path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline_cli.cluster.patience import STRETCH, Patience, work_of
+from strandline_local.patience import STRETCH, Patience, work_of
 
 
 class Machine:

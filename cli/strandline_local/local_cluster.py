@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from strandline_cli.cluster import probe
-from strandline_cli.cluster.cluster_files import (
+from strandline_local import probe
+from strandline_local.cluster_files import (
     CONTROLLER,
     CONTROLLER_NODE_ID,
     DEFAULT_PORT,
@@ -29,14 +29,14 @@ from strandline_cli.cluster.cluster_files import (
     with_metrics,
     write_cluster_files,
 )
-from strandline_cli.cluster.console_process import stop_console
-from strandline_cli.cluster.listeners import GRPC, ListenerAddress
-from strandline_cli.cluster.metadata_catch_up import applied_offsets, wait_beyond
-from strandline_cli.cluster.overrides import check_overrides
-from strandline_cli.cluster.own_disks import mount_disk, unmount_disks
-from strandline_cli.cluster.patience import Patience
-from strandline_cli.cluster.processes import ServerProcess, how_it_ended
-from strandline_cli.errors import CliError, UsageMistake
+from strandline_local.console_process import stop_console
+from strandline_local.errors import ClusterError, UsageMistake
+from strandline_local.listeners import GRPC, ListenerAddress
+from strandline_local.metadata_catch_up import applied_offsets, wait_beyond
+from strandline_local.overrides import check_overrides
+from strandline_local.own_disks import mount_disk, unmount_disks
+from strandline_local.patience import Patience
+from strandline_local.processes import ServerProcess, how_it_ended
 from strandline_runtime.real import port_is_free
 
 ProcessId = int | str
@@ -123,7 +123,7 @@ class LocalCluster:
         path = Path(directory).absolute()
         cluster = read_cluster_file(path)
         if cluster is None:
-            raise CliError(
+            raise ClusterError(
                 f"no cluster was started in {path}: start one with"
                 f" `strandline up --dir {directory}`, or name its directory with --dir"
             )
@@ -227,7 +227,7 @@ class LocalCluster:
         with self._starting():
             if living := self.alive():
                 names = ", ".join(map(str, living))
-                raise CliError(
+                raise ClusterError(
                     f"the cluster in {self.directory} is running ({names}): stop it with"
                     " `strandline down`, or start one process with `strandline start ID`"
                 )
@@ -248,7 +248,7 @@ class LocalCluster:
         with self._starting():
             pid = self.process(process_id).pid
             if pid is not None:
-                raise CliError(f"{self._title(process_id)} is running already (pid {pid})")
+                raise ClusterError(f"{self._title(process_id)} is running already (pid {pid})")
             self._check_port(process_id)
             is_controller = self._name(process_id) == CONTROLLER
             applied = applied_offsets(self) if is_controller and wait_s > 0 else {}
@@ -270,13 +270,13 @@ class LocalCluster:
         for address in dict.fromkeys((self.address(process_id), self.grpc_address(process_id))):
             host, _, port = address.rpartition(":")
             if not port_is_free(host, int(port)):
-                raise CliError(
+                raise ClusterError(
                     f"port {port} for {self._title(process_id)} is in use: stop what listens"
                     " there, or use another --dir with --port P (or --port 0 for free ones)"
                 )
         metrics = self.metrics_address(process_id)
         if metrics is not None and not port_is_free(self.file.host, int(metrics.split(":")[-1])):
-            raise CliError(
+            raise ClusterError(
                 f"{metrics} for the metrics of {self._title(process_id)} is in use: stop what"
                 " listens there, or use `strandline up --metrics-port P` (0 for free ports)"
             )
@@ -290,7 +290,7 @@ class LocalCluster:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise CliError(
+                raise ClusterError(
                     f"another command is starting processes in {self.directory}: wait for it"
                 ) from None
             yield
@@ -359,7 +359,7 @@ class LocalCluster:
     def _check_lives(self, watched: list[ProcessId]) -> None:
         for process_id in watched:
             if self.process(process_id).pid is None:
-                raise CliError(self.exit_report(process_id))
+                raise ClusterError(self.exit_report(process_id))
 
     def _wait_a_little(self, process_id: ProcessId, deadline: Patience) -> None:
         if deadline.is_over():
@@ -368,7 +368,7 @@ class LocalCluster:
             if self.process(CONTROLLER).pid is None:
                 hint = "the controller is not running: start it with `strandline start controller`"
             last = "".join(f"\n  {line}" for line in process.last_log_lines(3))
-            raise CliError(f"{self._title(process_id)} does not answer in time; {hint}{last}")
+            raise ClusterError(f"{self._title(process_id)} does not answer in time; {hint}{last}")
         time.sleep(_POLL_S)
 
     def exit_report(self, process_id: ProcessId) -> str:
@@ -394,7 +394,7 @@ class LocalCluster:
         killed = not process.end_by(self.patience(wait_s, process_id))
         process.forget()
         if killed:
-            raise CliError(
+            raise ClusterError(
                 f"{self._title(process_id)} did not stop within {wait_s:.0f} s and was killed;"
                 f" see {process.log_file}"
             )
@@ -427,7 +427,7 @@ class LocalCluster:
 
     def _signal(self, process_id: ProcessId, number: signal.Signals) -> None:
         if not self.process(process_id).send(number):
-            raise CliError(
+            raise ClusterError(
                 f"{self._title(process_id)} is not running in {self.directory}:"
                 f" start it with `strandline start {process_id}`"
             )

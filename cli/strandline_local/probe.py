@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from strandline_cli.cluster.listeners import GRPC, KAFKA, ListenerAddress
-from strandline_cli.errors import CliError
+from strandline_local.errors import ClusterError
+from strandline_local.listeners import GRPC, KAFKA, ListenerAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ class Replica:
     high_watermark: int
 
 
-class NoAnswer(CliError):
+class NoAnswer(ClusterError):
     """The process at an address did not answer in time."""
 
     def __init__(self, text: str, *, is_plain: bool = False) -> None:

@@ -9,12 +9,12 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from strandline_cli.cluster import probe
-from strandline_cli.cluster.cluster_files import CONTROLLER
-from strandline_cli.errors import CliError
+from strandline_local import probe
+from strandline_local.cluster_files import CONTROLLER
+from strandline_local.errors import ClusterError
 
 if TYPE_CHECKING:
-    from strandline_cli.cluster.local_cluster import LocalCluster
+    from strandline_local.local_cluster import LocalCluster
 
 CATCH_UP_S: Final = 2.0
 _ASK_S: Final = 0.5
@@ -40,7 +40,7 @@ def wait_beyond(
     cluster: "LocalCluster", before: Mapping[int, int], *, wait_s: float = CATCH_UP_S
 ) -> None:
     """Wait until each of these brokers has applied more than `before`, at most `wait_s`. Raises
-    CliError with the controller's last log lines if it ends meanwhile.
+    ClusterError with the controller's last log lines if it ends meanwhile.
     """
     deadline = time.monotonic() + wait_s
     waiting = dict(before)
@@ -50,7 +50,7 @@ def wait_beyond(
             if now is not None and now > offset:
                 del waiting[broker_id]
         if cluster.process(CONTROLLER).pid is None:
-            raise CliError(cluster.exit_report(CONTROLLER))
+            raise ClusterError(cluster.exit_report(CONTROLLER))
         if time.monotonic() > deadline:
             return
         time.sleep(_POLL_S)

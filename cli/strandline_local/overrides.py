@@ -8,10 +8,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from strandline_cli.errors import UsageMistake
+from strandline_local.errors import UsageMistake
 
 if TYPE_CHECKING:
-    from strandline_cli.cluster.cluster_files import ClusterFile
+    from strandline_local.cluster_files import ClusterFile
 
 _DECIDED_BY_UP: Final = {
     "node.id": "-n",
@@ -63,7 +63,7 @@ def check_overrides(cluster: "ClusterFile", *, environ: Mapping[str, str] | None
         load_broker_config,
         load_controller_config,
     )
-    from strandline_cli.cluster.cluster_files import broker_keys, controller_keys
+    from strandline_local.cluster_files import broker_keys, controller_keys
 
     variables = os.environ if environ is None else environ
     nowhere = Path()

@@ -1,9 +1,8 @@
-"""The console of a local cluster: a process beside the servers, started and stopped with them."""
+"""The start of the console of a local cluster."""
 
 import os
 import re
 import secrets
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -11,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from strandline_cli.cluster.patience import Patience
-from strandline_cli.cluster.processes import ServerProcess
 from strandline_cli.errors import CliError
+from strandline_local.console_process import console_process, stop_console
+from strandline_local.patience import Patience
+from strandline_local.processes import ServerProcess
 from strandline_runtime.extras import what_is_missing
 from strandline_runtime.real import port_is_free
 
@@ -21,7 +21,6 @@ HOST: Final = "127.0.0.1"
 TOKEN_VARIABLE: Final = "STRANDLINE_CONSOLE_TOKEN"
 """Environment variable with the token for faults; without it each start has a new one."""
 READY_S: Final = 30.0
-STOP_S: Final = 10.0
 _POLL_S: Final = 0.05
 _ADDRESS: Final = re.compile(r"^The console is at (\S+)$", re.MULTILINE)
 
@@ -32,15 +31,6 @@ class RunningConsole:
 
     address: str
     token: str
-
-
-def console_process(directory: Path) -> ServerProcess:
-    """The process of the console of the cluster in `directory`."""
-    return ServerProcess(
-        name="console",
-        pid_file=directory / "run" / "console.pid",
-        log_file=directory / "logs" / "console.log",
-    )
 
 
 def check_console(port: int) -> None:
@@ -86,12 +76,3 @@ def _address_in(log_file: Path, start: int) -> str | None:
         log.seek(start)
         found = _ADDRESS.search(log.read().decode(errors="replace"))
     return None if found is None else found[1]
-
-
-def stop_console(directory: Path) -> None:
-    """Stop the console, if there is one. It heals its faults first."""
-    process = console_process(directory)
-    if process.recorded:
-        process.send(signal.SIGTERM)
-        process.end_by(Patience(STOP_S, tuple))
-        process.forget()
