@@ -20,6 +20,7 @@ from strandline_runtime.build_id import build_id
 from strandline_runtime.grpc_experiments import without_event_engine
 from strandline_runtime.log_output import end_process, take_over_stderr
 from strandline_runtime.real import (
+    end_with_owner,
     environment,
     keep_large_buffers,
     port_is_free,
@@ -43,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     from strandline_broker.config.loading import ConfigError
 
+    if arguments.owner_descriptor is not None:
+        end_with_owner(arguments.owner_descriptor)
     try:
         overrides = _overrides(arguments.set)
         if arguments.server == "broker":
@@ -70,6 +73,12 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="a configuration key, stronger than file and environment; may be repeated",
+    )
+    parser.add_argument(
+        "--owner-descriptor",
+        metavar="N",
+        type=int,
+        help="reading end of a pipe; the server ends at once when the other end is closed",
     )
     parser.add_argument(
         "--print-config", action="store_true", help="print the resulting configuration and exit"

@@ -160,8 +160,7 @@ def new_cluster_file(
     """Addresses for a new cluster: brokers from `port` upwards, the controller below it, and gRPC
     10,000 above it (below it where no port is above); free ones if it is 0.
     """
-    if brokers < 1:
-        raise UsageMistake(f"a cluster needs at least one broker, not {brokers}")
+    check_count(brokers)
     if port == 0:
         controller_port, *free = free_ports(2 * brokers + 1)
         broker_ports, grpc_ports = free[:brokers], free[brokers:]
@@ -181,6 +180,12 @@ def new_cluster_file(
         controller_config={**_replicas(brokers), **(controller_config or {})},
         broker_config=dict(broker_config or {}),
     )
+
+
+def check_count(brokers: int) -> None:
+    """Raises UsageMistake for a number of brokers that no cluster has."""
+    if brokers < 1:
+        raise UsageMistake(f"a cluster needs at least one broker, not {brokers}")
 
 
 def with_metrics(cluster: ClusterFile, port: int) -> ClusterFile:

@@ -5,15 +5,16 @@ The class behind `strandline up`, the demos, the benchmarks and the integration 
 thread and restarts no process by itself: a dead process stays dead until the caller starts it.
 """
 
+import errno
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from strandline_local import probe
 from strandline_local.cluster_files import (
@@ -35,6 +36,7 @@ from strandline_local.listeners import GRPC, ListenerAddress
 from strandline_local.metadata_catch_up import applied_offsets, wait_beyond
 from strandline_local.overrides import check_overrides
 from strandline_local.own_disks import mount_disk, unmount_disks
+from strandline_local.ownership import Owner
 from strandline_local.patience import Patience
 from strandline_local.processes import ServerProcess, how_it_ended
 from strandline_runtime.real import port_is_free
@@ -49,12 +51,25 @@ _ATTEMPT_S: Final = 2.0
 """A question is asked again after that; what is starved answers late."""
 
 
+def _remedy(why: OSError) -> str:
+    """The advice for a process that did not start."""
+    if why.errno in (errno.EMFILE, errno.ENFILE):
+        return "raise the limit on open files (ulimit -n), or close some"
+    if why.errno == errno.ENOSPC:
+        return "make room on the disk, or use another directory"
+    return "check the limits of this user on processes and memory (ulimit -a)"
+
+
 class LocalCluster:
     """The cluster in `directory`. `create` makes a new one or opens an existing one; `open` needs
     an existing one.
     """
 
-    def __init__(self, directory: Path, cluster: ClusterFile) -> None:
+    def __init__(
+        self, directory: Path, cluster: ClusterFile, *, owner: Owner | None = None
+    ) -> None:
+        """With an `owner`, the processes end with it. Without, they outlive this program."""
+        self._owner = owner
         self.directory = directory
         self.file = cluster
         self._processes = {
@@ -81,7 +96,8 @@ class LocalCluster:
         controller_config: Mapping[str, str] | None = None,
         broker_config: Mapping[str, str] | None = None,
         metrics_port: int | None = None,
-    ) -> "LocalCluster":
+        owner: Owner | None = None,
+    ) -> Self:
         """The cluster in `directory`: the existing one, or a new one of `brokers` (3) from `port`
         (9092) upwards. `metrics_port` is the first port for metrics; None: as before.
 
@@ -109,7 +125,7 @@ class LocalCluster:
         if metrics_port is not None and not runs:
             cluster = with_metrics(cluster, metrics_port)
         check_overrides(cluster)
-        made = cls(path, cluster)
+        made = cls(path, cluster, owner=owner)
         if kept is None:
             # Before anything is written: the directory must not name another cluster's addresses.
             for process_id in made.process_ids:
@@ -264,7 +280,24 @@ class LocalCluster:
         kind = CONTROLLER if name == CONTROLLER else "broker"
         config = str(self.directory / f"{name}.toml")
         argv = [sys.executable, "-m", "strandline_broker", kind, "--config", config]
-        self._processes[name].start(argv, os.environ)
+        self._start(name, argv)
+
+    def _start(self, name: str, argv: list[str]) -> None:
+        inherited = () if self._owner is None else (self._owner.descriptor,)
+        if self._owner is not None:
+            argv = [*argv, "--owner-descriptor", str(self._owner.descriptor)]
+        try:
+            self._processes[name].start(
+                argv, os.environ, inherited=inherited, groups=self._groups_of(name)
+            )
+        except OSError as why:
+            raise ClusterError(
+                f"{self._title(name)} cannot be started: {why.strerror or why}: {_remedy(why)}"
+            ) from why
+
+    def _groups_of(self, _name: str) -> Sequence[int] | None:
+        """Supplementary groups of users of that process; None: those of this program."""
+        return None
 
     def _check_port(self, process_id: ProcessId) -> None:
         for address in dict.fromkeys((self.address(process_id), self.grpc_address(process_id))):

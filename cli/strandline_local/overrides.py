@@ -1,7 +1,7 @@
-"""`--config KEY=VALUE` of `up`: for the controller, the brokers, or both, whichever knows the key.
+"""`--config KEY=VALUE` of `up`, and `config` of a test's cluster.
 
-The values are checked before a file is written or a process started. So a mistake is one line here
-and not the end of a server's log.
+Each server that knows the key gets the value. The values are checked before a file is written or a
+process started. So a mistake is one line here and not the end of a server's log.
 """
 
 import os
@@ -13,7 +13,7 @@ from strandline_local.errors import UsageMistake
 if TYPE_CHECKING:
     from strandline_local.cluster_files import ClusterFile
 
-_DECIDED_BY_UP: Final = {
+DECIDED_BY_UP: Final = {
     "node.id": "-n",
     "listeners": "--port",
     "log.dirs": "--dir",
@@ -44,8 +44,8 @@ def split_overrides(pairs: Sequence[str]) -> tuple[dict[str, str], dict[str, str
     controller: dict[str, str] = {}
     brokers: dict[str, str] = {}
     for key, value in parse_pairs(pairs).items():
-        if key in _DECIDED_BY_UP:
-            raise UsageMistake(f"{key} is what `up` itself decides: use {_DECIDED_BY_UP[key]}")
+        if key in DECIDED_BY_UP:
+            raise UsageMistake(f"{key} is what `up` itself decides: use {DECIDED_BY_UP[key]}")
         if key in CONTROLLER_KEYS:
             controller[key] = value
         if key in BROKER_KEYS or key not in CONTROLLER_KEYS:
@@ -54,7 +54,12 @@ def split_overrides(pairs: Sequence[str]) -> tuple[dict[str, str], dict[str, str
     return controller, brokers
 
 
-def check_overrides(cluster: "ClusterFile", *, environ: Mapping[str, str] | None = None) -> None:
+def check_overrides(
+    cluster: "ClusterFile",
+    *,
+    environ: Mapping[str, str] | None = None,
+    said_by: str = "--config",
+) -> None:
     """Refuse values that the processes would refuse at their start. Raises UsageMistake."""
     from pathlib import Path
 
@@ -74,4 +79,4 @@ def check_overrides(cluster: "ClusterFile", *, environ: Mapping[str, str] | None
         keys = controller_keys(nowhere, cluster)
         load_controller_config(None, {k: str(v) for k, v in keys.items()}, variables)
     except ConfigError as why:
-        raise UsageMistake(str(why).replace("in --set", "in --config")) from None
+        raise UsageMistake(str(why).replace("in --set", f"in {said_by}")) from None

@@ -76,9 +76,15 @@ def how_it_ended(status: int) -> str:
 
 
 def spawn(
-    argv: Sequence[str], environ: Mapping[str, str], output: int
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    output: int,
+    inherited: Sequence[int] = (),
+    groups: Sequence[int] | None = None,
 ) -> "subprocess.Popen[bytes]":
-    """Run `argv` in a session of its own, with its output to this descriptor."""
+    """Run `argv` in a session of its own, with its output to this descriptor. The process inherits
+    the descriptors `inherited`, and is in these supplementary groups of users (None: as here).
+    """
     # Ctrl-C at the terminal reaches the command alone, which then stops the servers in order.
     return subprocess.Popen(
         list(argv),
@@ -87,6 +93,8 @@ def spawn(
         stderr=output,
         env=dict(environ),
         start_new_session=True,
+        pass_fds=inherited,
+        extra_groups=groups,
     )
 
 
@@ -99,13 +107,20 @@ class ServerProcess:
         self.log_file = log_file
         self._child: subprocess.Popen[bytes] | None = None
 
-    def start(self, argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    def start(
+        self,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        *,
+        inherited: Sequence[int] = (),
+        groups: Sequence[int] | None = None,
+    ) -> int:
         """Run `argv` in a new session, its output appended to the log file."""
         assert self.pid is None, (self.name, self.pid)
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         self.pid_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
-            child = spawn(argv, environ, log.fileno())
+            child = spawn(argv, environ, log.fileno(), inherited, groups)
         self._child = child
         try:
             self._write_pid_file(child.pid)

@@ -6,20 +6,22 @@ from collections.abc import Collection
 from importlib.util import find_spec
 from typing import Final
 
+_BROKER: Final = (
+    "uvloop",
+    "msgspec",
+    "structlog",
+    "prometheus_client",
+    "typer",
+    "rich",
+    "grpc_health",
+    "grpc_reflection",
+    "re2",
+    "kafka",
+)
 MODULES: Final = {
-    "broker": (
-        "uvloop",
-        "msgspec",
-        "structlog",
-        "prometheus_client",
-        "typer",
-        "rich",
-        "grpc_health",
-        "grpc_reflection",
-        "re2",
-        "kafka",
-    ),
+    "broker": _BROKER,
     "console": ("starlette", "uvicorn"),
+    "testing": (*_BROKER, "pytest"),
     "spark": (
         "pyspark",
         "pyarrow",

@@ -12,6 +12,7 @@ import os
 import random
 import socket
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
@@ -195,6 +196,21 @@ def _descriptors() -> int:
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else min(soft, DESCRIPTORS_MAX)
+
+
+def end_with_owner(descriptor: int) -> None:
+    """End this process at once when the other end of the pipe `descriptor` is closed: the program
+    that started this server has ended.
+    """
+
+    def wait() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(descriptor, 1):
+                pass
+        _exit("the program that owns this server has ended")
+
+    os.set_inheritable(descriptor, False)
+    threading.Thread(target=wait, name="owner", daemon=True).start()
 
 
 def read_file(path: str) -> bytes:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.testing.story import warnings_in
 from strandline_broker.config.loading import (
     ConfigError,
     load_broker_config,
@@ -138,7 +139,14 @@ def _records() -> tuple[bytes, ...]:
     )
 
 
+LOG_LINES: Final = (
+    b"2026-11-30T03:05:46.386307Z warning broker-2 the stream broke\nTraceback\n",
+    b'{"timestamp":"2026-11-30T03:05:46Z","level":"error","event":"e","n":1}\n',
+)
+
+
 DECODERS: Final = (
+    Decoder("testing.story", LOG_LINES, _as_text(lambda text: warnings_in("b", text))),
     Decoder("controller.records", _records(), records.decode, (ValueError,)),
     Decoder("controller.snapshot", _controller_values(), _restored, (ValueError, LookupError)),
     Decoder(

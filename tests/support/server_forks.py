@@ -41,9 +41,16 @@ def use_forks() -> None:
     processes.spawn = _spawn
 
 
-def _spawn(argv: Sequence[str], environ: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:
+def _spawn(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    output: int,
+    inherited: Sequence[int] = (),
+    groups: Sequence[int] | None = None,
+) -> subprocess.Popen[bytes]:
     program, arguments = list(argv[:3]), list(argv[3:])
-    if program != _INTERPRETER or not server_forks().can_take(arguments, environ):
-        return _new_interpreter(argv, environ, output)
+    is_plain = program == _INTERPRETER and not inherited and groups is None
+    if not is_plain or not server_forks().can_take(arguments, environ):
+        return _new_interpreter(argv, environ, output, inherited, groups)
     fork = server_forks().start_into(output, arguments, environ)
     return cast("subprocess.Popen[bytes]", fork)
