@@ -1,5 +1,6 @@
 """The errors of a local cluster, as the user of a command or of a test sees them."""
 
+import errno
 from typing import Final
 
 EXIT_FAILED: Final = 1
@@ -16,3 +17,12 @@ class UsageMistake(ClusterError):
     """The caller contradicts itself or names something that cannot be."""
 
     exit_code = EXIT_USAGE
+
+
+def remedy_of(why: OSError) -> str:
+    """The advice for a process that did not start."""
+    if why.errno in (errno.EMFILE, errno.ENFILE):
+        return "raise the limit on open files (ulimit -n), or close some"
+    if why.errno == errno.ENOSPC:
+        return "make room on the disk, or use another directory"
+    return "check the limits of this user on processes and memory (ulimit -a)"

@@ -5,7 +5,6 @@ The class behind `strandline up`, the demos, the benchmarks and the integration 
 thread and restarts no process by itself: a dead process stays dead until the caller starts it.
 """
 
-import errno
 import os
 import signal
 import sys
@@ -31,7 +30,7 @@ from strandline_local.cluster_files import (
     write_cluster_files,
 )
 from strandline_local.console_process import stop_console
-from strandline_local.errors import ClusterError, UsageMistake
+from strandline_local.errors import ClusterError, UsageMistake, remedy_of
 from strandline_local.listeners import GRPC, ListenerAddress
 from strandline_local.metadata_catch_up import applied_offsets, wait_beyond
 from strandline_local.overrides import check_overrides
@@ -49,15 +48,6 @@ STOP_S: Final = 20.0
 _POLL_S: Final = 0.02
 _ATTEMPT_S: Final = 2.0
 """A question is asked again after that; what is starved answers late."""
-
-
-def _remedy(why: OSError) -> str:
-    """The advice for a process that did not start."""
-    if why.errno in (errno.EMFILE, errno.ENFILE):
-        return "raise the limit on open files (ulimit -n), or close some"
-    if why.errno == errno.ENOSPC:
-        return "make room on the disk, or use another directory"
-    return "check the limits of this user on processes and memory (ulimit -a)"
 
 
 class LocalCluster:
@@ -292,7 +282,7 @@ class LocalCluster:
             )
         except OSError as why:
             raise ClusterError(
-                f"{self._title(name)} cannot be started: {why.strerror or why}: {_remedy(why)}"
+                f"{self._title(name)} cannot be started: {why.strerror or why}: {remedy_of(why)}"
             ) from why
 
     def _groups_of(self, _name: str) -> Sequence[int] | None:

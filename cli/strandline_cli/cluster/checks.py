@@ -1,4 +1,4 @@
-"""What `strandline doctor` looks at besides addresses: Java, file descriptors, clocks, disks.
+"""The checks of `strandline doctor` besides addresses: Java, file descriptors, clocks, disks.
 
 A check that cannot be made says so; it is neither a warning nor a problem.
 """
@@ -117,7 +117,7 @@ def process_descriptors(where: str, pid: int, proc: Path = Path("/proc")) -> Che
 
 
 def clock_check(where: str, *, ahead_ms: float, round_trip_ms: float) -> Check:
-    """The clock of a server against the one here, which the duration of the call blurs."""
+    """The check of a server's clock against the one here. The call's duration blurs it."""
     least = max(0.0, abs(ahead_ms) - round_trip_ms)
     seconds = (
         f"{abs(ahead_ms) / 1000:.1f} s {'ahead of' if ahead_ms > 0 else 'behind'} this machine"
