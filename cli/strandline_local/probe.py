@@ -247,7 +247,7 @@ def ask_log_dirs(
 
 
 def ask_clock(address: str, timeout_s: float) -> tuple[float, float]:
-    """How far the clock of the server at `address` is ahead of the one here, and the duration of
+    """The lead of the clock of the server at `address` over the one here, and the duration of
     the call; both in milliseconds.
     """
     from strandline_proto.v1 import watch_pb2
