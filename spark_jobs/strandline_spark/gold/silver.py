@@ -184,15 +184,45 @@ class Silver:
             out[tp] = end
         return out
 
-    def progress(self, backlog: Mapping[TopicPartition, bool]) -> list[PartitionProgress]:
-        """Returns the progress of each partition that has rows or a backlog."""
+    def progress(
+        self, backlog: Mapping[TopicPartition, bool], idle_since: int | None = None
+    ) -> list[PartitionProgress]:
+        """Returns the progress of each partition that has rows or a backlog. One that got no rows
+        since the time `idle_since`, in microseconds, is idle; none is without that time.
+        """
+        came = None if idle_since is None else self._came_since(idle_since)
         latest: dict[TopicPartition, int | None] = dict.fromkeys(backlog)
         for file in self.files:
             for span in file.spans:
                 before = latest.get(span.tp)
                 times = [time for time in (before, span.time_seen) if time is not None]
                 latest[span.tp] = max(times, default=None)
-        return [PartitionProgress(latest[tp], backlog.get(tp, False)) for tp in sorted(latest)]
+        return [
+            PartitionProgress(
+                latest[tp], backlog.get(tp, False), tp.topic, came is not None and tp not in came
+            )
+            for tp in sorted(latest)
+        ]
+
+    def is_older_than(self, time: int) -> bool:
+        """True if the log has an entry of before that time, in microseconds."""
+        return self._came_since(time) is not None
+
+    def _came_since(self, time: int) -> set[TopicPartition] | None:
+        """Returns the partitions of which a commit since that time brought rows; None if the log
+        begins later. It reads no more of the log than that time needs.
+        """
+        came: set[TopicPartition] = set()
+        for limit in (_NEWEST, 20 * _NEWEST, None):
+            for entry in self.delta.history(limit):
+                if int(entry["timestamp"]) * _MILLISECOND < time:
+                    return came
+                if entry.get(_METADATA_KEY) is None:
+                    continue
+                file = f"{self.path}/_delta_log/{entry['version']:020}.json"
+                ranges = from_metadata(entry[_METADATA_KEY], file).ranges
+                came.update(one.tp for one in ranges if one.rows > 0)
+        return None
 
     def latest_event_time(self) -> int | None:
         """Returns the latest event time to the microsecond; None without a row that has one."""

@@ -4,6 +4,7 @@ one commit adds their rows.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,12 @@ from strandline_spark.gold.definition import check_step
 from strandline_spark.gold.identity import identity_of
 from strandline_spark.gold.silver import Silver
 from strandline_spark.gold.table import GoldTable
-from strandline_spark.gold.watermark import GoldCommit, next_watermark
+from strandline_spark.gold.watermark import (
+    GoldCommit,
+    PartitionProgress,
+    next_of_topics,
+    next_watermark,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,6 +59,7 @@ def run_step(
     close: bool = False,
     backlog: Mapping[TopicPartition, bool] | None = None,
     note: Callable[[str], None] = lambda line: None,
+    clock: Callable[[], float] = time.time,
 ) -> StepReport:
     """Closes the windows that can close, with `close` all that have a row.
 
@@ -71,7 +78,11 @@ def run_step(
     previous = None if last is None else last.watermark
     if last is not None:
         _check_silver(step.name, gold, silver, last)
-    watermark = _watermark(step, silver, previous, close=close, backlog=backlog)
+    watermark = (
+        _final(step, silver, previous)
+        if close
+        else _watermark(step, silver, previous, backlog, clock)
+    )
     if watermark is None:
         return StepReport(step.name, None, previous)
     commit = GoldCommit(watermark, silver.ends)
@@ -117,13 +128,23 @@ def _watermark(
     step: GoldStep,
     silver: Silver,
     previous: int | None,
-    *,
-    close: bool,
     backlog: Mapping[TopicPartition, bool] | None,
+    clock: Callable[[], float],
 ) -> int | None:
-    if not close:
-        progress = silver.progress(silver.backlog() if backlog is None else backlog)
+    since = None if step.idle_after is None else int(clock() * 1e6) - step.idle_after
+    progress = silver.progress(silver.backlog() if backlog is None else backlog, since)
+    if not step.delays:
         return next_watermark(previous, progress, step.watermark)
+    delays = dict(step.delays)
+    # A topic that never had a row is idle as soon as the table is old enough.
+    if since is not None and silver.is_older_than(since):
+        silent = delays.keys() - {one.topic for one in progress}
+        progress += (PartitionProgress(None, False, topic, is_idle=True) for topic in silent)
+    return next_of_topics(previous, progress, delays)
+
+
+def _final(step: GoldStep, silver: Silver, previous: int | None) -> int | None:
+    """Returns the watermark that closes all windows with a row."""
     latest = silver.latest_event_time()
     if latest is None:
         return previous

@@ -34,6 +34,9 @@ class PartitionProgress:
     """The latest event time among its rows; None without a row."""
     backlog: bool
     """True if its newest range ended before the high watermark of that moment."""
+    topic: str = ""
+    is_idle: bool = False
+    """True if no rows have come for so long that the step waits for it no longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +130,44 @@ def next_watermark(
     """Returns the watermark of the whole table; None while nothing is known of it.
 
     While a partition has a backlog, its older records are still to come, however far the others
-    are. So the slowest of the partitions with a backlog holds the watermark. Without any backlog
-    the latest row counts, so an idle partition delays nothing. The watermark never goes back.
+    are. So the slowest of the partitions with a backlog holds the watermark, except those that are
+    idle. Without any such backlog the latest row counts. The watermark never goes back.
     """
-    waited_for = [one for one in partitions if one.backlog]
+    return _not_before(previous, _reached(partitions, delay))
+
+
+def next_of_topics(
+    previous: int | None, partitions: Sequence[PartitionProgress], delays: Mapping[str, int]
+) -> int | None:
+    """Returns the watermark of a table whose topics have watermarks of their own, each with its
+    delay. The earliest of them counts, of the topics that are not idle; a topic without any
+    partition is not. If all topics are idle, the latest counts. The watermark never goes back.
+    """
+    topics = {topic: [one for one in partitions if one.topic == topic] for topic in delays}
+    reached = {topic: _reached(own, delays[topic]) for topic, own in topics.items()}
+    waited_for = [
+        topic for topic, own in topics.items() if not own or not all(one.is_idle for one in own)
+    ]
+    times = [time for topic, time in reached.items() if time is not None and topic in waited_for]
+    if waited_for:
+        return _not_before(previous, min(times) if len(times) == len(waited_for) else None)
+    known = [time for time in reached.values() if time is not None]
+    return _not_before(previous, max(known, default=None))
+
+
+def _reached(partitions: Sequence[PartitionProgress], delay: int) -> int | None:
+    waited_for = [one for one in partitions if one.backlog and not one.is_idle]
     seen = [one.event_time_max for one in waited_for or partitions]
     times = [time for time in seen if time is not None]
     if not times or (waited_for and len(times) < len(seen)):
-        return previous
-    reached = (min(times) if waited_for else max(times)) - delay
-    return reached if previous is None else max(previous, reached)
+        return None
+    return (min(times) if waited_for else max(times)) - delay
+
+
+def _not_before(previous: int | None, reached: int | None) -> int | None:
+    if previous is None or reached is None:
+        return previous if reached is None else reached
+    return max(previous, reached)
 
 
 def final_watermark(

@@ -24,7 +24,7 @@ from strandline_spark.pipeline.keys import ColumnKeys, FileKeys, GoldKeys, Silve
 from strandline_spark.pipeline.lines import Lines
 from strandline_spark.pipeline.parts import check_name, check_parts, part_names, silver_of
 from strandline_spark.pipeline.schema_files import schemas_of
-from strandline_spark.pipeline.step_checks import checked_step
+from strandline_spark.pipeline.step_checks import check_delays, checked_step
 from strandline_spark.pipeline.steps import GoldStep, StateStep, checked_state
 from strandline_spark.silver.names import objection
 from strandline_spark.source.local_files import has_scheme, not_of_a_path, not_of_a_table
@@ -225,6 +225,9 @@ class _Checker:
         )
         gold = list(self._steps("gold", self._keys.gold, self._gold_step))
         state = list(self._steps("state", self._keys.state, self._state_step))
+        topics = {own["part"]: own["own_topics"] or whole.topics for own in parsed}
+        for name, step in gold:
+            check_delays(step, topics[name])
         parts = [
             replace(
                 whole,

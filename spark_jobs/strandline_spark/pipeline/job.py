@@ -20,6 +20,7 @@ from strandline_spark.bronze.bronze import (
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.task_files import SILVER
 from strandline_spark.cluster.cluster import close_channels
+from strandline_spark.gold.pauses import Pauses
 from strandline_spark.pipeline.failures import Failures
 from strandline_spark.pipeline.gold import GoldSteps
 from strandline_spark.pipeline.moved_topics import check_topics
@@ -166,6 +167,7 @@ class PipelineStream:
         job = self._job
         self._workers = Workers(spark, master=job.master, table=job.table, python=job.worker_python)
         self._lock = threading.Lock()
+        self._pauses = Pauses(step.idle_after for step in pipeline.every_gold if run.gold)
         self._writer = SilverBatchWriter(
             pipeline,
             offsets_file=job.offsets_file,
@@ -195,6 +197,7 @@ class PipelineStream:
         for part in self._parts:
             with self.failures.guard(part.silver.step):
                 part.silver.is_behind = part.catch_up.is_behind()
+        self._pauses.batch()
         run_query(
             self._job,
             lambda: self._start(start),
@@ -244,11 +247,12 @@ class PipelineStream:
         """
         with self._lock:
             self._go_on(spark)
+        self._pauses.batch()
 
     def _idle(self) -> None:
-        """Lets silver catch up while the query waits for records."""
+        """Lets silver catch up while the query waits for records, and gold take topics for idle."""
         is_behind = any(part.is_behind for part in self._writer.parts)
-        if is_behind and self._lock.acquire(blocking=False):
+        if (is_behind or self._pauses.is_due()) and self._lock.acquire(blocking=False):
             try:
                 self._go_on(self._spark)
             finally:

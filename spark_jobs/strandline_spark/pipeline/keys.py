@@ -197,7 +197,14 @@ class SilverKeys(Section):
 
 class GoldKeys(Section):
     name: Annotated[str, Meta(description="Name of the step and its table.")]
-    watermark: Annotated[str, Meta(description="How long the step waits for rows, like 5 minutes.")]
+    watermark: Annotated[
+        str | dict[str, str],
+        Meta(
+            description="How long the step waits for rows, like 5 minutes; or for the rows of each"
+            " topic, as { orders = '5 minutes', returns = '1 hour' }: then each topic has a"
+            " watermark, and the earliest one counts."
+        ),
+    ]
     sql: Annotated[
         str,
         Meta(description="Spark SQL over the view silver; gives window_start and window_end."),
@@ -207,6 +214,13 @@ class GoldKeys(Section):
     ] = None
     table: Annotated[
         str | None, Meta(description="Folder of the step's rows (default: directory/gold/NAME).")
+    ] = None
+    idle_after: Annotated[
+        str | None,
+        Meta(
+            description="A topic or partition without new rows for so long holds the watermark no"
+            " longer (default: it holds it until it has rows again)."
+        ),
     ] = None
     window: Annotated[str | None, Meta(description="Length of a window, like 1 hour.")] = None
     slide: Annotated[

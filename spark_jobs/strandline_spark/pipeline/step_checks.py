@@ -10,10 +10,13 @@ from strandline_spark.pipeline.durations import DAY_US, duration_us
 from strandline_spark.pipeline.steps import GoldStep
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from strandline_spark.pipeline.keys import GoldKeys
 
 _WINDOWS_MAX: Final = 1_000_000
 """Limit of hopping windows for a row."""
+_IDLE_AFTER_MAX_US: Final = 6 * DAY_US
 
 
 def checked_step(step: GoldKeys, table: str, line: int) -> GoldStep:
@@ -42,6 +45,7 @@ def checked_step(step: GoldKeys, table: str, line: int) -> GoldStep:
     if step.offset is not None:
         offset = duration_us(f"{where}, offset", step.offset, least=0)
     _check_place(where, step, window, slide, offset)
+    delays = _delays(where, step.watermark)
     if step.sql.strip() == "":
         raise OptionError(f"{where}, sql: it is empty; give a SELECT over the view silver")
     return GoldStep(
@@ -49,7 +53,9 @@ def checked_step(step: GoldKeys, table: str, line: int) -> GoldStep:
         table=table,
         sql=step.sql,
         line=line,
-        watermark=duration_us(f"{where}, watermark", step.watermark, least=0),
+        watermark=max(delays.values()),
+        delays=() if isinstance(step.watermark, str) else tuple(delays.items()),
+        idle_after=_idle_after(where, step.idle_after),
         window=window,
         slide=slide,
         offset=offset,
@@ -57,6 +63,49 @@ def checked_step(step: GoldKeys, table: str, line: int) -> GoldStep:
         session=session,
         session_key=tuple(step.session_key),
     )
+
+
+def check_delays(step: GoldStep, topics: Sequence[str]) -> None:
+    """Raises OptionError unless a watermark by topic names each topic of the silver table."""
+    if not step.delays:
+        return
+    where, named = f"[[gold]] {step.name}, watermark", [topic for topic, _ in step.delays]
+    for topic in named:
+        if topic not in topics:
+            raise OptionError(
+                f"{where}: {topic!r} is no topic of the step's silver table, which has"
+                f" {', '.join(topics)}; take it out"
+            )
+    for topic in topics:
+        if topic not in named:
+            raise OptionError(
+                f"{where}: the topic {topic!r} of the step's silver table has none; give each topic"
+                " one, or one duration for all"
+            )
+
+
+def _delays(where: str, given: str | dict[str, str]) -> dict[str, int]:
+    """Returns the delay of each topic; of the topic "" if one counts for all."""
+    if isinstance(given, str):
+        return {"": duration_us(f"{where}, watermark", given, least=0)}
+    if not given:
+        raise OptionError(f"{where}, watermark = {{}}: give a duration, or one for each topic")
+    return {
+        topic: duration_us(f"{where}, watermark of {topic!r}", text, least=0)
+        for topic, text in given.items()
+    }
+
+
+def _idle_after(where: str, given: str | None) -> int | None:
+    if given is None:
+        return None
+    idle_after = duration_us(f"{where}, idle_after", given)
+    if idle_after > _IDLE_AFTER_MAX_US:
+        raise OptionError(
+            f"{where}, idle_after = {given!r}: give 6 days at the most; silver's log"
+            " says for a week when rows came"
+        )
+    return idle_after
 
 
 def _check_place(

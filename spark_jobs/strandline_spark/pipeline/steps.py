@@ -23,7 +23,7 @@ class GoldStep:
     line: int
     """Line of the file where the statement begins."""
     watermark: int
-    """How long the step waits for rows."""
+    """How long the step waits for rows; the longest of `delays`, if there are any."""
     window: int | None = None
     """Length of tumbling and hopping windows; None for sessions."""
     slide: int | None = None
@@ -36,6 +36,10 @@ class GoldStep:
     """The gap that ends a session; None for windows of a fixed length."""
     session_key: tuple[str, ...] = ()
     """Columns of silver whose rows with the same values make a session."""
+    delays: tuple[tuple[str, int], ...] = ()
+    """How long the step waits for the rows of each topic; none if all topics have one watermark."""
+    idle_after: int | None = None
+    """How long a topic or partition without new rows holds the watermark; None for ever."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,11 @@ from strandline_spark.gold.watermark import (
     final_watermark,
     in_window,
     is_late,
+    next_of_topics,
     next_watermark,
 )
 
+Progress = PartitionProgress
 TP = TopicPartition("access", 0)
 TUMBLING = WindowKind(size=10, slide=10)
 HOPPING = WindowKind(size=10, slide=4)
@@ -51,6 +53,43 @@ def test_a_watermark_never_goes_back_and_no_row_moves_none() -> None:
     assert next_watermark(60, [behind(40)], delay=5) == 60
     assert next_watermark(0, [], delay=5) == 0
     assert next_watermark(None, [read_up(None)], delay=5) is None
+
+
+def of(topic: str, time: int | None, *, backlog: bool = False, idle: bool = False) -> Progress:
+    return Progress(time, backlog, topic, is_idle=idle)
+
+
+def test_an_idle_partition_with_a_backlog_holds_the_watermark_no_longer() -> None:
+    stopped = Progress(40, backlog=True, is_idle=True)
+    assert next_watermark(None, [read_up(100), stopped, behind(60)], delay=5) == 55
+    assert next_watermark(None, [read_up(100), stopped], delay=5) == 95
+    assert next_watermark(None, [stopped], delay=5) == 35
+
+
+def test_each_topic_has_its_delay_and_the_earliest_watermark_counts() -> None:
+    delays = {"a": 5, "b": 30}
+    assert next_of_topics(None, [of("a", 100), of("a", 90), of("b", 110)], delays) == 80
+    assert next_of_topics(None, [of("a", 70), of("b", 110)], delays) == 65
+    assert next_of_topics(70, [of("a", 70), of("b", 110)], delays) == 70
+    behind_in_b = [of("a", 100), of("b", 110), of("b", 60, backlog=True)]
+    assert next_of_topics(None, behind_in_b, delays) == 30
+
+
+def test_a_topic_without_rows_holds_the_watermark_until_it_is_idle() -> None:
+    delays = {"a": 5, "b": 30}
+    assert next_of_topics(None, [of("a", 100)], delays) is None
+    assert next_of_topics(20, [of("a", 100)], delays) == 20
+    assert next_of_topics(20, [of("a", 100), of("b", None)], delays) == 20
+    assert next_of_topics(20, [of("a", 100), of("b", None, idle=True)], delays) == 95
+
+
+def test_an_idle_topic_holds_the_watermark_no_longer_if_all_its_partitions_are_idle() -> None:
+    delays = {"a": 5, "b": 5}
+    rows = [of("a", 100), of("b", 50, idle=True)]
+    assert next_of_topics(None, rows, delays) == 95
+    assert next_of_topics(None, [*rows, of("b", 60)], delays) == 55
+    all_idle = [of("a", 100, idle=True), of("b", 50, idle=True)]
+    assert next_of_topics(None, all_idle, delays) == 95
 
 
 def test_the_final_watermark_is_the_end_of_the_last_window_with_a_row() -> None:
