@@ -146,12 +146,7 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
         _print_table(_GOLD_COLUMNS, gold)
     if state:
         _print_table(_STATE_COLUMNS, state)
-    for one in gold:
-        if one.late:
-            print(  # noqa: T201 - the command's result
-                f"{one.step}: {one.late:,} rows of silver came after their window was closed and"
-                " are not in it"
-            )
+    _print_late(pipeline, gold)
     for key, table in pipeline.tables[len(pipeline.parsed_tables) :]:
         if not os.path.isdir(table):
             name = key.partition(" ")[2]
@@ -162,6 +157,17 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
 
 def _verdict(pipeline: Pipeline, gold: list[GoldFindings]) -> str:
     made = {
+def _print_late(pipeline: Pipeline, gold: Sequence[GoldFindings]) -> None:
+    updates = {step.name for step in pipeline.every_gold if step.updates}
+    for one in gold:
+        if one.late:
+            where = "changed it" if one.step in updates else "are not in it"
+            print(  # noqa: T201 - the command's result
+                f"{one.step}: {one.late:,} rows of silver came after their window was closed and"
+                f" {where}"
+            )
+
+
         name: [os.path.isdir(step.table) for step in steps]
         for name, steps in (("gold", pipeline.every_gold), ("state", pipeline.every_state))
         if steps

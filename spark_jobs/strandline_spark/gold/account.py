@@ -46,6 +46,10 @@ class GoldAccount:
     """Number of rows of silver that came since the commit before, and too late for a window."""
     definition: str
     """A hash of the step's computation."""
+    updated: int | None = None
+    """Number of earlier windows whose rows this commit replaced, because late rows came for them;
+    None for a step that leaves late rows out.
+    """
     version: int = -1
     """Version of the gold table."""
 
@@ -68,6 +72,7 @@ def to_metadata(account: GoldAccount) -> dict[str, Any]:
         "definition": account.definition,
         "open_from": closed.open_from,
         "late_after": [_commit_to_json(one) for one in closed.late_after],
+        **({} if account.updated is None else {"updated": account.updated}),
     }
 
 
@@ -93,6 +98,7 @@ def from_metadata(data: Any, file: str, version: int) -> GoldAccount:
             rows=_whole(data, "rows"),
             late=_whole(data, "late"),
             definition=data["definition"],
+            updated=_whole(data, "updated") if "updated" in data else None,
             version=version,
         )
     except (KeyError, TypeError, ValueError, RecursionError) as why:

@@ -19,7 +19,8 @@ from strandline_spark.gold.framing import FixedWindows, Framing
 from strandline_spark.gold.query import came_rows, run_statement
 from strandline_spark.gold.rounding import nudged
 from strandline_spark.gold.session_windows import Sessions, read_from
-from strandline_spark.gold.watermark import WindowKind
+from strandline_spark.gold.updates import closed_or_touched, files_of_windows, windows_of
+from strandline_spark.gold.watermark import Window, WindowKind
 from strandline_spark.parsing.zones import Zone
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Batch:
     closed: Closed
     files: int
     """Number of silver's files that were read for the result."""
+    replaced: frozenset[int] = frozenset()
+    """Ends of the earlier windows of which the result has all rows again."""
 
 
 def framing_of(step: GoldStep) -> Framing:
@@ -80,6 +83,9 @@ def compute(
     at a row.
     """
     framing = framing_of(step)
+    if step.updates and before is not None:
+        assert isinstance(framing, FixedWindows), step
+        return _updated(spark, step, framing, silver, before, commit)
     if before is not None and commit.watermark == before.commit.watermark:
         return _late_alone(spark, framing, silver, before, commit)
     closing = framing.closing(before, commit.watermark)
@@ -96,6 +102,32 @@ def compute(
     _check_windows(step, rows, previous, commit.watermark)
     late = 0 if before is None else count_late(spark, framing, silver, before.commit, commit)
     return Batch(rows, late, _closed(framing, before, commit, open_from, late), len(files))
+
+
+def _updated(
+    spark: SparkSession,
+    step: GoldStep,
+    framing: FixedWindows,
+    silver: Silver,
+    before: Closed,
+    commit: GoldCommit,
+) -> Batch | None:
+    """Returns the rows of the windows that close now, and of the earlier ones with new late rows.
+    Each has all rows of silver that this commit holds.
+    """
+    late = late_rows(spark, framing, silver, before.commit, commit)
+    touched = frozenset[Window]() if late is None else windows_of(late, framing, before.commit)
+    closing = framing.closing(before, commit.watermark)
+    files = files_of_windows(silver, touched, closing, commit.ends)
+    if not files:
+        return None
+    ends = frozenset(one.end for one in touched)
+    held = silver.held_rows(spark, files, commit.ends, ())
+    previous = before.commit.watermark
+    rows = _result(step, closed_or_touched(held, framing, previous, commit.watermark, ends), 0.0)
+    _check_windows(step, rows, previous, commit.watermark, ends)
+    number = 0 if late is None or not touched else late.count()
+    return Batch(rows, number, Closed(commit), len(files), ends)
 
 
 def _late_alone(
@@ -122,6 +154,14 @@ def count_late(
     """Returns the number of late rows that came between the two; no Spark job runs if files show
     none.
     """
+    rows = late_rows(spark, framing, silver, before, commit)
+    return 0 if rows is None else rows.count()
+
+
+def late_rows(
+    spark: SparkSession, framing: Framing, silver: Silver, before: GoldCommit, commit: GoldCommit
+) -> DataFrame | None:
+    """Returns the late rows that came between the two; None if files show that there are none."""
     from pyspark.sql import functions as F
 
     files = [
@@ -136,9 +176,9 @@ def count_late(
         )
     ]
     if not files:
-        return 0
+        return None
     came = came_rows(silver.rows(spark, files), before, commit)
-    return came.where(framing.late(F.unix_micros("event_time"), before.watermark)).count()
+    return came.where(framing.late(F.unix_micros("event_time"), before.watermark))
 
 
 def _late_after(before: Closed, now: Closed, late: int) -> tuple[GoldCommit, ...]:
@@ -179,12 +219,22 @@ def _result(step: GoldStep, windows: DataFrame, nudge: float) -> Any:
         ) from why
 
 
-def _check_windows(step: GoldStep, rows: Any, previous: int | None, watermark: int) -> None:
-    """Raises OptionError for a row that would not be found as one of this commit. A checked
-    statement gives no such row.
+def _check_windows(
+    step: GoldStep,
+    rows: Any,
+    previous: int | None,
+    watermark: int,
+    again: frozenset[int] = frozenset(),
+) -> None:
+    """Raises OptionError for a row that would not be found as one of this commit; `again` are the
+    ends of windows that are replaced. A checked statement gives no such row.
     """
     ends = rows.column("window_end")
-    least, most = (one.as_py() for one in pc.min_max(ends.cast(pa.int64())).values())
+    micros = ends.cast(pa.int64())
+    if again:
+        replaced = pc.is_in(micros, value_set=pa.array(sorted(again), pa.int64()))
+        micros = micros.filter(pc.invert(replaced))
+    least, most = (one.as_py() for one in pc.min_max(micros).values())
     if ends.null_count == 0 and (
         least is None or ((previous is None or least > previous) and most <= watermark)
     ):

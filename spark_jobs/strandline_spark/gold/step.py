@@ -48,6 +48,8 @@ class StepReport:
     late: int = 0
     files: int = 0
     """Number of silver's files that were read for the windows that closed; 0 if none did."""
+    updated: int | None = None
+    """Number of earlier windows that late rows changed; None if the step leaves such rows out."""
 
 
 def run_step(
@@ -87,7 +89,7 @@ def run_step(
         return StepReport(step.name, None, previous)
     commit = GoldCommit(watermark, silver.ends)
     batch = compute(spark, step, silver, before, commit)
-    if batch is None and before is not None:
+    if batch is None and before is not None and not step.updates:
         # No window closes now, and perhaps never will. Late rows are reported all the same.
         commit = replace(commit, watermark=before.commit.watermark)
         batch = compute(spark, step, silver, before, commit)
@@ -105,9 +107,14 @@ def run_step(
         rows=batch.rows.num_rows,
         late=batch.late,
         definition=identity,
+        updated=len(batch.replaced) if step.updates else None,
     )
-    version = gold.commit(batch.rows, account)
-    return StepReport(step.name, version, commit.watermark, account.rows, account.late, batch.files)
+    version = gold.commit(batch.rows, account, batch.replaced)
+    gold.clean()
+    return StepReport(
+        *(step.name, version, commit.watermark, account.rows, account.late, batch.files),
+        account.updated,
+    )
 
 
 def begin_again(step: GoldStep, silver: Silver, pipeline: str, note: Callable[[str], None]) -> None:

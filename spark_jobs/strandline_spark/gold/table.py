@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import time
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -24,6 +25,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from strandline_spark.bronze.durable import sync, sync_log
 from strandline_spark.bronze.fenced_table import committing, make_table, set_aside
+from strandline_spark.cluster.offsets import OFFSET_MAX
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold.account import METADATA_KEY, GoldAccount, from_metadata, to_metadata
 from strandline_spark.gold.definition import delta_columns
@@ -32,6 +34,8 @@ from strandline_spark.source.local_files import check_path, files_under
 from strandline_spark.source.schema import TIMESTAMP_TYPE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql.types import StructType
 
     from strandline_spark.pipeline.steps import GoldStep
@@ -41,6 +45,10 @@ _LOG: Final = "_delta_log"
 _OWNER: Final = ("strandline.pipeline", "strandline.step")
 _JOB: Final = "strandline-gold:{pipeline}/{step}"
 _NEWEST: Final = 20
+_VACUUM_EVERY: Final = 20
+_APPEND_ONLY: Final = "delta.appendOnly"
+_REPLACED: Final = {"delta.deletedFileRetentionDuration": "interval 1 hours"}
+_MILLISECOND: Final = 1000
 _YEAR_1: Final = -62_135_596_800_000_000
 _YEAR_10000: Final = 253_402_300_800_000_000
 """Times between these two have a text in Delta's statistics."""
@@ -103,7 +111,9 @@ class GoldTable:
             [(field["name"], field["type"]) for field in json.loads(one.to_json())["fields"]]
             for one in (table.delta.schema(), schema)
         )
-        if _in_small(held) != _in_small(wanted) and table.last() is None:
+        takes_removals = table.delta.metadata().configuration.get(_APPEND_ONLY) != "true"
+        is_other = _in_small(held) != _in_small(wanted) or takes_removals != step.updates
+        if is_other and table.last() is None:
             shutil.rmtree(step.table)
             _create(step, pipeline, schema)
             return cls.open(step, pipeline)
@@ -121,9 +131,9 @@ class GoldTable:
         last = self.last()
         if last is not None and not is_same(last.definition, self._step, identity):
             raise TableError(
-                f"the step {self._step.name} has changed (sql, window, slide, session or"
-                f" session_key) since {self.path} was last written: its rows would be of two"
-                f" kinds; {self._again}"
+                f"the step {self._step.name} has changed (sql, window, slide, zone, offset,"
+                f" session, session_key or late) since {self.path} was last written: its rows would"
+                f" be of two kinds; {self._again}"
             )
 
     @property
@@ -168,13 +178,18 @@ class GoldTable:
         ]
         return sorted(out, key=lambda one: one.version)
 
-    def commit(self, rows: Any, account: GoldAccount) -> int:
-        """Adds an Arrow table of rows, possibly empty, and returns the version once it is synced.
+    def commit(
+        self, rows: Any, account: GoldAccount, replaced: frozenset[int] = frozenset()
+    ) -> int:
+        """Adds an Arrow table of rows, possibly empty, in place of the rows whose window ends at
+        one of the times `replaced`. Returns the version once it is synced.
+
         Raises TableError if another driver has committed since the handle was opened.
         """
         before = self.delta.version()
         adds: list[AddAction | RemoveAction] = []
         with committing(self.path):
+            adds += self._without(replaced)
             if rows.num_rows > 0:
                 names = [field.name for field in self.delta.schema().fields]
                 adds.append(self._write(named_as(rows, names)))
@@ -200,6 +215,67 @@ class GoldTable:
         """Moves the table out of the way, and returns its new folder."""
         return set_aside(self.path)
 
+    def _without(self, ends: frozenset[int]) -> Iterator[AddAction | RemoveAction]:
+        """Yields what removes the rows of these windows: each file with some of them is replaced by
+        one of its other rows.
+        """
+        if not ends:
+            return
+        wanted, now_ms = sorted(ends), time.time_ns() // 1_000_000
+        for path, least, most in self._files():
+            near = bisect_left(wanted, least)
+            if near == len(wanted) or wanted[near] > most:
+                continue
+            rows = self._file(path)
+            among = pa.array(wanted, pa.int64())
+            gone = pc.is_in(_micros(rows, "window_end"), value_set=among)
+            left = rows.filter(pc.invert(gone))
+            if left.num_rows == rows.num_rows:
+                continue
+            yield RemoveAction(
+                path, data_change=True, deletion_timestamp=now_ms, partition_values={}
+            )
+            if left.num_rows > 0:
+                yield self._write(left)
+
+    def _files(self) -> Iterator[tuple[str, int, int]]:
+        """Yields each file with the bounds of its windows' ends; wide ones if the log has none."""
+        actions: Any = pa.table(self.delta.get_add_actions(flatten=True))
+        paths = actions.column("path").to_pylist()
+        bounds = [
+            actions.column(name).cast(TIMESTAMP_TYPE).cast(pa.int64()).to_pylist()
+            if name in actions.column_names
+            else [None] * len(paths)
+            for name in ("min.window_end", "max.window_end")
+        ]
+        for path, least, most in zip(paths, *bounds, strict=True):
+            # A bound may be cut off to milliseconds.
+            yield (
+                path,
+                -OFFSET_MAX if least is None else least - _MILLISECOND,
+                OFFSET_MAX if most is None else most + _MILLISECOND,
+            )
+
+    def _file(self, path: str) -> Any:
+        try:
+            return pq.ParquetFile(os.path.join(self.path, path)).read()
+        except (OSError, pa.ArrowInvalid) as why:
+            raise self._unreadable(why) from why
+
+    def clean(self) -> None:
+        """Removes the files that commits replaced an hour ago or earlier, and those of failed
+        commits, at every twentieth version.
+        """
+        if self._step.updates and self.delta.version() % _VACUUM_EVERY == 0:
+            with committing(self.path):
+                self.delta.vacuum(dry_run=False, enforce_retention_duration=False, full=True)
+
+    def _unreadable(self, why: Exception) -> TableError:
+        return TableError(
+            f"a file of {self.path} does not read ({first_line(why)}): put it back from a copy,"
+            f" or {self._again}"
+        )
+
     def _write(self, rows: Any) -> AddAction:
         name = f"{os.urandom(12).hex()}.parquet"
         file = os.path.join(self.path, name)
@@ -219,10 +295,7 @@ class GoldTable:
         try:
             return self.delta.to_pyarrow_table(filesystem=files_under(self.path))
         except (OSError, pa.ArrowInvalid, DeltaError) as why:
-            raise TableError(
-                f"a file of {self.path} does not read ({first_line(why)}): put it back from a copy,"
-                f" or {self._again}"
-            ) from why
+            raise self._unreadable(why) from why
 
 
 def named_as(rows: Any, names: list[str]) -> Any:
@@ -241,7 +314,7 @@ def _create(step: GoldStep, pipeline: str, schema: Schema) -> None:
     if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {_LOG}):
         raise TableError(f"{path} exists and is no Delta table; give an empty path")
     configuration = {
-        "delta.appendOnly": "true",
+        **(_REPLACED if step.updates else {_APPEND_ONLY: "true"}),
         "delta.checkpointInterval": "20",
         "delta.logRetentionDuration": f"interval {LOG_DAYS} days",
         **dict(zip(_OWNER, (pipeline, step.name), strict=True)),

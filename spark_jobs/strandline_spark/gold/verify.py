@@ -18,7 +18,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from strandline_spark.errors import OptionError
-from strandline_spark.gold.batch import compute
+from strandline_spark.gold.batch import compute, count_late, framing_of
 from strandline_spark.gold.compare import difference, margins_of
 from strandline_spark.gold.definition import check_step
 from strandline_spark.gold.identity import identity_of
@@ -85,6 +85,9 @@ def verify_step(
         found.problems.append(f"the statement is refused: {why}")
         return found
     gold.check_definition(identity_of(spark, step, silver.schema()))
+    if step.updates:
+        _check_updated(spark, step, silver, accounts, pa.concat_tables(rows), found)
+        return found
     before: Closed | None = None
     previous: GoldAccount | None = None
     for account, held in zip(accounts, rows, strict=False):
@@ -92,10 +95,7 @@ def verify_step(
             found.unchecked, found.rows_unchecked = account.number, held.num_rows
             before = account.closed
         elif not _follows(account, previous):
-            found.problems.append(
-                f"version {account.version} is commit {account.number}, after the watermark"
-                f" {account.previous}: it does not follow on the commit before it in the log"
-            )
+            found.problems.append(_broken(account))
             return found
         else:
             before = _check(spark, step, silver, before, account, held, found)
@@ -136,6 +136,75 @@ def _check(
 ) -> Closed:
     """Returns the computed state of the step after the commit."""
     batch = compute(spark, step, silver, before, account.closed.commit)
+    expected = _compare(spark, step, silver, before, account, batch, held, found)
+    version = f"version {account.version}"
+    counts = [("rows", account.rows, expected)]
+    if batch is not None:
+        counts.append(("late rows", account.late, batch.late))
+    _check_counts(version, counts, found)
+    if batch is None:
+        return account.closed
+    if batch.closed != account.closed:
+        found.problems.append(f"what {version} says of open sessions is not what silver gives")
+    return batch.closed
+
+
+def _check_updated(
+    spark: SparkSession,
+    step: GoldStep,
+    silver: Silver,
+    accounts: list[GoldAccount],
+    held: Any,
+    found: GoldFindings,
+) -> None:
+    """Checks a table whose windows are computed again for late rows: the newest commit decides all
+    of it. Each commit's number of late rows is counted again too.
+    """
+    found.commits = len(accounts)
+    previous: GoldAccount | None = None
+    for account in accounts:
+        first = previous is None and account.number > 1
+        if not first and not _follows(account, previous):
+            found.problems.append(_broken(account))
+            return
+        if previous is not None:
+            commits = previous.closed.commit, account.closed.commit
+            late = count_late(spark, framing_of(step), silver, *commits)
+            counts = [("late rows", account.late, late)]
+            _check_counts(f"version {account.version}", counts, found)
+        previous = account
+    if previous is None:
+        if held.num_rows:
+            found.problems.append(f"{held.num_rows} rows are there, and no commit has closed any")
+        return
+    batch = compute(spark, step, silver, None, previous.closed.commit)
+    _compare(spark, step, silver, None, previous, batch, held, found)
+
+
+def _broken(account: GoldAccount) -> str:
+    return (
+        f"version {account.version} is commit {account.number}, after the watermark"
+        f" {account.previous}: it does not follow on the commit before it in the log"
+    )
+
+
+def _check_counts(version: str, counts: list[tuple[str, int, int]], found: GoldFindings) -> None:
+    for what, said, computed in counts:
+        if said != computed:
+            found.problems.append(f"{version} says {said} {what}, silver has {computed}")
+
+
+def _compare(
+    spark: SparkSession,
+    step: GoldStep,
+    silver: Silver,
+    before: Closed | None,
+    account: GoldAccount,
+    batch: Batch | None,
+    held: Any,
+    found: GoldFindings,
+) -> int:
+    """Notes the rows that differ, and returns the number of those that silver gives."""
     names = held.column_names
     expected = [] if batch is None else _plain(named_as(batch.rows, names))
     sides = difference(expected, _plain(held))
@@ -155,17 +224,7 @@ def _check(
         )
     if len(windows) > _WINDOWS_MAX:
         found.problems.append(f"{len(windows) - _WINDOWS_MAX} more windows of {version} differ")
-    counts = [("rows", account.rows, len(expected))]
-    if batch is not None:
-        counts.append(("late rows", account.late, batch.late))
-    for what, said, computed in counts:
-        if said != computed:
-            found.problems.append(f"{version} says {said} {what}, silver has {computed}")
-    if batch is None:
-        return account.closed
-    if batch.closed != account.closed:
-        found.problems.append(f"what {version} says of open sessions is not what silver gives")
-    return batch.closed
+    return len(expected)
 
 
 def _by_window(*sides: list[Row]) -> dict[tuple[str, str], tuple[list[Row], list[Row]]]:

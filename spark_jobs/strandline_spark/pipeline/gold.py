@@ -67,6 +67,8 @@ class GoldSteps:
         if report.version is None:
             return
         late = f"{report.late:,} rows came late, after their window was closed"
+        if report.updated:
+            late += f"; {report.updated:,} windows are computed again with them"
         reached = f"closed up to {time_text(report.watermark)}"
         if report.files == 0:
             self._note(f"gold {step.name}: {late} ({reached} before)")

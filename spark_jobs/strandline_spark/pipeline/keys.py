@@ -231,6 +231,13 @@ class GoldKeys(Section):
         str | None,
         Meta(description="Zone whose days and weeks the windows are, like Europe/Berlin."),
     ] = None
+    late: Annotated[
+        Literal["drop", "update"],
+        Meta(
+            description="Rows that come after their window was closed: leave them out and count"
+            " them, or compute the window again and replace its rows."
+        ),
+    ] = "drop"
     offset: Annotated[
         str | None, Meta(description="How much later than usual windows begin, like 6 hours.")
     ] = None

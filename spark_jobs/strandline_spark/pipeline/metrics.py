@@ -97,6 +97,18 @@ class JobMetrics:
             registry=registry,
         )
 
+        self._updated = Counter(
+            "strandline_spark_updated_late_rows",
+            "Late rows whose windows a gold step computed again with them.",
+            ("pipeline", "step"),
+            registry=registry,
+        )
+        self._windows = Counter(
+            "strandline_spark_updated_windows",
+            "Closed windows that a gold step computed again for late rows.",
+            ("pipeline", "step"),
+            registry=registry,
+        )
     def _declare_state(self, registry: CollectorRegistry) -> None:
         self._changes = Counter(
             "strandline_spark_state_changes",
@@ -185,6 +197,9 @@ class JobMetrics:
         """Takes the result of a state step's run, with a commit or without one."""
         own = (self._pipeline, report.step)
         self._changes.labels(*own, "upserted").inc(report.upserted)
+        if report.updated is not None:
+            self._updated.labels(self._pipeline, report.step).inc(report.late)
+            self._windows.labels(self._pipeline, report.step).inc(report.updated)
         self._changes.labels(*own, "deleted").inc(report.deleted)
         for column, rows in report.left_out.items():
             self._left_out.labels(*own, column).inc(rows)

@@ -45,6 +45,11 @@ def checked_step(step: GoldKeys, table: str, line: int) -> GoldStep:
     if step.offset is not None:
         offset = duration_us(f"{where}, offset", step.offset, least=0)
     _check_place(where, step, window, slide, offset)
+    if step.late == "update" and step.session is not None:
+        raise OptionError(
+            f'{where}, late = "update": a late row may join sessions that are closed, and only'
+            " windows are computed again; leave late out, or give window in place of session"
+        )
     delays = _delays(where, step.watermark)
     if step.sql.strip() == "":
         raise OptionError(f"{where}, sql: it is empty; give a SELECT over the view silver")
@@ -61,6 +66,7 @@ def checked_step(step: GoldKeys, table: str, line: int) -> GoldStep:
         offset=offset,
         zone=step.zone,
         session=session,
+        updates=step.late == "update",
         session_key=tuple(step.session_key),
     )
 

@@ -40,6 +40,8 @@ class GoldStep:
     """How long the step waits for the rows of each topic; none if all topics have one watermark."""
     idle_after: int | None = None
     """How long a topic or partition without new rows holds the watermark; None for ever."""
+    updates: bool = False
+    """True if windows with late rows are computed again; False if these rows are left out."""
 
 
 @dataclass(frozen=True, slots=True)

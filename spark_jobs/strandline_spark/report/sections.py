@@ -65,7 +65,7 @@ def problems_of(found: Findings) -> list[str]:
                 f"{where}: {words.plural(one.breaks, 'range')} did not begin where the one before"
                 " ended; strandline-spark verify says more"
             )
-    late = sum(one.late for one in found.table.closed)
+    late = sum(one.late for one in found.table.closed if one.updated is None)
     if late:
         out.append(
             f"{words.plural(late, 'row')} of silver came after their window was closed, and are not"
@@ -146,10 +146,11 @@ def _figures(
             tiles.insert(2, ("rows per second, all in all", words.number(rate), ""))
     if table.closed:
         late = sum(one.late for one in table.closed)
+        updates = table.closed[-1].updated is not None
         tiles += [
             ("commits", words.number(len(table.closed)), ""),
             ("watermark", time_text(table.closed[-1].watermark), ""),
-            ("late rows", words.number(late), "bad" if late else ""),
+            ("late rows", words.number(late), "bad" if late and not updates else ""),
         ]
     items = [
         tag("div", tag("dt", label), tag("dd", figure), class_=f"tile {kind}".strip())
@@ -303,7 +304,9 @@ def _newest_closed(table: TableAccount) -> Element:
         )
         for one in newest
     ]
-    shown = _table(("version", "watermark", "rows", "late"), cells, alarming=("late",))
+    is_left_out = any(one.updated is None for one in newest)
+    alarming = ("late",) if is_left_out else ()
+    shown = _table(("version", "watermark", "rows", "late"), cells, alarming=alarming)
     title = f"The newest {len(newest)} of {words.plural(len(table.closed), 'commit')}"
     return tag("details", tag("summary", title), shown)
 

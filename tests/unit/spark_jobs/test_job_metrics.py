@@ -72,6 +72,16 @@ def test_a_gold_step_shows_its_watermark_in_seconds_and_late_rows(metrics: JobMe
     assert value(metrics, "late_rows_total", step="other") == 0
 
 
+def test_late_rows_that_change_windows_are_counted_with_these(metrics: JobMetrics) -> None:
+    metrics.gold(StepReport("per_minute", 1, 90, rows=3, late=5, files=1, updated=2))
+    metrics.gold(StepReport("other", 1, 90, rows=3, late=5, files=1))
+    assert value(metrics, "late_rows_total", step="per_minute") == 5
+    assert value(metrics, "updated_late_rows_total", step="per_minute") == 5
+    assert value(metrics, "updated_windows_total", step="per_minute") == 2
+    assert value(metrics, "late_rows_total", step="other") == 5
+    assert value(metrics, "updated_late_rows_total", step="other") is None
+
+
 def test_a_step_that_stands_still_is_named_until_it_goes_on(metrics: JobMetrics) -> None:
     steps = ("silver", "gold per_minute")
     metrics.standing(steps, ["gold per_minute"])

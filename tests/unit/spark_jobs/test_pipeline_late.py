@@ -45,9 +45,28 @@ def test_a_watermark_is_one_for_all_topics_or_one_for_each() -> None:
     assert (more.watermark, more.idle_after) == (60_000_000, 600_000_000)
 
 
+def test_late_rows_are_left_out_or_change_their_windows() -> None:
+    assert not step('watermark = "1 minute"').updates
+    assert not step('watermark = "1 minute"\nlate = "drop"').updates
+    assert step('watermark = "1 minute"\nlate = "update"').updates
+
+
+def test_sessions_take_no_late_rows() -> None:
+    lines = 'session = "1 minute"\nsession_key = ["user"]\nwatermark = "1 minute"\nlate = "update"'
+    text = FILE.replace('window = "1 minute"\n', "").format(lines)
+    said = r'\[\[gold\]\] per_minute, late \(line 17\) = "update": a late row may join sessions'
+    with pytest.raises(OptionError, match=said):
+        parse_pipeline(text, "/srv/pipeline.toml")
+
+
 @pytest.mark.parametrize(
     ("lines", "line", "said"),
     [
+        (
+            'watermark = "1 minute"\nlate = "keep"',
+            16,
+            "late#: Invalid enum value 'keep'",
+        ),
         ("watermark = {}", 15, "watermark# = {}: give a duration, or one for each topic"),
         (
             'watermark = { a = "soon", b = "1 minute" }',
