@@ -34,6 +34,8 @@ class Decoded:
     """A function that returns names and types of the fields without a column, in all rows except
     those given.
     """
+    left_out: frozenset[str] = frozenset()
+    """Places in objects that columns read in part, which no column reads."""
 
 
 class Decoder(Protocol):

@@ -30,6 +30,7 @@ from strandline_spark.parsing.parts.json_parts import (
 )
 from strandline_spark.parsing.parts.paths import NoPlaceError
 from strandline_spark.parsing.parts.type_names import leaves
+from strandline_spark.parsing.parts.unread import Unread
 from strandline_spark.parsing.settings import POSITION, paths_of
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class JsonColumns:
     """New fields by row, and those whose column does not hold the value, each with the types that
     do.
     """
+    left_out: set[str] = field(default_factory=set)
+    """Fields of objects that columns read in part, which no column reads."""
 
     def new_fields(self, bad: Collection[int]) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -99,6 +102,9 @@ class JsonRows:
         }
         """The types of the columns that may become wider; their fields have their names."""
         self._has_new_fields = bool(self._widening) or not ignores_new_fields
+        own = {name: path for name, path in paths.items() if columns[name].source is None}
+        unread = None if ignores_new_fields else Unread(columns, own, explode)
+        self._unread = unread if unread is not None and unread.is_needed else None
 
     def decode(self, texts: list[str]) -> JsonColumns:
         found = JsonColumns({name: [] for name in self._names})
@@ -116,6 +122,8 @@ class JsonRows:
                 values = [own[name] for name in self._names]
                 if new:
                     found.fields[row] = new
+                if self._unread is not None:
+                    self._unread.find(fields, found.left_out)
             except WrongValue as wrong:
                 found.faults[row] = wrong.found
                 values = self._nothing

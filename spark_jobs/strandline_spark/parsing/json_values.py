@@ -126,7 +126,7 @@ class JsonDecoder:
         def new_fields(bad: Collection[int]) -> dict[str, str]:
             return _new_fields(again, rows, bad)
 
-        return Decoded(arrays, faults, new_fields)
+        return Decoded(arrays, faults, new_fields, frozenset(again.left_out))
 
     def _objects(self, texts: list[str]) -> tuple[list[Any], set[int]]:
         """Returns the objects, and the rows that msgspec refuses or must not read."""

@@ -127,6 +127,7 @@ class Parser:
             tombstones=tombstones,
             seen=seen,
             new_fields=fields,
+            left_out=decoded.left_out,
         )
 
     def _flattened(
@@ -175,7 +176,7 @@ class Parser:
         for row, found in beside.faults.items():
             if row in places:
                 faults.setdefault(places[row], found)
-        return Decoded(columns, faults, decoded.new_fields)
+        return replace(decoded, columns=columns, faults=faults)
 
     def _tombstones(
         self, schema: Any, beside: Decoded, dead: Any, bad: dict[int, Fault]

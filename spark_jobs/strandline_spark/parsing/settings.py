@@ -184,3 +184,5 @@ class Parsed:
 
 
 DETAIL_MAX: Final = 200
+    left_out: frozenset[str] = frozenset()
+    """Fields within objects of json that columns read in part, which no column reads."""

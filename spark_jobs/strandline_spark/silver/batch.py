@@ -143,7 +143,7 @@ class SilverPart:
             return ()
         self._judge.check_limit(parsed)
         check_sums(parsed)
-        for said in self._judge.paths_to_nothing(parsed):
+        for said in self._judge.notes(parsed):
             self._note(said)
         out = []
         for table, copier in zip(tables, self._audits, strict=True):

@@ -264,7 +264,7 @@ class CatchUp:
             except StrandlineSparkError as why:
                 return done, why
             done += batch
-            for said in self._judge.paths_to_nothing(batch):
+            for said in self._judge.notes(batch):
                 self._note(said)
         return done, None
 

@@ -59,6 +59,7 @@ class Judge:
         self._pipeline = pipeline
         self._noted: set[str] = set()
 
+        self._left_out: set[str] = set()
     def paths_to_nothing(self, parsed: Sequence[ParsedRange]) -> Iterator[str]:
         """Yields a note for each column whose field no record of a batch has, once for each column:
         the path may be wrong, or the field rare.
@@ -76,6 +77,24 @@ class Judge:
             )
 
     def new_columns(self, parsed: Sequence[ParsedRange], known: Collection[str]) -> dict[str, str]:
+    def notes(self, parsed: Sequence[ParsedRange]) -> Iterator[str]:
+        """Yields what a person should know of a batch that silver takes, each thing once."""
+        yield from self.paths_to_nothing(parsed)
+        yield from self.fields_left_out(parsed)
+
+    def fields_left_out(self, parsed: Sequence[ParsedRange]) -> Iterator[str]:
+        """Yields a note for further fields of objects that columns read in part, each once."""
+        found = {path for one in parsed for path in one.manifest.left_out} - self._left_out
+        self._left_out |= found
+        if found:
+            shown = ", ".join(sorted(found)[:_FIELDS_SHOWN])
+            more = "" if len(found) <= _FIELDS_SHOWN else f" and {len(found) - _FIELDS_SHOWN} more"
+            yield (
+                f"silver: objects of which columns read a part have further fields, which are left"
+                f" out: {shown}{more}; give them columns in [silver.columns] of"
+                f' {self._pipeline.file}, or say on_new_field = "ignore" (bronze keeps them)'
+            )
+
         """Gives silver columns for fields that were new to the tasks, and returns these by name and
         type.
 

@@ -118,6 +118,8 @@ class SilverManifest:
     """Reason why the task could not parse the range or write its files; then the other fields mean
     nothing.
     """
+    left_out: list[str] = field(default_factory=list)
+    """Fields within objects that no column reads, as in `Parsed`."""
 
     def to_json(self) -> str:
         return json.dumps({name: getattr(self, name) for name in self.__slots__})
@@ -266,6 +268,7 @@ class GuardedOutput:
 
     def __init__(self, plan: SilverPlan, path: str, batch_id: int) -> None:
         self._failed: Exception | None = None
+        self._left_out: set[str] = set()
         self._output: SilverOutput | None = None
         self._guarded(lambda: self._begin(SilverOutput(plan, path, batch_id)))
 
@@ -277,6 +280,7 @@ class GuardedOutput:
         if output is not None:
             self._guarded(lambda: output.add(batch))
 
+        self._left_out |= parsed.left_out
     def close(self) -> SilverManifest:
         found = None if self._output is None else self._guarded(self._output.close)
         return found if found is not None else SilverManifest.of_failure(self._failed)
@@ -306,3 +310,4 @@ def silver_options(schema: Any) -> dict[str, Any]:
         "column_encoding": dict.fromkeys(times, "DELTA_BINARY_PACKED"),
         "write_statistics": [name for name in schema.names if name != "key"],
     }
+            sorted(self._left_out),
