@@ -19,7 +19,7 @@ MEASURES: Final = {
     "partitions": "thousands of partitions: creation, rest, a killed broker, its return",
 }
 LOG: Final = "the log alone, without a cluster; options: strandline bench log --help"
-CONSOLE: Final = "the console: event to pixel, cost; options: strandline bench console --help"
+CONSOLE: Final = "the console: event to pixel, kill, cost; options: strandline bench console --help"
 GROUP: Final = "consumer groups; options: strandline bench group --help"
 SPARK: Final = "Spark's data source; options: strandline bench spark --help"
 KAFKA: Final = (

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from strandline_bench.console.browser import Browser, chromium
+from support.cluster import make_cluster
+
+__all__ = ["browser", "make_cluster"]
 
 
 @pytest.fixture(scope="session")

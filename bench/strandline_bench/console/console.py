@@ -6,11 +6,14 @@ import os
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from signal import SIGKILL
 from threading import Event, Thread
 from typing import Final
 
 from strandline_bench import loop
 from strandline_bench.console.browser import chromium
+from strandline_bench.console.kill import follow_kill
 from strandline_bench.console.options import ConsoleOptions
 from strandline_bench.console.pixel import Stream, follow, times_ms, what_is_missing
 from strandline_bench.payloads import payloads
@@ -23,6 +26,7 @@ from strandline_local.console_process import console_process, stop_console
 from strandline_local.local_cluster import LocalCluster
 
 PIXEL_MS_MAX: Final = 150
+KILL_MS_MAX: Final = 1_000
 CORES_MAX: Final = 0.3
 RECORD_SIZE: Final = 100
 SETTLE_S: Final = 2.0
@@ -32,7 +36,7 @@ WAIT_S: Final = 30.0
 
 
 def run(options: ConsoleOptions, report: Report) -> None:
-    if "pixel" in options.only and (missing := what_is_missing()):
+    if {"pixel", "kill"} & set(options.only) and (missing := what_is_missing()):
         raise SystemExit(f"error: {missing}")
     with own_cluster(options) as cluster:
         cluster.up()
@@ -48,6 +52,8 @@ async def _parts(cluster: LocalCluster, options: ConsoleOptions, report: Report)
             await pixel(cluster, topic, options, report)
         if "cost" in options.only:
             await _cost(cluster, topic, options, report)
+        if "kill" in options.only:
+            await asyncio.to_thread(_kill, cluster, options, report)
 
 
 async def pixel(
@@ -84,6 +90,31 @@ async def pixel(
         },
     )
     return taken
+
+
+def _kill(cluster: LocalCluster, options: ConsoleOptions, report: Report) -> None:
+    """Kill the last broker again and again, and report how soon the board shows it."""
+    broker = cluster.broker_ids[-1]
+    address = start_console(cluster.directory, 0).address
+    taken = []
+    with chromium() as browser:
+        for _ in range(options.rounds):
+            process = cluster.process(broker)
+            taken.append(follow_kill(browser, address, broker, partial(process.send, SIGKILL)))
+            process.wait_until_gone(WAIT_S)
+            process.forget()
+            cluster.start(broker)
+    stop_console(cluster.directory)
+    report.measured(
+        "kill",
+        {
+            "p50_ms": percentile(taken, 0.5),
+            "max_ms": max(taken),
+            "bound_max_ms": KILL_MS_MAX,
+            "load": os.getloadavg()[0],
+            "rounds": len(taken),
+        },
+    )
 
 
 async def _leader(bootstrap: str, topic: str) -> int:

@@ -9,6 +9,7 @@ from strandline_bench.options import add_baseline, positive
 
 PARTS: Final = {
     "pixel": "time from the send of a record until Chromium has drawn its leader's log end",
+    "kill": "time from the SIGKILL of a broker until Chromium has drawn that the board lost it",
     "cost": "cores that the console and its watch take, of rounds with and without it",
 }
 
@@ -67,8 +68,8 @@ def parse(argv: Sequence[str]) -> ConsoleOptions:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="strandline bench console",
-        description="Measures the console of a new cluster in a temporary directory. `pixel` needs"
-        " chromium and chromedriver.",
+        description="Measures the console of a new cluster in a temporary directory. `pixel` and"
+        " `kill` need chromium and chromedriver.",
         epilog="\n".join(f"  {name:6}{what}" for name, what in PARTS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -77,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         action="append",
         choices=tuple(PARTS),
-        help="measure this part; may be repeated (both parts)",
+        help="measure this part; may be repeated (all parts)",
     )
     add("--brokers", type=positive, default=3, help="number of brokers (3)")
     add("--partitions", type=positive, default=300, help="number of partitions (300)")
@@ -89,7 +90,12 @@ def _parser() -> argparse.ArgumentParser:
         help="cost: records that all partitions take meanwhile (300)",
     )
     add("--seconds", type=positive, default=10, help="cost: seconds of a round (10)")
-    add("--rounds", type=positive, default=3, help="cost: rounds with and without console (3)")
+    add(
+        "--rounds",
+        type=positive,
+        default=3,
+        help="cost: rounds with and without console; kill: kills (3)",
+    )
     add("--flush-policy", choices=("replicated", "always"), default="replicated")
     add_baseline(parser)
     add("--format", choices=("table", "json"), default="table")

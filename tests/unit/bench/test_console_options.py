@@ -12,7 +12,7 @@ from strandline_bench.report import Report
 def test_the_measured_cluster_is_that_of_the_bound() -> None:
     options = parse([])
     assert (options.brokers, options.partitions, options.replication_factor) == (3, 300, 3)
-    assert options.only == ("pixel", "cost")
+    assert options.only == ("pixel", "kill", "cost")
     assert set(options.configuration()) >= {"brokers", "partitions", "records_per_s", "seconds"}
 
 
