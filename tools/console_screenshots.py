@@ -34,13 +34,15 @@ def take(browser: Browser, address: str, page: str, width: int) -> bytes:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build" / "screenshots")
-    folder = parser.parse_args().folder
+    parser.add_argument("--only", choices=tuple(PAGES), action="append", help="may be repeated")
+    given = parser.parse_args()
+    folder, pages = given.folder, given.only or PAGES
     folder.mkdir(parents=True, exist_ok=True)
     with gallery() as console, chromium() as browser:
         for theme in THEMES:
             browser.prefer(prefers_color_scheme=theme, prefers_reduced_motion="reduce")
             for width in WIDTHS:
-                for page in PAGES:
+                for page in pages:
                     file = folder / f"{page}-{theme}-{width}.png"
                     file.write_bytes(take(browser, console.address, page, width))
                     print(file)

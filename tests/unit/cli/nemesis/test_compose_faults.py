@@ -9,7 +9,8 @@ import pytest
 from strandline_chaos.faults import plan
 from strandline_chaos.faults.plan import Fault
 from strandline_cli.errors import ClusterError, UsageMistake
-from strandline_cli.nemesis.compose import Containers, Project, find
+from strandline_cli.nemesis import compose
+from strandline_cli.nemesis.compose import DATA, Containers, Project, find
 
 SERVICES = {name: f"id-{name}" for name in ("broker-1", "broker-2", "controller")}
 ADDRESSES = {"id-broker-1": "10.0.0.3", "id-broker-2": "10.0.0.4", "id-controller": "10.0.0.2"}
@@ -23,6 +24,8 @@ case "$*" in
     "compose port broker-2 "*) exit 1 ;;
     "compose port "*) echo "127.0.0.1:$4" ;;
     "inspect id-broker-1 id-broker-2 id-controller") cat "$FAKES/rows" ;;
+    *--output=avail*) echo 1000 ;;
+    *json*Mounts*) cat "$FAKES/mounts" ;;
     *json*State*) cat "$FAKES/state-$last" ;;
     *NetworkSettings*) cat "$FAKES/$last" ;;
     *State.Pid*) cat "$FAKES/pid-$last" ;;
@@ -135,3 +138,38 @@ def test_a_console_shows_a_cluster_of_which_a_broker_is_down(
     fakes.run("controller")
     with pytest.raises(UsageMistake, match=r"is not up \(broker-1, broker-2 is down\)"):
         find("--compose", whole=False)
+
+
+def test_a_containers_disk_is_slow_until_the_fault_heals(
+    fakes: Fakes, containers: Containers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    class Slow:
+        def __init__(self, pid: int, directory: Path) -> None:
+            self.of = f"{pid} {directory}"
+
+        def begin(self) -> None:
+            done.append(f"begin {self.of}")
+
+        def end(self) -> None:
+            done.append(f"end {self.of}")
+
+    mounts = [{"Destination": "/else", "Source": "/x"}, {"Destination": DATA, "Source": "/v/1"}]
+    (tmp_path / "mounts").write_text(json.dumps(mounts))
+    monkeypatch.setattr(compose, "SlowContainer", Slow)
+    fault = Fault(1, plan.DISK_SLOW, "broker-1", 0, 0, "stalls of 50 ms")
+    containers.strike(fault, ["broker-1"])
+    containers.heal(fault, ["broker-1"])
+    assert done == ["begin 71 /v/1", "end 71 /v/1"]
+
+
+def test_each_reason_against_a_slow_disk_of_a_container_is_named(
+    fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(("docker", "compose"), SERVICES)
+    monkeypatch.setattr(compose, "cannot_throttle", lambda directory: f"{directory} is in memory")
+    (tmp_path / "mounts").write_text(json.dumps([{"Destination": DATA, "Source": "/v/1"}]))
+    assert project.cannot_do()[plan.DISK_SLOW] == "/v/1 is in memory"
+    (tmp_path / "mounts").write_text("[]")
+    assert f"has no volume at {DATA}" in project.cannot_do()[plan.DISK_SLOW]
