@@ -21,6 +21,7 @@ from strandline_console.messages import (
     MESSAGES_VERSION,
     Cost,
     Fault,
+    Group,
     Waiter,
     Workload,
 )
@@ -32,7 +33,7 @@ T0: Final = 1_780_000_000_000
 PAGES: Final = {
     "board": "board",
     "partition": "partition/orders-2",
-    "groups": "groups",
+    "groups": "groups/wide",
     "records": "records/orders-2?offset=0",
     "timeline": "timeline",
     "faults": "faults",
@@ -49,6 +50,7 @@ def gallery() -> Iterator[ScriptedConsole]:
     state.pipelines["/lake/pipeline.toml"] = pipeline(1)
     state.groups["billing"] = scenes.group("billing", state, "orders")
     state.groups[LONG] = scenes.group(LONG, state, LONG)
+    state.groups["wide"] = wide(scenes.group("wide", state, "orders"))
     state.workload = Workload(
         state="running",
         topic="console-workload",
@@ -115,6 +117,16 @@ def break_one(script: ScriptedConsole) -> None:
     healed = scenes.event("fault", "broker-3 was started again", broker=3, fault="1")
     script.change(T0 + 20_000, healed)
     script.change(T0 + 60_000)
+
+
+def wide(group: Group) -> Group:
+    """The group with three hundred more partitions, of a topic with a long name."""
+    assert group.members is not None
+    more = [f"{LONG}-{number}" for number in range(300)]
+    for member in group.members:
+        member.target = [*member.target, *more]
+        more, member.assigned = [], [*member.assigned, *more]
+    return group
 
 
 def meta() -> Meta:

@@ -54,7 +54,8 @@ These metrics of Kafka have no honest value here, so they do not exist:
 - The queue times of gRPC requests: gRPC queues them outside of our code. `requestqueuetimems` and
   `responsequeuetimems` are of Kafka's protocol alone.
 - `localtimems` and `remotetimems` of other requests than Produce and Fetch.
-- `kafka_network_requestmetrics_errors_total` with `error="NONE"`.
+- `kafka_network_requestmetrics_errors_total` with `error="NONE"`, or of gRPC streams other than
+  Produce and Fetch, such as the heartbeats of groups.
 - `kafka_server_socket_server_metrics_*` of gRPC listeners: gRPC counts its connections itself.
 - Purgatory sizes of other operations than Produce and Fetch.
 

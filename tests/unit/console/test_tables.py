@@ -20,6 +20,7 @@ from strandline_console.serving.trace import trace_between
 from strandline_console.tables.progress import PipelineFiles
 from strandline_console.tables.reader import TablesReader
 from support.hand_clock import HandClock
+from support.scripted_controller import running
 from support.silver_tables import SilverRow, take
 from support.spark_tables import commit, taken, write_file
 from support.state_tables import States
@@ -252,6 +253,20 @@ async def test_tables_are_kept_at_each_instant_and_in_a_saved_selection(tmp_path
     trace = trace_between(reading.recorder, first, second, made_ms=second)
     assert rows(trace.keyframe.state.pipelines[reading.file]) == 3
     assert rows(trace.deltas[-1].changed["pipelines"][reading.file]) == 5
+
+
+async def test_the_files_are_read_again_and_again(tmp_path: Path) -> None:
+    reading = Reading(tmp_path)
+    reader = TablesReader([reading.file], reading.recorder, every_s=0)
+    async with asyncio.timeout(60), running(reader.run()):
+        for batch, end in ((0, 3), (1, 5)):
+            plan(tmp_path, batch, end, done=True)
+            while planned_in(reading.shown) != end:  # noqa: ASYNC110 - nothing tells of a change
+                await asyncio.sleep(0)
+
+
+def planned_in(pipeline: Any) -> int | None:
+    return None if pipeline is None else pipeline["topics"][-1]["planned"]
 
 
 async def test_a_look_that_finds_nothing_new_is_no_change(tmp_path: Path) -> None:
