@@ -40,54 +40,64 @@ from strandline_cli.commands.server.controller import controller_app
 from strandline_cli.commands.topic.topic import topic_app
 from strandline_cli.errors import UsageMistake
 from strandline_cli.options import CONTEXT_VARIABLE, ContextOption
+from strandline_cli.shown.help_page import command_group
 from strandline_runtime.build_id import build_id
 
 
 def build_app() -> typer.Typer:
     """Every command of `strandline`, in the order in which help shows them."""
-    app = typer.Typer(
-        help="A replicated commit log with Kafka's semantics: run a cluster, use it, break it.",
-        no_args_is_help=True,
+    app = command_group(
+        "A replicated commit log with Kafka's semantics: run a cluster, use it, break it.",
+        "strandline up --detach && strandline topic create orders",
         add_completion=False,
-        rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for command in (
-        up,
-        down,
-        start,
-        stop,
-        restart,
-        kill,
-        status,
-        health,
-        doctor,
-        produce,
-        consume,
-        console,
-        offsets,
-        log_dirs,
-        reassign,
-        strays,
-        completion,
-    ):
-        app.command(command.__name__.replace("_", "-"))(command)
-    app.add_typer(topic_app(), name="topic")
-    app.add_typer(group_app(), name="group")
-    app.add_typer(leader_app(), name="leader")
-    app.add_typer(replica_app(), name="replica")
-    app.add_typer(controller_app(), name="controller")
-    app.add_typer(broker_app(), name="broker")
-    app.add_typer(log_app(), name="log")
-    app.add_typer(config_app(), name="config")
-    app.add_typer(context_app(), name="context")
-    app.add_typer(demo_app(), name="demo")
-    app.add_typer(chaos_app(), name="chaos")
-    app.command("bench", add_help_option=False)(_bench)
+    for section, entries in _sections().items():
+        for name, entry in entries.items():
+            if isinstance(entry, typer.Typer):
+                app.add_typer(entry, name=name, rich_help_panel=section)
+            else:
+                app.command(name, rich_help_panel=section, add_help_option=entry is not _bench)(
+                    entry
+                )
     _wrap_commands(app)
     return app
+
+
+def _sections() -> dict[str, dict[str, typer.Typer | Callable[..., Any]]]:
+    """The commands and groups by the sections of the help."""
+    return {
+        "A cluster on this machine": {
+            "up": up,
+            "down": down,
+            "start": start,
+            "stop": stop,
+            "restart": restart,
+            "kill": kill,
+        },
+        "Records": {"produce": produce, "consume": consume},
+        "Topics and groups": {"topic": topic_app(), "group": group_app(), "config": config_app()},
+        "The state of a cluster": {
+            "status": status,
+            "health": health,
+            "doctor": doctor,
+            "console": console,
+            "offsets": offsets,
+            "log-dirs": log_dirs,
+        },
+        "Replicas and servers": {
+            "leader": leader_app(),
+            "reassign": reassign,
+            "replica": replica_app(),
+            "broker": broker_app(),
+            "controller": controller_app(),
+        },
+        "Files of a server": {"log": log_app(), "strays": strays},
+        "This command line": {"context": context_app(), "completion": completion},
+        "Proof": {"demo": demo_app(), "bench": _bench, "chaos": chaos_app()},
+    }
 
 
 def _wrap_commands(app: typer.Typer) -> None:
@@ -166,9 +176,12 @@ def _root(
         False, "--version", callback=_show_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """A replicated commit log with Kafka's semantics: run a cluster, use it, break it."""
+    """Options of the whole program."""
 
 
 def _bench() -> None:
-    """Measure startup, failover, produce, consume, ranges, latency, the log (own options)."""
+    """Measure startup, failover, throughput, latency and more.
+
+    Example: strandline bench produce --records 100000
+    """
     raise AssertionError("main.py hands benchmarks over before options are parsed")

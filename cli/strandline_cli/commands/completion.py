@@ -21,7 +21,7 @@ class Shell(StrEnum):
 def completion(
     shell: Annotated[Shell, typer.Argument(show_default=False, help="The shell to complete in.")],
 ) -> int:
-    """Print the script that lets a shell complete commands, options and topics.
+    """Print the script by which a shell completes commands.
 
     bash: add `source <(strandline completion bash)` to ~/.bashrc.
 

@@ -50,7 +50,7 @@ def console(
         ),
     ] = 256,
 ) -> int:
-    """Show the replicas of a cluster as they move, in a browser, with the last 15 minutes.
+    """Show a cluster live, in a browser, with the last 15 minutes.
 
     The console watches every broker and the controller. It stays until Ctrl-C. The address with the
     token, which faults need, stands on standard output.

@@ -7,16 +7,16 @@ import typer
 
 from strandline_cli.interrupts import signals_as_interrupt
 from strandline_cli.options import Format, FormatOption
+from strandline_cli.shown.help_page import command_group
 
 _COMPARING: Final = ("numpy", "pyarrow")
 """The packages needed to compare a topic with the acknowledged records."""
 
 
 def demo_app() -> typer.Typer:
-    app = typer.Typer(
-        help="Demonstrations on real processes; each cleans up after itself.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    app = command_group(
+        "Demonstrations on real processes; each cleans up.",
+        "strandline demo flights --small",
     )
     app.command("flights")(flights)
     app.command("kip101")(kip101)
@@ -38,7 +38,7 @@ def flights(
     ] = True,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Kill a leader in the middle of a stream; every acknowledged record must be in the table.
+    """Kill a leader in a stream; no acknowledged record is lost.
 
     Example: strandline demo flights --small
     """
@@ -56,7 +56,9 @@ def flights(
 
 
 def kip101(output: FormatOption = Format.TABLE) -> int:
-    """Show the two classic losses of truncating to the high watermark, and their cure.
+    """Show two losses of truncating to the high watermark.
+
+    The cure is shown too.
 
     Example: strandline demo kip101
     """

@@ -97,7 +97,7 @@ def health(
     ] = False,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Check that the controller answers, every broker is in service and every ISR is full.
+    """Check the controller, every broker and every ISR.
 
     Partitions with the same fault share a sentence; --verbose has one for each, on lines of their
     own. Exit status 0 if the cluster is healthy, else 1.

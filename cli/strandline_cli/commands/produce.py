@@ -112,7 +112,9 @@ def produce(
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Send each line of standard input; exit status 0 only if every one was acknowledged.
+    """Send each line of standard input as a record.
+
+    The exit status is 0 only if every record was acknowledged.
 
     With --input json a line is {"key": "a", "value": "b", "headers": {"c": "d"}}. A null value is a
     tombstone, key_base64 and value_base64 hold bytes that are no text. Fields that say where a

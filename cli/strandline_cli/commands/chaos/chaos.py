@@ -9,13 +9,13 @@ from strandline_cli.commands.chaos.replay import replay
 from strandline_cli.commands.chaos.shrink import shrink
 from strandline_cli.commands.chaos.sim import sim
 from strandline_cli.errors import CliError
+from strandline_cli.shown.help_page import command_group
 
 
 def chaos_app() -> typer.Typer:
-    app = typer.Typer(
-        help="Break real or simulated clusters, explore a small model, look for planted bugs.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    app = command_group(
+        "Break real or simulated clusters, and judge the outcome.",
+        "strandline chaos live --minutes 5",
         callback=_needs_checkout,
     )
     app.command("live")(live)

@@ -84,7 +84,7 @@ def live(
     ] = False,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Break a cluster of real processes or containers by a plan, let it heal, and judge it.
+    """Break real processes or containers by a plan, and judge them.
 
     Producers, groups and readers write a history. At the end nothing acknowledged may be lost,
     doubled or reordered. No commit may go back, and every group must reach the end.

@@ -26,10 +26,11 @@ def model(
     ] = 400_000,
     depth: Annotated[int | None, typer.Option(min=1, help="Limit of steps in a history.")] = None,
 ) -> int:
-    """Run the real decisions of leaders, followers and controller through every order of events.
+    """Run the real decisions through every order of events.
 
-    The model has three replicas, a few records, and the faults of each profile. The first broken
-    invariant ends it, with the shortest history that leads there.
+    Leaders, followers and the controller decide. The model has three replicas, a few records, and
+    the faults of each profile. The first broken invariant ends it, with the shortest history that
+    leads there.
 
     Example: strandline chaos model
     """

@@ -56,7 +56,9 @@ def mutants(
     ] = 1,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Plant one protocol bug after the other in a copy of the sources, and simulate until found.
+    """Plant one bug after the other, and simulate until found.
+
+    Each is planted in a copy of the sources.
 
     Exit status 1 if a bug is not found. Bugs that are equivalent, or that a reader chose, do not
     count. With --ordinary, only bugs that ordinary seeds are known to find count.

@@ -12,7 +12,7 @@ def replay(
     file: Annotated[Path, typer.Argument(help="A plan that `chaos sim` or `shrink` has saved.")],
     any_commit: Annotated[bool, typer.Option(help="Accept a plan of another commit.")] = False,
 ) -> int:
-    """Run a plan again: the same steps in the same order, and the same failure if there is one.
+    """Run a plan again: the same steps in the same order.
 
     Example: strandline chaos replay chaos-failures/42.json
     """

@@ -12,7 +12,9 @@ def shrink(
     file: Annotated[Path, typer.Argument(help="A plan that fails.")],
     any_commit: Annotated[bool, typer.Option(help="Accept a plan of another commit.")] = False,
 ) -> int:
-    """Remove faults while the plan still fails in the same way; writes FILE.small.json.
+    """Remove faults while the plan still fails in the same way.
+
+    The result is FILE.small.json.
 
     Example: strandline chaos shrink chaos-failures/42.json
     """

@@ -53,9 +53,10 @@ def sim(
     ] = False,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Run real servers and clients in one process, in virtual time, under a plan of faults.
+    """Run servers and clients in virtual time, under faults.
 
-    The seed determines everything: the cluster, the faults, every latency.
+    All of them are real, in one process. The seed determines everything: the cluster, the faults,
+    every latency.
 
     Example: strandline chaos sim --seed 42
     """

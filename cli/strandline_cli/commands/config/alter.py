@@ -45,7 +45,7 @@ def alter(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Alter keys while the cluster runs: either all of the given keys change, or none.
+    """Alter keys while the cluster runs: all of them, or none.
 
     Example: strandline config alter topic orders --set retention.ms=3600000
     """

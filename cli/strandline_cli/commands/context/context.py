@@ -10,16 +10,16 @@ from strandline_cli.cluster.contexts import Context, check_name, load_contexts
 from strandline_cli.cluster.target import check_addresses, choose
 from strandline_cli.errors import CliError, UsageMistake
 from strandline_cli.options import DEFAULT_DIR, Format, FormatOption
+from strandline_cli.shown.help_page import command_group
 from strandline_cli.shown.output import emit_done, emit_json, emit_table, note
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
 
 def context_app() -> typer.Typer:
-    app = typer.Typer(
-        help="Give clusters names, and choose among them.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    app = command_group(
+        "Give clusters names, and choose among them.",
+        "strandline context add prod --bootstrap broker-1:9092",
     )
     app.command("add")(add)
     app.command("use")(use)

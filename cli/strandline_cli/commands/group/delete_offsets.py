@@ -32,7 +32,7 @@ def delete_offsets(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Delete the committed offsets of topics that no member of the group reads.
+    """Delete committed offsets of topics that no member reads.
 
     Example: strandline group delete-offsets billing --topic orders
     """

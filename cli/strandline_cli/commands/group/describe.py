@@ -33,7 +33,7 @@ def describe(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show state, epochs, members, assignments and lag of a group.
+    """Show state, epochs, members and lag of a group.
 
     Example: strandline group describe billing
     """

@@ -9,13 +9,13 @@ from strandline_cli.commands.group.lag import lag
 from strandline_cli.commands.group.list import list_groups
 from strandline_cli.commands.group.remove_members import remove_members
 from strandline_cli.commands.group.reset import reset
+from strandline_cli.shown.help_page import command_group
 
 
 def group_app() -> typer.Typer:
-    app = typer.Typer(
-        help="List, describe, reset and delete consumer groups; show their lag.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    app = command_group(
+        "Show, reset and delete consumer groups, and their lag.",
+        "strandline group lag billing",
     )
     app.command("list")(list_groups)
     app.command("describe")(describe)

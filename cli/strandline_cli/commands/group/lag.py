@@ -47,9 +47,9 @@ def lag(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show how many records of each partition a group still has to read, with bars.
+    """Show how many records a group has left to read.
 
-    With --watch and --format json, each line is a document.
+    Each partition has a bar. With --watch and --format json, each line is a document.
 
     Example: strandline group lag billing --watch
     """

@@ -38,7 +38,7 @@ def remove_members(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Remove members from a group, so that other members take over their partitions.
+    """Remove members; others take over their partitions.
 
     This is for static members that will not return, and for processes that hang. A member that
     still runs joins again by itself.

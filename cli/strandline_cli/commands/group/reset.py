@@ -34,7 +34,9 @@ def reset(
     to_latest: Annotated[
         bool, typer.Option("--to-latest", help="Go to the end, after the last committed record.")
     ] = False,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N")] = None,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", min=0, metavar="N", help="Go to offset N.")
+    ] = None,
     shift_by: Annotated[
         int | None,
         typer.Option(
@@ -83,9 +85,10 @@ def reset(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Plan new committed offsets of a group that has no members; set them with --execute.
+    """Plan new committed offsets of a group, or set them.
 
-    An offset outside the log is moved to its nearer end, and the output says so. A missing group is
+    The plan is shown, and carried out with --execute only. The group must have no members. An
+    offset outside the log is moved to its nearer end, and the output says so. A missing group is
     created if --topic or --from-file names its partitions.
 
     Example: strandline group reset billing --to-earliest --execute

@@ -22,7 +22,7 @@ def status(
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show the controller and the brokers: id, pid, addresses, state, build.
+    """Show controller and brokers: pid, addresses, state, build.
 
     Example: strandline status
     """

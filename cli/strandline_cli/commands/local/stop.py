@@ -12,7 +12,9 @@ def stop(
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Stop one process with SIGTERM: it hands over its leaderships, flushes and ends.
+    """Stop one process in order, with SIGTERM.
+
+    A broker hands over its leaderships, flushes and ends.
 
     Example: strandline stop 2
     """

@@ -86,7 +86,7 @@ def up(
     ] = 8080,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Start a cluster in a directory, or resume the one that is there; stays until Ctrl-C.
+    """Start a cluster in a directory, or resume it, until Ctrl-C.
 
     SIGTERM and the end of the terminal (SIGHUP) stop it too. With --detach the cluster keeps
     running.

@@ -31,7 +31,9 @@ def diff(
     max_decompressed_bytes: MaxDecompressedBytesOption = DECOMPRESSED_BYTES_MAX,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show the first offset at which two replicas differ, and whether it is committed.
+    """Show the first offset at which two replicas differ.
+
+    The output says whether it is committed.
 
     Exit status 0 if they are identical or one is a prefix of the other, 1 if they diverge, 2 if one
     cannot be read.

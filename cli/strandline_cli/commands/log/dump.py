@@ -64,7 +64,7 @@ def dump(
     max_decompressed_bytes: MaxDecompressedBytesOption = DECOMPRESSED_BYTES_MAX,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show the contents of a log's file, or of all segments in a partition's directory.
+    """Show the contents of a file or of a partition's segments.
 
     Files: .log, .index, .timeindex, .txnindex, .snapshot and checkpoints. Exit status 1 if part of
     it cannot be read or does not match its CRC.

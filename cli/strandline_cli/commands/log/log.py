@@ -5,13 +5,13 @@ import typer
 from strandline_cli.commands.log.diff import diff
 from strandline_cli.commands.log.dump import dump
 from strandline_cli.commands.log.verify import verify
+from strandline_cli.shown.help_page import command_group
 
 
 def log_app() -> typer.Typer:
-    app = typer.Typer(
-        help="Read logs on disk: dump, verify, compare. These commands never write.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    app = command_group(
+        "Read logs on disk, and never write: dump, verify, compare.",
+        "strandline log verify .strandline/broker-1",
     )
     app.command("dump")(dump)
     app.command("verify")(verify)

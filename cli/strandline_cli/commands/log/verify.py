@@ -31,7 +31,9 @@ def verify(
     compacted: CompactedOption = False,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Check offsets, leader epochs, CRCs, indexes and checkpoints of a stopped broker's logs.
+    """Check the logs of a stopped broker.
+
+    Offsets, leader epochs, CRCs, indexes and checkpoints are read.
 
     Exit status 0 if all is sound, 1 if a fault was found, 2 if a file cannot be read.
 

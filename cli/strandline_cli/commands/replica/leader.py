@@ -5,13 +5,13 @@ import typer
 from strandline_cli.commands.replica.leader_elect import elect
 from strandline_cli.commands.replica.leader_losses import losses
 from strandline_cli.commands.replica.leader_move import move
+from strandline_cli.shown.help_page import command_group
 
 
 def leader_app() -> typer.Typer:
-    app = typer.Typer(
-        help="Choose the leaders of partitions, and show losses of unclean elections.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    app = command_group(
+        "Choose the leaders of partitions, and show their losses.",
+        "strandline leader elect --all",
     )
     app.command("elect")(elect)
     app.command("losses")(losses)

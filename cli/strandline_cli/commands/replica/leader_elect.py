@@ -45,10 +45,11 @@ def elect(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Give partitions back to their preferred leaders, the first of their replicas.
+    """Give partitions back to their preferred leaders.
 
-    Only a replica in sync takes over, so no acknowledged record is lost, unless --unclean is given.
-    Exit status 1 if a partition did not get the leader; the others did.
+    The preferred leader is the first of the replicas. Only a replica in sync takes over, so no
+    acknowledged record is lost, unless --unclean is given. Exit status 1 if a partition did not get
+    the leader; the others did.
 
     Example: strandline leader elect --all
     """

@@ -41,7 +41,7 @@ def losses(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show the offsets that were, or may be, lost when no in-sync replica was left to lead.
+    """Show what was lost when no in-sync replica was left to lead.
 
     One line for each election of a leader not known to be in sync, the oldest first.
 

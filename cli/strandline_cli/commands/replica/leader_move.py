@@ -41,7 +41,7 @@ def move(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Make another in-sync replica the leader of a partition, without losing a record.
+    """Make another in-sync replica the leader; no record is lost.
 
     The replica leads until the next election. The controller gives partitions back to their
     preferred leaders by itself, see auto.leader.rebalance.enable. With --prefer the replica becomes

@@ -37,7 +37,7 @@ def log_dirs(
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show the disk use of each broker: directories, replicas, sizes, free space.
+    """Show the disk use of each broker, directory and replica.
 
     Exit status 1 if a broker does not answer, or a directory is out of service.
 

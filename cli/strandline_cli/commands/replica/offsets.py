@@ -43,7 +43,7 @@ def offsets(
     directory: DirOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show log start, log end, high watermark and leader epoch of every replica.
+    """Show log ends, high watermark and epoch of every replica.
 
     Example: strandline offsets orders
     """

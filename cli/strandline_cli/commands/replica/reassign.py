@@ -92,7 +92,7 @@ def reassign(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Move replicas to other brokers while the partitions are in use.
+    """Move replicas to other brokers, while they are in use.
 
     The new replicas copy first. The old ones are removed when all new ones are in sync. A new
     target may be given while a move is under way.

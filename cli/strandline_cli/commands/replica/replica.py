@@ -3,13 +3,13 @@
 import typer
 
 from strandline_cli.commands.replica.replica_truncate import truncate
+from strandline_cli.shown.help_page import command_group
 
 
 def replica_app() -> typer.Typer:
-    app = typer.Typer(
-        help="Decide about a single replica.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    app = command_group(
+        "Decide about a single replica.",
+        "strandline replica truncate orders:0 --broker 2 --to 1500",
     )
     app.command("truncate")(truncate)
     app.callback()(_group)

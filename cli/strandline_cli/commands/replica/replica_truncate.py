@@ -40,7 +40,7 @@ def truncate(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Let a replica truncate acknowledged records that it has refused to truncate.
+    """Let a replica make a truncation that it has refused.
 
     A replica refuses if its leader lacks records that it knows to be committed, without an
     announced unclean election. It then keeps its log and stops. This command gives these records

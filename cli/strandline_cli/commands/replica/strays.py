@@ -38,7 +38,9 @@ def strays(
     ] = False,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """List replicas without a topic, and delete them; the broker may run meanwhile.
+    """List replicas without a topic, and delete them.
+
+    The broker may run meanwhile.
 
     A broker sets a replica aside when the controller does not assign it: its topic was deleted, or
     recreated, while the broker was down. Nothing uses the replica any more, and no broker deletes

@@ -3,11 +3,13 @@
 import typer
 
 from strandline_cli.commands.server.broker_decommission import decommission
+from strandline_cli.shown.help_page import command_group
 
 
 def broker_app() -> typer.Typer:
-    app = typer.Typer(
-        help="Remove brokers from the cluster.", no_args_is_help=True, rich_markup_mode=None
+    app = command_group(
+        "Remove brokers from the cluster.",
+        "strandline broker decommission 4 --shutdown",
     )
     app.command("decommission")(decommission)
     return app

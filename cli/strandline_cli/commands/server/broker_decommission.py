@@ -54,7 +54,7 @@ def decommission(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Move all replicas off a broker and remove it from the cluster.
+    """Move all replicas off a broker, and remove the broker.
 
     The broker gets no new replicas from the start on. The command may be interrupted, and repeated.
 

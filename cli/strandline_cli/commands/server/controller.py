@@ -3,12 +3,11 @@
 import typer
 
 from strandline_cli.commands.server.controller_restore import restore
+from strandline_cli.shown.help_page import command_group
 
 
 def controller_app() -> typer.Typer:
-    app = typer.Typer(
-        help="Repair the controller's store.", no_args_is_help=True, rich_markup_mode=None
-    )
+    app = command_group("Repair the controller's store.", "strandline controller restore --dry-run")
     app.callback()(_group)
     app.command("restore")(restore)
     return app

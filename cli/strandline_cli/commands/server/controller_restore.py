@@ -56,7 +56,9 @@ def restore(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Rebuild the controller's store from an old copy, or nothing, and the brokers' directories.
+    """Rebuild the controller's store from an old copy and brokers.
+
+    Without a copy, the brokers' directories alone decide.
 
     Stop every process first. All epochs, offsets and producer ids rise above any that a broker has
     seen. Topics that brokers hold are kept. The old store is renamed, not deleted.

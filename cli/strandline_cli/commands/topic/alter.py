@@ -41,7 +41,9 @@ def alter(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Give a topic more partitions, or change its configuration, while it is used.
+    """Give a topic more partitions, or another configuration.
+
+    The topic may be in use.
 
     Records stay in their partitions. A key may map to another partition afterwards, so its newer
     records may be in another partition than its older ones.

@@ -36,7 +36,9 @@ def delete_records(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Delete the records of one partition below an offset, on every replica.
+    """Delete the records of a partition below an offset.
+
+    Every replica deletes them.
 
     Example: strandline topic delete-records orders:0 --before 1000
     """

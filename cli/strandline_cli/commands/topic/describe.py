@@ -26,7 +26,7 @@ def describe(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show leader, leader epoch, replicas, ISR and eligible leader replicas of each partition.
+    """Show leader, epoch, replicas and ISR of each partition.
 
     Eligible (elr) are replicas that left the ISR while it was below min.insync.replicas. They hold
     every acknowledged record. One of them leads if no replica in the ISR can.

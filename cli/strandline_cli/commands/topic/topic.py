@@ -8,13 +8,13 @@ from strandline_cli.commands.topic.delete import delete
 from strandline_cli.commands.topic.delete_records import delete_records
 from strandline_cli.commands.topic.describe import describe
 from strandline_cli.commands.topic.list import list_topics
+from strandline_cli.shown.help_page import command_group
 
 
 def topic_app() -> typer.Typer:
-    app = typer.Typer(
-        help="Create, list, describe, alter and delete topics.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    app = command_group(
+        "Create, list, describe, alter and delete topics.",
+        "strandline topic create orders --partitions 6",
     )
     app.command("create")(create)
     app.command("list")(list_topics)
