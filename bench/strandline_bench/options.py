@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline_bench.peers import kafka as kafka_peer
+from strandline_runtime.command_parser import CommandParser
 
 MEASURES: Final = {
     "startup": "time from exec on an empty directory to the first acknowledgement; idle memory",
@@ -18,13 +19,14 @@ MEASURES: Final = {
     "requests": "delay of a health call by one large request of each kind",
     "partitions": "thousands of partitions: creation, rest, a killed broker, its return",
 }
-LOG: Final = "the log alone, without a cluster; options: strandline bench log --help"
-CONSOLE: Final = "the console: event to pixel, kill, cost; options: strandline bench console --help"
-GROUP: Final = "consumer groups; options: strandline bench group --help"
-SPARK: Final = "Spark's data source; options: strandline bench spark --help"
-KAFKA: Final = (
-    "Strandline and Apache Kafka by Kafka's protocol; options: strandline bench kafka --help"
-)
+OTHERS: Final = {
+    "log": "the log alone, without a cluster",
+    "console": "the console: event to pixel, kill, cost",
+    "group": "consumer groups",
+    "kafka": "Strandline and Apache Kafka by Kafka's protocol",
+    "spark": "Spark's data source",
+}
+"""Measures with options of their own: `strandline bench log --help`."""
 BYTES_BY_DEFAULT: Final = 256 << 20
 RECORDS_MAX_BY_DEFAULT: Final = 2_000_000
 PARTITIONS: Final = {
@@ -180,33 +182,26 @@ def add_baseline(parser: argparse.ArgumentParser) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="strandline bench",
-        description="Measures a new cluster in a temporary directory, or the given one.",
-        epilog="\n".join(
-            f"  {name:11}{what}"
-            for name, what in {
-                **MEASURES,
-                "log": LOG,
-                "console": CONSOLE,
-                "group": GROUP,
-                "kafka": KAFKA,
-                "spark": SPARK,
-            }.items()
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Measure startup, failover, throughput, latency and more, of a new cluster in a"
+        " temporary directory or of the given one.",
+        example="strandline bench produce --records 100000",
+        rows={"Measures": MEASURES, "Measures with options of their own": OTHERS},
     )
     add = parser.add_argument
-    add("measure", choices=tuple(MEASURES))
+    add("measure", choices=tuple(MEASURES), metavar="MEASURE", help=", ".join(MEASURES))
     add("--bootstrap", metavar="HOST:PORT,...", help="measure this cluster instead of a new one")
     add("--brokers", type=positive, default=3, help="number of brokers of the new cluster (3)")
-    add("--replication-factor", type=positive, default=3)
-    add("--acks", choices=("0", "1", "all"), default="all")
+    add("--replication-factor", type=positive, default=3, help="replicas of a partition (3)")
+    add("--acks", choices=("0", "1", "all"), default="all", help="acks of the producer (all)")
     add("--record-size", type=positive, default=1024, help="bytes of a value (1024)")
     add("--partitions", type=positive, help="number (3; failover, latency: 1; partitions: 3000)")
-    add("--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none")
+    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+    add("--compression", choices=codecs, default="none", help="codec of the batches (none)")
     add("--records", type=positive, help="records of a round (256 MB of them)")
-    add("--flush-policy", choices=("replicated", "always"), default="replicated")
+    flushes = ("replicated", "always")
+    add("--flush-policy", choices=flushes, default="replicated", help="fsync (replicated)")
     add("--rounds", type=positive, help="rounds (5 startups, 20 kills, 3 of every other measure)")
     add("--batch-size", type=positive, default=256 << 10, help="bytes of a batch (262144)")
     add("--api", choices=("send_many", "send", "both"), default="both", help="produce API (both)")
@@ -226,6 +221,6 @@ def _parser() -> argparse.ArgumentParser:
     kafka_peer.add_option(parser)
     add("--peer-kill", metavar="COMMAND", help="kill a broker of it; the last argument is its id")
     add("--peer-restart", metavar="COMMAND", help="start that broker again")
-    add("--format", choices=("table", "json"), default="table")
+    add("--format", choices=("table", "json"), default="table", help="output format (table)")
     add("--json", action="store_true", help="the same as --format json")
     return parser

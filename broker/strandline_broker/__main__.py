@@ -10,13 +10,13 @@ Exit status:
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import signal
 import sys
 from typing import TYPE_CHECKING
 
 from strandline_runtime.build_id import build_id
+from strandline_runtime.command_parser import CommandParser
 from strandline_runtime.grpc_experiments import without_event_engine
 from strandline_runtime.log_output import end_process, take_over_stderr
 from strandline_runtime.real import (
@@ -31,6 +31,7 @@ from strandline_runtime.real import (
 from strandline_runtime.survivors import freeze_survivors
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Coroutine, Sequence
 
     from strandline_broker.config.keys import ServerConfig
@@ -61,11 +62,18 @@ def _fail(error: Exception) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="strandline_broker", description="One Strandline server process."
+    parser = CommandParser(
+        prog="python -m strandline_broker",
+        description="One Strandline server process.",
+        example="python -m strandline_broker broker --config broker-1.toml",
     )
-    parser.add_argument("--version", action="version", version=f"strandline {build_id()}")
-    parser.add_argument("server", choices=("broker", "controller"))
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"strandline {build_id()}",
+        help="print the version",
+    )
+    parser.add_argument("server", choices=("broker", "controller"), help="the kind of server")
     parser.add_argument("--config", metavar="FILE", help="TOML file with Kafka's keys")
     parser.add_argument(
         "--set",

@@ -247,8 +247,8 @@ def ask_log_dirs(
 
 
 def ask_clock(address: str, timeout_s: float) -> tuple[float, float]:
-    """The lead of the clock of the server at `address` over the one here, and the duration of
-    the call; both in milliseconds.
+    """The lead of the clock of the server at `address` over the one here, and the duration of the
+    call; both in milliseconds.
     """
     from strandline_proto.v1 import watch_pb2
     from strandline_proto.v1.services_pb2_grpc import WatchServiceStub

@@ -123,13 +123,21 @@ def _argparse_commands(parser: argparse.ArgumentParser, name: str, told: str) ->
         yield Command(
             name,
             tuple(_argument(_metavar(a), a.nargs not in ("?", "*")) for a in positional),
-            _paragraphs(parser.description or told),
+            _paragraphs(_with_example(parser, told)),
             tuple(_argparse_row(a) for a in actions if a.help != argparse.SUPPRESS),
         )
     for action in nested:
         helps = {choice.dest: choice.help for choice in action._choices_actions}
         for each, child in action.choices.items():
             yield from _argparse_commands(child, f"{name} {each}", helps.get(each) or "")
+
+
+def _with_example(parser: argparse.ArgumentParser, told: str) -> str:
+    """The text of a parser as a typer command's help: description, then example."""
+    example = getattr(parser, "example", "")
+    text = (parser.description or told).strip()
+    text = f"{text[:1].upper()}{text[1:]}"
+    return f"{text}\n\nExample: {example}" if example else text
 
 
 def _argparse_row(action: argparse.Action) -> tuple[str, str, str]:

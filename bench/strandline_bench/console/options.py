@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline_bench.options import add_baseline, positive
+from strandline_runtime.command_parser import CommandParser
 
 PARTS: Final = {
     "pixel": "time from the send of a record until Chromium has drawn its leader's log end",
@@ -66,12 +67,12 @@ def parse(argv: Sequence[str]) -> ConsoleOptions:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="strandline bench console",
         description="Measures the console of a new cluster in a temporary directory. `pixel` and"
         " `kill` need chromium and chromedriver.",
-        epilog="\n".join(f"  {name:6}{what}" for name, what in PARTS.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        example="strandline bench console",
+        rows={"Parts": PARTS},
     )
     add = parser.add_argument
     add(
@@ -96,7 +97,8 @@ def _parser() -> argparse.ArgumentParser:
         default=3,
         help="cost: rounds with and without console; kill: kills (3)",
     )
-    add("--flush-policy", choices=("replicated", "always"), default="replicated")
+    flushes = ("replicated", "always")
+    add("--flush-policy", choices=flushes, default="replicated", help="fsync (replicated)")
     add_baseline(parser)
-    add("--format", choices=("table", "json"), default="table")
+    add("--format", choices=("table", "json"), default="table", help="output format (table)")
     return parser

@@ -9,6 +9,7 @@ from typing import Final
 
 from strandline_bench.options import add_baseline, positive
 from strandline_bench.peers import kafka as kafka_peer
+from strandline_runtime.command_parser import CommandParser
 
 PARTS: Final = {
     "assignors": "2,000 members over 10,000 partitions, in this process",
@@ -68,11 +69,11 @@ def parse(argv: Sequence[str]) -> GroupOptions:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="strandline bench group",
         description="Measures consumer groups on new clusters in a temporary directory.",
-        epilog="\n".join(f"  {name:22}{what}" for name, what in PARTS.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        example="strandline bench group",
+        rows={"Parts": PARTS},
     )
     add = parser.add_argument
     add(
@@ -81,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=tuple(PARTS),
         help="measure this part; may be repeated (all)",
     )
-    add("--brokers", type=positive, default=3)
+    add("--brokers", type=positive, default=3, help="number of brokers (3)")
     add("--members", type=positive, default=2000, help="members in the part `members` (2000)")
     add(
         "--partitions",
@@ -101,8 +102,9 @@ def _parser() -> argparse.ArgumentParser:
         default=120.0,
         help="duration of the part `members` in seconds (120)",
     )
-    add("--flush-policy", choices=("replicated", "always"), default="replicated")
+    flushes = ("replicated", "always")
+    add("--flush-policy", choices=flushes, default="replicated", help="fsync (replicated)")
     add_baseline(parser)
     kafka_peer.add_option(parser)
-    add("--format", choices=("table", "json"), default="table")
+    add("--format", choices=("table", "json"), default="table", help="output format (table)")
     return parser

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from strandline_bench.options import positive
+from strandline_runtime.command_parser import CommandParser
 
 PARTS: Final = {
     "produce_1kb": "records of 1,000 bytes, acks=all",
@@ -83,12 +84,12 @@ def parse(argv: Sequence[str]) -> KafkaOptions:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="strandline bench kafka",
         description="Measures Strandline and Apache Kafka through librdkafka, in alternating rounds"
         " on two new clusters of three brokers each.",
-        epilog="\n".join(f"  {name:16}{what}" for name, what in PARTS.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        example="strandline bench kafka",
+        rows={"Parts": PARTS},
     )
     add = parser.add_argument
     add(
@@ -109,5 +110,5 @@ def _parser() -> argparse.ArgumentParser:
         help="script that runs Apache Kafka; needs a JDK and Maven",
     )
     add("--without-kafka", action="store_true", help="measure Strandline alone")
-    add("--format", choices=("table", "json"), default="table")
+    add("--format", choices=("table", "json"), default="table", help="output format (table)")
     return parser

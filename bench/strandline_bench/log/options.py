@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from strandline_bench.options import add_baseline, positive
+from strandline_runtime.command_parser import CommandParser
 
 PARTS: Final = ("append", "read", "recovery", "lookup", "compaction")
 RECORDS: Final = 5_000_000
@@ -72,10 +73,11 @@ def parse(argv: Sequence[str]) -> LogOptions:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="strandline bench log",
         description="Measures the log alone, in a temporary directory: appends and reads against"
         " the bare file functions, recovery, lookups, compaction.",
+        example="strandline bench log",
     )
     add = parser.add_argument
     add(
@@ -108,6 +110,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--live-share", type=float, default=0.1, help="distinct keys for each record (0.1)")
     add("--dir", type=Path, default=Path(tempfile.gettempdir()), help="folder for temporary files")
     add_baseline(parser)
-    add("--format", choices=("table", "json"), default="table")
+    add("--format", choices=("table", "json"), default="table", help="output format (table)")
     add("--json", action="store_true", help="the same as --format json")
     return parser

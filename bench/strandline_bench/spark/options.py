@@ -7,6 +7,7 @@ from typing import Final
 
 from strandline_bench.options import add_baseline, positive
 from strandline_bench.peers import kafka as kafka_peer
+from strandline_runtime.command_parser import CommandParser
 
 PARTITIONS: Final = {
     "spark": 4,
@@ -140,13 +141,13 @@ def parse(argv: Sequence[str]) -> SparkOptions:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="strandline bench spark",
         description="Measures Spark's data source on a new cluster in a temporary directory: rows a"
         " second to each sink, in one warm JVM. With --peer-kafka, rounds alternate with Spark's"
         " Kafka connector, and the exit status is 1 if a ratio is below its minimum.",
-        epilog="\n".join(f"  {name:9}{what}" for name, what in SINKS.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        example="strandline bench spark",
+        rows={"Sinks": SINKS},
     )
     add = parser.add_argument
     what = parser.add_mutually_exclusive_group()
@@ -172,11 +173,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--batch-size", type=positive, default=64 << 10, help="bytes of a batch (65536)")
     add("--rounds", type=positive, help="rounds (5; 30 of --planning)")
     add("--partitions", type=positive, help="partitions of the topic (4; 1000 of --planning)")
-    add("--brokers", type=positive, default=3)
-    add("--replication-factor", type=positive, default=3)
-    add("--flush-policy", choices=("replicated", "always"), default="replicated")
+    add("--brokers", type=positive, default=3, help="number of brokers (3)")
+    add("--replication-factor", type=positive, default=3, help="replicas of a partition (3)")
+    flushes = ("replicated", "always")
+    add("--flush-policy", choices=flushes, default="replicated", help="fsync (replicated)")
     add("--master", default="local[2]", help="Spark's master (local[2])")
     add("--memory", default="2g", help="the JVM's heap (2g)")
     add_baseline(parser)
-    add("--format", choices=("table", "json"), default="table")
+    add("--format", choices=("table", "json"), default="table", help="output format (table)")
     return parser

@@ -8,7 +8,6 @@ Progress goes to standard error, the result to standard output.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -18,10 +17,12 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from strandline_proto.errors import WireError
 from strandline_runtime.build_id import build_id
+from strandline_runtime.command_parser import CommandParser
 from strandline_runtime.extras import what_is_missing
 from strandline_runtime.grpc_experiments import without_event_engine
 from strandline_spark.cluster.find_cluster import add_cluster, find_bootstrap
 from strandline_spark.commands.example import add_example
+from strandline_spark.commands.help_examples import add_examples
 from strandline_spark.commands.lag import add_lag
 from strandline_spark.commands.monitoring import add_metrics, listen_address, metrics_served
 from strandline_spark.commands.pipeline import (
@@ -41,6 +42,7 @@ from strandline_spark.errors import OptionError, StrandlineSparkError
 from strandline_spark.spark.flags import add_spark
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from strandline_spark.bronze.bronze import Totals
@@ -76,11 +78,16 @@ def _interrupt(number: int, frame: object) -> NoReturn:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="strandline-spark",
-        description="Writes Strandline topics into Delta tables, with Spark.",
+        description="Write Strandline topics into Delta tables, with Spark.",
     )
-    parser.add_argument("--version", action="version", version=f"strandline {build_id()}")
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"strandline {build_id()}",
+        help="print the version",
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     ingest = commands.add_parser("ingest", help="run an ingestion job")
     jobs = ingest.add_subparsers(required=True, metavar="JOB")
@@ -101,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     add_rebuild(commands)
     add_prepare(commands)
     add_report(commands)
+    add_examples(parser)
     return parser
 
 

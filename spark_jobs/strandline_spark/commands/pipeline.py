@@ -51,7 +51,7 @@ def add_run(commands: Any) -> None:
 def add_silver(jobs: Any) -> None:
     command = jobs.add_parser(
         "silver",
-        help="run a pipeline without its gold and state steps: bronze, silver and quarantine",
+        help="run a pipeline up to silver and quarantine",
         description="Runs the pipeline of a file up to silver, with raw and parsed records and"
         " without its gold and state steps.",
     )
