@@ -8,6 +8,7 @@ from pathlib import Path
 
 from proof_tables import proof_tables
 from reference.client_api import client_api
+from reference.client_names import client_names
 from reference.commands import command_line
 from reference.compatibility import compatibility
 from reference.configuration import configuration
@@ -26,6 +27,7 @@ DOCUMENTS = {
     "docs/reference/pipelines.md": pipelines,
     "docs/reference/command-line.md": command_line,
     "docs/reference/client-api.md": client_api,
+    "docs/reference/client-names.md": client_names,
     "proof/planted-bugs.md": proof_tables,
 }
 

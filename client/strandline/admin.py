@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from strandline._admin.descriptions import (
@@ -27,15 +28,18 @@ from strandline._admin.topic_calls import (
 )
 from strandline._net.answers import check
 from strandline._net.arguments import INT64_MAX, mapping, milliseconds, several, whole
+from strandline._net.arguments import client_id as named
 from strandline._net.cluster import LOOK_TIMEOUT_S
 from strandline._net.configs import alteration, describe_configs, resources_of
 from strandline._net.connections import parse_bootstrap
+from strandline._net.dotted_names import options_of
 from strandline._net.offsets import Offsets
 from strandline._net.option_names import named_options
 from strandline._net.session import Session
 from strandline.errors import (
     BrokerUnreachable,
     ClientClosed,
+    ClientMisused,
     OperationTimedOut,
     UnknownTopicOrPartition,
     from_code,
@@ -78,6 +82,7 @@ class Admin(GroupAdministration, Reassignments):
         *,
         request_timeout_ms: float = 30_000,
         connect_timeout_ms: float = 10_000,
+        client_id: str | None = None,
         runtime: Runtime | None = None,
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap_servers)
@@ -86,8 +91,32 @@ class Admin(GroupAdministration, Reassignments):
         self._timeout_s = request_timeout_ms / 1000
         self._connect_timeout_s = connect_timeout_ms / 1000
         self._runtime = runtime
+        self._client_id = named(client_id)
+        self._owner: Admin | None = None
+        """The admin that this one limits; it has the session."""
         self._session: Session | None = None
         self._created = CreatedTopics()
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object]) -> Self:
+        """Makes an admin from Kafka's dotted option names, such as `bootstrap.servers`.
+
+        Names of this library, and of other libraries for the same option, work too. Text becomes
+        the option's type: "true", "5".
+        """
+        return cls(**options_of("Admin", Admin.__init__, config))
+
+    def within(self, timeout_ms: float) -> Self:
+        """Returns this started admin with another time limit for its calls.
+
+        `await admin.within(5_000).list_topics()` takes five seconds at most.
+        """
+        milliseconds("timeout_ms", timeout_ms)
+        self._started()
+        limited = copy(self)
+        limited._timeout_s = timeout_ms / 1000
+        limited._owner = self
+        return limited
 
     # Life.
 
@@ -108,12 +137,14 @@ class Admin(GroupAdministration, Reassignments):
         if self._session is not None:
             self._session.require()
             raise ClientClosed("the admin has been started already")
-        session = Session("admin", self._bootstrap, self._runtime)
+        session = Session("admin", self._bootstrap, self._runtime, self._client_id)
         await session.open(self._connect_timeout_s, lambda: self._session)
         self._session = session
 
     async def close(self) -> None:
         """Closes all connections."""
+        if self._owner is not None:
+            raise ClientMisused("this is within(...) of another admin, which has the connections")
         session = self._session
         if session is None or session.is_elsewhere:
             return

@@ -25,11 +25,12 @@ from strandline._groups.group import Group
 from strandline._net import arguments as given
 from strandline._net.connections import parse_bootstrap
 from strandline._net.coordinator import OFFSETS_TOPIC
+from strandline._net.dotted_names import options_of
 from strandline._net.option_names import named_options
 from strandline._net.session import Session
 from strandline._reading.commits import Commits
 from strandline._reading.dead_letters import DeadLetterSender
-from strandline._reading.log_offsets import LogOffsets
+from strandline._reading.intercepting import Intercepting
 from strandline._reading.positions import Positions
 from strandline._reading.reading import Partition, ToCommit
 from strandline._reading.subscriptions import Subscriptions
@@ -40,12 +41,13 @@ from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from types import TracebackType
     from typing import Literal, Self
 
     from strandline._core.cluster_view import Changes, PartitionKey
     from strandline._core.commit_state import CommitOffset
+    from strandline.interceptors import ConsumerInterceptor
     from strandline.producer import Producer
     from strandline.serialization import Deserializer
     from strandline.types import ConsumerRecord
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
 __all__ = ["Ahead", "Consumer", "Partition", "ToCommit", "ahead_of"]
 
 
-class Consumer(Subscriptions, Commits, Positions, LogOffsets, Generic[Key, Value]):
+class Consumer(Subscriptions, Commits, Positions, Generic[Key, Value]):
     """Reads records. Use it as an asynchronous context manager, and iterate or call `getmany`.
 
     With `group_id`, the consumer subscribes to `topics`. Without, it reads them whole, until
@@ -88,6 +90,8 @@ class Consumer(Subscriptions, Commits, Positions, LogOffsets, Generic[Key, Value
         connect_timeout_ms: float = 10_000,
         metadata_max_age_ms: float = 300_000,
         check_crcs: bool = True,
+        client_id: str | None = None,
+        interceptors: Iterable[ConsumerInterceptor] = (),
         key_deserializer: Deserializer[Key] | None = None,
         value_deserializer: Deserializer[Value] | None = None,
         on_deserialization_error: Literal["raise", "skip"] | DeadLetters = "raise",
@@ -112,6 +116,7 @@ class Consumer(Subscriptions, Commits, Positions, LogOffsets, Generic[Key, Value
             connect_timeout_ms=connect_timeout_ms,
             metadata_max_age_ms=metadata_max_age_ms,
             check_crcs=check_crcs,
+            client_id=client_id,
         )
         self._options = options
         self._session: Session | None = None
@@ -130,6 +135,7 @@ class Consumer(Subscriptions, Commits, Positions, LogOffsets, Generic[Key, Value
             self._wanted = Subscription(tuple(sorted(set(self._topics)))), None
         self._runtime = runtime
         self._whole = WholeTopics()
+        self._intercepting = Intercepting(interceptors) or None
         self._dead_letters: DeadLetterSender | None = None
         self._deserializing = self._deserializing_by(
             key_deserializer,
@@ -172,8 +178,18 @@ class Consumer(Subscriptions, Commits, Positions, LogOffsets, Generic[Key, Value
             request_timeout_ms=options.request_timeout_ms,
             connect_timeout_ms=options.connect_timeout_ms,
             max_request_size=max_request_size,
+            client_id=options.client_id,
             runtime=self._runtime,
         )
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object], *topics: str) -> Self:
+        """Makes a consumer from Kafka's dotted option names, such as `bootstrap.servers`.
+
+        Names of this library, and of other libraries for the same option, work too. Text becomes
+        the option's type: "true", "5".
+        """
+        return cls(*topics, **options_of("Consumer", Consumer.__init__, config))
 
     # Life.
 
@@ -198,7 +214,7 @@ class Consumer(Subscriptions, Commits, Positions, LogOffsets, Generic[Key, Value
             self._session.require()
             raise ClientClosed("the consumer has been started already")
         options = self._options
-        session = Session("consumer", self._bootstrap, self._runtime)
+        session = Session("consumer", self._bootstrap, self._runtime, options.client_id)
         session.cluster.max_age_s = options.metadata_max_age_ms / 1000
         if options.group_id is not None:  # the first metadata answer then has these topics
             session.cluster.follow(OFFSETS_TOPIC)
@@ -207,6 +223,8 @@ class Consumer(Subscriptions, Commits, Positions, LogOffsets, Generic[Key, Value
         await session.open(options.connect_timeout_ms / 1000, lambda: self._session)
         self._session = session
         self._is_stopping = False
+        if self._intercepting is not None:
+            self._intercepting.log = session.runtime.log
         fetcher = Fetcher(session, request_timeout_s=options.request_timeout_s, **options.limits)
         self._assigned.fetcher = self._delivery.source = fetcher
         session.tasks.start(fetcher.navigate(), "positions")
@@ -221,6 +239,8 @@ class Consumer(Subscriptions, Commits, Positions, LogOffsets, Generic[Key, Value
 
     async def _start_group(self, session: Session) -> None:
         self._group = Group(session, self._assigned, self._options)
+        if self._intercepting is not None:
+            self._group.commits.on_committed = self._intercepting.on_commit
         self._group.start()
         if self._wanted is not None:
             subscription, listener = self._wanted
@@ -334,10 +354,22 @@ class Consumer(Subscriptions, Commits, Positions, LogOffsets, Generic[Key, Value
         """Returns the assigned partitions."""
         return frozenset(self._assigned.keys)
 
-    async def partitions_for_topic(self, topic: str) -> frozenset[int]:
-        """Returns the partitions of `topic`. Raises UnknownTopicOrPartition."""
-        view = await self._started().cluster.topic(topic, self._request_timeout_s)
-        return frozenset(view.partitions)
+    def metrics(self) -> dict[str, float]:
+        """Returns the present values of the consumer's metrics, by name."""
+        fetcher = self._started()
+        positions = self._assigned.of(())
+        deserializing = self._deserializing
+        return {
+            "records_delivered": self._delivery.delivered,
+            "records_skipped": 0 if deserializing is None else deserializing.skipped,
+            "dead_letters": 0 if deserializing is None else deserializing.dead_letters,
+            "buffer_bytes": fetcher.buffered_bytes,
+            "assigned_partitions": len(positions),
+            "paused_partitions": sum(position.paused for position in positions),
+            "lag_max": max(
+                (p.high_watermark - p.offset for p in positions if p.is_read), default=0
+            ),
+        }
 
     # Records.
 
@@ -369,9 +401,10 @@ class Consumer(Subscriptions, Commits, Positions, LogOffsets, Generic[Key, Value
             given.whole("max_records", limit, 1)
         if timeout_ms is not None:
             given.milliseconds("timeout_ms", timeout_ms, least=0)
-        return await self._poll(
+        found = await self._poll(
             partitions, timeout_ms, lambda awake: self._delivery.collect(awake, limit)
         )
+        return found if self._intercepting is None else self._intercepting.on_consume(found)
 
     async def _poll(
         self,
@@ -447,7 +480,7 @@ class Consumer(Subscriptions, Commits, Positions, LogOffsets, Generic[Key, Value
 
 class Ahead(NamedTuple):
     """The parts of a consumer that a blocking iteration uses: records lent ahead, a poll for more,
-    and a function that takes them back.
+    a function that takes them back, and the interceptors.
 
     `poll` and `take_back` run on the loop.
     """
@@ -455,8 +488,11 @@ class Ahead(NamedTuple):
     records: deque[ConsumerRecord[Any, Any]]
     poll: Callable[[], Coroutine[Any, Any, None]]
     take_back: Callable[[], None]
+    intercepting: Intercepting | None
 
 
 def ahead_of(consumer: Consumer[Any, Any]) -> Ahead:
     """Returns the records lent to the consumer's blocking twin."""
-    return Ahead(consumer._lending.ahead, consumer._lend, consumer._lending.take_back)
+    return Ahead(
+        consumer._lending.ahead, consumer._lend, consumer._lending.take_back, consumer._intercepting
+    )

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic
 from weakref import finalize
 
 from strandline._net.arguments import INT64_MAX, milliseconds, text, whole
+from strandline._net.arguments import client_id as named
 from strandline._net.connections import parse_bootstrap
+from strandline._net.dotted_names import options_of
 from strandline._net.option_names import named_options
 from strandline._net.session import Session
 from strandline._producer.accumulator import (
@@ -27,6 +29,7 @@ from strandline._producer.accumulator import (
 )
 from strandline._producer.acknowledgement import Acknowledgement
 from strandline._producer.options import queue_options, record_limit
+from strandline._producer.partitioners import partitioner_of
 from strandline._producer.send_many import Collector
 from strandline._producer.sender import UNDER_WAY, Sender
 from strandline._producer.serializing import Serializing
@@ -40,13 +43,13 @@ from strandline.errors import (
 )
 from strandline.types import Record, RecordMetadata, SendManyResult
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
-from strandline_proto.partitioner import partition_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
     from typing import Self
 
+    from strandline.interceptors import ProducerInterceptor
     from strandline.serialization import Serializer
     from strandline.types import HeadersLike, OnDelivery
     from strandline_runtime.runtime import Runtime
@@ -88,14 +91,16 @@ class Producer(Generic[Key, Value]):
         max_request_size: int = 1 << 20,
         max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
         buffer_memory: int = 64 << 20,
-        partitioner: Callable[[bytes, int], int] = partition_for,
+        partitioner: Callable[[bytes, int], int] | str = "murmur2",
+        client_id: str | None = None,
+        interceptors: Iterable[ProducerInterceptor] = (),
         key_serializer: Serializer[Key] | None = None,
         value_serializer: Serializer[Value] | None = None,
         runtime: Runtime | None = None,
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap_servers)
-        self._serializing = Serializing(key_serializer, value_serializer) or None
-        """None if keys and values are bytes already."""
+        self._serializing = Serializing(key_serializer, value_serializer, interceptors) or None
+        """None if keys and values are bytes already, and no interceptor sees them."""
         whole("batch_size", batch_size, 1)
         if compression_type is not None:
             text("compression_type", compression_type)
@@ -115,17 +120,25 @@ class Producer(Generic[Key, Value]):
         milliseconds("connect_timeout_ms", connect_timeout_ms)
         milliseconds("metadata_max_age_ms", metadata_max_age_ms)
         whole("buffer_memory", buffer_memory, 1, INT64_MAX)
-        if not callable(partitioner):
-            raise ConfigurationError(f"partitioner={partitioner!r} is not callable")
+        self._client_id = named(client_id)
         self._request_timeout_ms = request_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms
         self._metadata_max_age_s = metadata_max_age_ms / 1000
         self._buffer_memory = buffer_memory
-        self._partitioner = partitioner
+        self._partitioner = partitioner_of(partitioner)
         self._runtime = runtime
         self._sender: Sender | None = None
         self._hand_over: HandOver | None = None
         self._session: Session | None = None
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object]) -> Self:
+        """Makes a producer from Kafka's dotted option names, such as `bootstrap.servers`.
+
+        Names of this library, and of other libraries for the same option, work too. Text becomes
+        the option's type: "true", "5".
+        """
+        return cls(**options_of("Producer", Producer.__init__, config))
 
     # Life.
 
@@ -150,10 +163,12 @@ class Producer(Generic[Key, Value]):
         if self._session is not None:
             self._session.require()
             raise ClientClosed("the producer has been started already")
-        session = Session("producer", self._bootstrap, self._runtime)
+        session = Session("producer", self._bootstrap, self._runtime, self._client_id)
         session.cluster.max_age_s = self._metadata_max_age_s
         await session.open(self._connect_timeout_ms / 1000, lambda: self._session)
         self._session = session
+        if self._serializing is not None:
+            self._serializing.log = session.runtime.log
         self._sender = Sender(
             session,
             options=self._options,
@@ -233,8 +248,11 @@ class Producer(Generic[Key, Value]):
         sent: Any = value
         by_key: Any = key
         if self._serializing is not None:
-            sent = self._serializing.value(topic, partition, value)
-            by_key = self._serializing.key(topic, partition, key)
+            ready = self._serializing.prepared(
+                topic, Record(value, key, headers, timestamp_ms, partition)
+            )
+            sent, by_key, headers = ready.value, ready.key, ready.headers
+            timestamp_ms, partition = ready.timestamp_ms, ready.partition
         else:
             if type(value) is not bytes and value is not None:
                 sent = as_bytes("value", value)
@@ -244,6 +262,8 @@ class Producer(Generic[Key, Value]):
         record = Acknowledgement(loop=hand_over.loop)
         if on_delivery is not None:
             record.on_delivery = on_delivery
+        if self._serializing is not None:
+            record.observer = self._serializing.observer(topic)
         if not hand_over.one(record, topic, sent, by_key, partition, timestamp_ms, pairs):
             await hand_over.late(record, topic, sent, by_key, partition, timestamp_ms, pairs)
         return record
@@ -257,22 +277,34 @@ class Producer(Generic[Key, Value]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: HeadersLike = NO_HEADERS,
+        timeout_ms: float | None = None,
     ) -> RecordMetadata:
         """Sends one record and waits for its acknowledgement.
 
         A call that is cancelled while it waits does not cancel the delivery: `flush` and `stop`
-        wait for the record.
+        wait for the record. So does a call that raises OperationTimedOut after `timeout_ms`.
         """
-        return await (
-            await self.send(
-                topic,
-                value,
-                key,
-                partition=partition,
-                timestamp_ms=timestamp_ms,
-                headers=headers,
-            )
-        )
+        if timeout_ms is not None:
+            milliseconds("timeout_ms", timeout_ms)
+        limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
+        try:
+            async with limit:
+                future = await self.send(
+                    topic,
+                    value,
+                    key,
+                    partition=partition,
+                    timestamp_ms=timestamp_ms,
+                    headers=headers,
+                )
+                return await future
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise OperationTimedOut(
+                f"a record for {topic!r} was not acknowledged within {timeout_ms:g} ms; it may be "
+                "under way still, and flush() waits for it"
+            ) from None
 
     # Many records.
 
@@ -292,13 +324,14 @@ class Producer(Generic[Key, Value]):
         """
         sender, hand_over = self._started()
         await hand_over.topic(topic)
-        collector = Collector()
+        serializing = self._serializing
+        collector = Collector(None if serializing is None else serializing.observe_batch)
         batch_size = min(self._options.batch_size, sender.buffer_memory)
         if isinstance(records, str | bytes | bytearray | memoryview):
             raise ConfigurationError("records is one value, not several; put it into a list")
         items: Iterator[Any] = iter(records)
-        if self._serializing is not None:
-            items = self._serializing.items(topic, partition, items)
+        if serializing is not None:
+            items = serializing.items(topic, partition, items)
         held: Any = next(items, END)
         try:
             while held is not END:
@@ -330,9 +363,27 @@ class Producer(Generic[Key, Value]):
             )
         return result
 
-    async def partitions_for(self, topic: str) -> frozenset[int]:
+    async def partitions_for(
+        self, topic: str, *, timeout_ms: float | None = None
+    ) -> frozenset[int]:
         """Returns the partitions of `topic`. Raises UnknownTopicOrPartition."""
-        return frozenset((await self._started()[1].topic(topic)).partitions)
+        sender, _ = self._started()
+        within_ms = sender.request_timeout_ms
+        if timeout_ms is not None:
+            within_ms = milliseconds("timeout_ms", timeout_ms)
+        return frozenset((await sender.cluster.topic(topic, within_ms / 1000)).partitions)
+
+    def metrics(self) -> dict[str, float]:
+        """Returns the present values of the producer's metrics, by name."""
+        sender, _ = self._started()
+        return {
+            "records_acknowledged": sender.acknowledged,
+            "records_failed": sender.failed,
+            "records_unknown": sender.unknown,
+            "records_waiting": sender.waiting,
+            "buffer_bytes": sender.buffered,
+            "buffer_memory": sender.buffer_memory,
+        }
 
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Waits until every earlier record is acknowledged or has failed.

@@ -10,6 +10,7 @@ so every call there gets the same error.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 from strandline._admin.groups import BlockingGroupAdministration
@@ -17,12 +18,14 @@ from strandline._admin.reassignments import BlockingReassignments
 from strandline._blocking.background import Blocking
 from strandline._blocking.consumer import Consumer, ConsumerRebalanceListener
 from strandline._blocking.producer import Producer
+from strandline._net.dotted_names import options_of
 from strandline._net.option_names import named_options
 from strandline.admin import Admin as AsyncAdmin
 from strandline.types import ElectionType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Self
 
     from strandline.types import (
         Broker,
@@ -53,6 +56,7 @@ class Admin(Blocking[AsyncAdmin], BlockingGroupAdministration, BlockingReassignm
         *,
         request_timeout_ms: float = 30_000,
         connect_timeout_ms: float = 10_000,
+        client_id: str | None = None,
         runtime: Runtime | None = None,
     ) -> None:
         super().__init__(
@@ -61,9 +65,28 @@ class Admin(Blocking[AsyncAdmin], BlockingGroupAdministration, BlockingReassignm
                 bootstrap_servers,
                 request_timeout_ms=request_timeout_ms,
                 connect_timeout_ms=connect_timeout_ms,
+                client_id=client_id,
                 runtime=runtime,
             ),
         )
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object]) -> Self:
+        """Makes an admin from Kafka's dotted option names, such as `bootstrap.servers`.
+
+        Names of this library, and of other libraries for the same option, work too. Text becomes
+        the option's type: "true", "5".
+        """
+        return cls(**options_of("Admin", Admin.__init__, config))
+
+    def within(self, timeout_ms: float) -> Self:
+        """Returns this started admin with another time limit for its calls.
+
+        `admin.within(5_000).list_topics()` takes five seconds at most.
+        """
+        limited = copy(self)
+        limited._twin = self._run(lambda twin: twin.within(timeout_ms))
+        return limited
 
     def create_topics(
         self, topics: Iterable[NewTopic | str], *, validate_only: bool = False

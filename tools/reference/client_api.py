@@ -6,19 +6,20 @@ from collections.abc import Iterator
 from dataclasses import is_dataclass
 from enum import Enum
 from textwrap import dedent
-from types import FunctionType
+from types import FunctionType, ModuleType
 
 import strandline
 from md_table import table
 from reference.words import GENERATED, first_sentence
-from strandline import group_types, serialization, sync, types
+from strandline import group_types, interceptors, serialization, sync, types
 
 HEAD = f"""\
 # Client API
 
 {GENERATED}
 `strandline` has asynchronous clients, `strandline.sync` has blocking ones. The values that they
-take and return are in `strandline.types` and `strandline.group_types`. [Errors](errors.md) are a
+take and return are in `strandline.types` and `strandline.group_types`. [Names](client-names.md) of
+other libraries have a page of their own. [Errors](errors.md) are a
 page of their own, and the [guide](../guide/client.md) says how to use it all.
 
 A method marked `async` is awaited.
@@ -30,26 +31,27 @@ def client_api() -> str:
     clients = {n: kind for n, kind in exported.items() if kind.__module__ not in _VALUES}
     clients = {n: kind for n, kind in clients.items() if not issubclass(kind, Exception)}
     blocking = {name: getattr(sync, name) for name in sync.__all__}
-    values = {
-        name: kind
-        for module in (types, group_types)
-        for name, kind in vars(module).items()
-        if isinstance(kind, type) and kind.__module__ == module.__name__ and name[0] != "_"
-    }
-    formats = {
-        name: kind
-        for name, kind in vars(serialization).items()
-        if isinstance(kind, type) and kind.__module__ == serialization.__name__ and name[0] != "_"
-    }
+    values = _public(types) | _public(group_types)
+    formats = _public(serialization)
     return "\n".join(
         [
             HEAD,
             _chapter("strandline", clients),
             _chapter("strandline.sync", blocking),
             _chapter("strandline.serialization", formats),
+            _chapter("strandline.interceptors", _public(interceptors)),
             _chapter("Values", values),
         ]
     )
+
+
+def _public(module: ModuleType) -> dict[str, type]:
+    """The classes that the module defines for its users."""
+    return {
+        name: kind
+        for name, kind in vars(module).items()
+        if isinstance(kind, type) and kind.__module__ == module.__name__ and name[0] != "_"
+    }
 
 
 _VALUES = (types.__name__, group_types.__name__)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from strandline._blocking.background import Blocking, BlockingLoop
 from strandline._blocking.listener_calls import Served, Serving
 from strandline._groups.rebalance_listener import check_listener
+from strandline._net.dotted_names import options_of
 from strandline._net.option_names import named_options
 from strandline.consumer import Consumer as AsyncConsumer
 from strandline.consumer import ahead_of
@@ -18,10 +19,12 @@ from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
     from concurrent.futures import Future
+    from datetime import datetime
     from typing import Self
 
     from strandline.consumer import Partition, ToCommit
     from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata
+    from strandline.interceptors import ConsumerInterceptor
     from strandline.serialization import DeadLetters, Deserializer
     from strandline.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
     from strandline_runtime.runtime import Runtime
@@ -73,6 +76,8 @@ class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
         connect_timeout_ms: float = 10_000,
         metadata_max_age_ms: float = 300_000,
         check_crcs: bool = True,
+        client_id: str | None = None,
+        interceptors: Iterable[ConsumerInterceptor] = (),
         key_deserializer: Deserializer[Key] | None = None,
         value_deserializer: Deserializer[Value] | None = None,
         on_deserialization_error: Literal["raise", "skip"] | DeadLetters = "raise",
@@ -100,6 +105,8 @@ class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
             connect_timeout_ms=connect_timeout_ms,
             metadata_max_age_ms=metadata_max_age_ms,
             check_crcs=check_crcs,
+            client_id=client_id,
+            interceptors=interceptors,
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
             on_deserialization_error=on_deserialization_error,
@@ -108,8 +115,18 @@ class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
         )
         super().__init__("consumer", twin)
         self._ahead = ahead_of(twin)
+        self._intercepting = self._ahead.intercepting
         self._serving = Serving()
         self._stop_timeout_ms: float | None = None
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object], *topics: str) -> Self:
+        """Makes a consumer from Kafka's dotted option names, such as `bootstrap.servers`.
+
+        Names of this library, and of other libraries for the same option, work too. Text becomes
+        the option's type: "true", "5".
+        """
+        return cls(*topics, **options_of("Consumer", Consumer.__init__, config))
 
     def stop(self, timeout_ms: float | None = None) -> None:
         """Commits (with auto-commit), leaves the group and closes the consumer.
@@ -202,18 +219,20 @@ class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
         """Returns this consumer's identity in its group."""
         return self._run(lambda twin: twin.group_metadata())
 
-    def commit(self, offsets: ToCommit | None = None) -> None:
+    def commit(self, offsets: ToCommit | None = None, *, timeout_ms: float | None = None) -> None:
         """Commits these offsets, or the positions of all assigned partitions.
 
         Raises CommitFailed if the partitions were reassigned, OperationTimedOut if the outcome is
-        unknown after `request_timeout_ms`.
+        unknown after `timeout_ms` (None: `request_timeout_ms`).
         """
-        self._call(lambda twin: twin.commit(offsets))
+        self._call(lambda twin: twin.commit(offsets, timeout_ms=timeout_ms))
 
-    def commit_async(self, offsets: ToCommit | None = None) -> Future[None]:
+    def commit_async(
+        self, offsets: ToCommit | None = None, *, timeout_ms: float | None = None
+    ) -> Future[None]:
         """Starts a commit; `result()` of the returned future waits for its outcome."""
         loop, _ = self._running()
-        handed = self._run(lambda twin: twin.commit_async(offsets))
+        handed = self._run(lambda twin: twin.commit_async(offsets, timeout_ms=timeout_ms))
 
         async def end() -> None:
             await asyncio.shield(handed)
@@ -221,24 +240,26 @@ class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
         return loop.begin(end())
 
     @overload
-    def committed(self, partition: Partition) -> int | None: ...
+    def committed(self, partition: Partition, *, timeout_ms: float | None = None) -> int | None: ...
     @overload
     def committed(
-        self, partition: Partition, *, metadata: Literal[True]
+        self, partition: Partition, *, metadata: Literal[True], timeout_ms: float | None = None
     ) -> OffsetAndMetadata | None: ...
     @overload
     def committed(
-        self, partition: Partition, *, metadata: bool
+        self, partition: Partition, *, metadata: bool, timeout_ms: float | None = None
     ) -> int | OffsetAndMetadata | None: ...
 
     def committed(
-        self, partition: Partition, *, metadata: bool = False
+        self, partition: Partition, *, metadata: bool = False, timeout_ms: float | None = None
     ) -> int | OffsetAndMetadata | None:
         """Returns the group's committed offset of a partition; None if there is none.
 
         `metadata=True` returns text and leader epoch too.
         """
-        return self._call(lambda twin: twin.committed(partition, metadata=metadata))
+        return self._call(
+            lambda twin: twin.committed(partition, metadata=metadata, timeout_ms=timeout_ms)
+        )
 
     # Partitions.
 
@@ -250,9 +271,27 @@ class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
         """Returns the assigned partitions."""
         return self._run(lambda twin: twin.assignment())
 
-    def partitions_for_topic(self, topic: str) -> frozenset[int]:
+    def topics(
+        self, *, include_internal: bool = False, timeout_ms: float | None = None
+    ) -> frozenset[str]:
+        """Returns the names of all topics; internal topics only if asked."""
+        return self._call(
+            lambda twin: twin.topics(include_internal=include_internal, timeout_ms=timeout_ms)
+        )
+
+    def partitions_for(self, topic: str, *, timeout_ms: float | None = None) -> frozenset[int]:
         """Returns the partitions of `topic`. Raises UnknownTopicOrPartition."""
-        return self._call(lambda twin: twin.partitions_for_topic(topic))
+        return self._call(lambda twin: twin.partitions_for(topic, timeout_ms=timeout_ms))
+
+    def partitions_for_topic(
+        self, topic: str, *, timeout_ms: float | None = None
+    ) -> frozenset[int]:
+        """Returns the partitions of `topic`; aiokafka's name of `partitions_for`."""
+        return self.partitions_for(topic, timeout_ms=timeout_ms)
+
+    def metrics(self) -> dict[str, float]:
+        """Returns the present values of the consumer's metrics, by name."""
+        return self._run(lambda twin: twin.metrics())
 
     def seek(
         self, partition: TopicPartition | tuple[str, int], offset: int, leader_epoch: int = -1
@@ -263,17 +302,44 @@ class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
         """
         self._run(lambda twin: twin.seek(partition, offset, leader_epoch))
 
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    def seek_to_beginning(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> None:
         """Moves these partitions (all assigned ones by default) to their first record."""
-        self._call(lambda twin: twin.seek_to_beginning(*partitions))
+        self._call(lambda twin: twin.seek_to_beginning(*partitions, timeout_ms=timeout_ms))
 
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
+    def seek_to_end(self, *partitions: TopicPartition, timeout_ms: float | None = None) -> None:
         """Moves these partitions (all assigned ones by default) past the last committed record."""
-        self._call(lambda twin: twin.seek_to_end(*partitions))
+        self._call(lambda twin: twin.seek_to_end(*partitions, timeout_ms=timeout_ms))
 
-    def position(self, partition: TopicPartition | tuple[str, int]) -> int:
+    def seek_to_time(
+        self,
+        time: int | datetime,
+        *partitions: TopicPartition,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Moves these partitions (all assigned ones by default) to their first record of this time
+        or later; past the last committed record if there is none.
+
+        `time` is in milliseconds since the epoch, or a datetime with a time zone.
+        """
+        self._call(lambda twin: twin.seek_to_time(time, *partitions, timeout_ms=timeout_ms))
+
+    def lag(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Returns the number of offsets between the position and the end of each partition (of all
+        assigned ones by default).
+
+        The leaders are asked, so that partitions count that were not fetched yet or are paused.
+        """
+        return self._call(lambda twin: twin.lag(*partitions, timeout_ms=timeout_ms))
+
+    def position(
+        self, partition: TopicPartition | tuple[str, int], *, timeout_ms: float | None = None
+    ) -> int:
         """Returns the offset of the next record that the caller gets."""
-        return self._call(lambda twin: twin.position(partition))
+        return self._call(lambda twin: twin.position(partition, timeout_ms=timeout_ms))
 
     def position_epoch(self, partition: TopicPartition | tuple[str, int]) -> int:
         """Returns the leader epoch of the last delivered record, to be saved with the offset.
@@ -299,22 +365,31 @@ class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
         return self._run(lambda twin: twin.paused())
 
     def beginning_offsets(
-        self, partitions: Iterable[TopicPartition | tuple[str, int]]
+        self,
+        partitions: Iterable[TopicPartition | tuple[str, int]],
+        *,
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, int]:
         """Returns the first available offset of each partition."""
-        return self._call(lambda twin: twin.beginning_offsets(partitions))
+        return self._call(lambda twin: twin.beginning_offsets(partitions, timeout_ms=timeout_ms))
 
     def end_offsets(
-        self, partitions: Iterable[TopicPartition | tuple[str, int]]
+        self,
+        partitions: Iterable[TopicPartition | tuple[str, int]],
+        *,
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, int]:
         """Returns the offset after the last committed record of each partition."""
-        return self._call(lambda twin: twin.end_offsets(partitions))
+        return self._call(lambda twin: twin.end_offsets(partitions, timeout_ms=timeout_ms))
 
     def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Returns the first record at or after each timestamp (ms); None if there is none."""
-        return self._call(lambda twin: twin.offsets_for_times(timestamps))
+        return self._call(lambda twin: twin.offsets_for_times(timestamps, timeout_ms=timeout_ms))
 
     def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Key, Value]:
         """Polls until a record is available, and returns it."""
@@ -343,6 +418,11 @@ class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
             loop, _ = self._running()
             self._serving.require_outside("a step of an iteration")
             try:
-                return self._ahead.records.popleft()
+                record = self._ahead.records.popleft()
             except IndexError:
                 self._wait(loop, self._ahead.poll())
+                continue
+            if self._intercepting is None:
+                return record
+            if (found := self._intercepting.one(record)) is not None:
+                return found

@@ -6,22 +6,26 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from strandline._blocking.background import Blocking, BlockingLoop
 from strandline._blocking.send_queue import Acknowledgement, Outbox
+from strandline._blocking.send_queue import Item as Queued
 from strandline._net.arguments import milliseconds
+from strandline._net.dotted_names import options_of
 from strandline._net.option_names import named_options
 from strandline._producer.accumulator import NO_HEADERS, as_bytes, header_pairs
 from strandline.errors import ClientClosed
 from strandline.producer import Key, Value, hand_over_of, serializing_of
 from strandline.producer import Producer as AsyncProducer
+from strandline.types import Record
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
-from strandline_proto.partitioner import partition_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from concurrent.futures import Future
+    from typing import Self
 
+    from strandline.interceptors import ProducerInterceptor
     from strandline.producer import Item
     from strandline.serialization import Serializer
-    from strandline.types import HeadersLike, OnDelivery, Record, RecordMetadata, SendManyResult
+    from strandline.types import HeadersLike, OnDelivery, RecordMetadata, SendManyResult
     from strandline_runtime.runtime import Runtime
 
 T = TypeVar("T")
@@ -48,7 +52,9 @@ class Producer(Blocking[AsyncProducer[Key, Value]], Generic[Key, Value]):
         max_request_size: int = 1 << 20,
         max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
         buffer_memory: int = 64 << 20,
-        partitioner: Callable[[bytes, int], int] = partition_for,
+        partitioner: Callable[[bytes, int], int] | str = "murmur2",
+        client_id: str | None = None,
+        interceptors: Iterable[ProducerInterceptor] = (),
         key_serializer: Serializer[Key] | None = None,
         value_serializer: Serializer[Value] | None = None,
         runtime: Runtime | None = None,
@@ -69,6 +75,8 @@ class Producer(Blocking[AsyncProducer[Key, Value]], Generic[Key, Value]):
             max_decompressed_bytes=max_decompressed_bytes,
             buffer_memory=buffer_memory,
             partitioner=partitioner,
+            client_id=client_id,
+            interceptors=interceptors,
             key_serializer=key_serializer,
             value_serializer=value_serializer,
             runtime=runtime,
@@ -77,6 +85,15 @@ class Producer(Blocking[AsyncProducer[Key, Value]], Generic[Key, Value]):
         self._serializing = serializing_of(twin)
         self._outbox: Outbox | None = None
         self._stop_timeout_ms: float | None = None
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object]) -> Self:
+        """Makes a producer from Kafka's dotted option names, such as `bootstrap.servers`.
+
+        Names of this library, and of other libraries for the same option, work too. Text becomes
+        the option's type: "true", "5".
+        """
+        return cls(**options_of("Producer", Producer.__init__, config))
 
     def start(self) -> None:
         """Connects. A failed start leaves no thread or connection behind."""
@@ -126,17 +143,30 @@ class Producer(Blocking[AsyncProducer[Key, Value]], Generic[Key, Value]):
 
         return loop.call(behind())
 
-    def _bytes_of(
-        self, topic: str, partition: int | None, value: Any, key: Any
-    ) -> tuple[bytes | None, bytes | None]:
+    def _item(
+        self,
+        record: Acknowledgement,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeadersLike,
+    ) -> Queued:
+        """The record as the queue takes it: of bytes."""
         if self._serializing is not None:
-            by_key = self._serializing.key(topic, partition, key)
-            return self._serializing.value(topic, partition, value), by_key
+            ready = self._serializing.prepared(
+                topic, Record(value, key, headers, timestamp_ms, partition)
+            )
+            value, key, headers = ready.value, ready.key, ready.headers
+            timestamp_ms, partition = ready.timestamp_ms, ready.partition
+            record.observer = self._serializing.observer(topic)
         if type(value) is not bytes and value is not None:
             value = as_bytes("value", value)
         if type(key) is not bytes and key is not None:
             key = as_bytes("key", key)
-        return value, key
+        pairs = NO_HEADERS if headers is NO_HEADERS else header_pairs(headers)
+        return record, topic, value, key, partition, timestamp_ms, pairs
 
     def send(
         self,
@@ -164,9 +194,11 @@ class Producer(Blocking[AsyncProducer[Key, Value]], Generic[Key, Value]):
         if on_delivery is not None:
             record.on_delivery = on_delivery
         try:
-            sent, by_key = self._bytes_of(topic, partition, value, key)
-            pairs = NO_HEADERS if headers is NO_HEADERS else header_pairs(headers)
-            item = (record, topic, sent, by_key, partition, timestamp_ms, pairs)
+            is_plain = type(value) is bytes and (key is None or type(key) is bytes)
+            if is_plain and headers is NO_HEADERS and self._serializing is None:
+                item: Any = (record, topic, value, key, partition, timestamp_ms, NO_HEADERS)
+            else:
+                item = self._item(record, topic, value, key, partition, timestamp_ms, headers)
             if by_callback:
                 outbox.put_by_callback(item)
             elif not outbox.put(item):
@@ -190,8 +222,12 @@ class Producer(Blocking[AsyncProducer[Key, Value]], Generic[Key, Value]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: HeadersLike = NO_HEADERS,
+        timeout_ms: float | None = None,
     ) -> RecordMetadata:
-        """Sends one record and waits for its acknowledgement."""
+        """Sends one record and waits for its acknowledgement.
+
+        Raises OperationTimedOut after `timeout_ms`; `flush` waits for the record all the same.
+        """
         return self._call(
             lambda twin: twin.send_and_wait(
                 topic,
@@ -200,6 +236,7 @@ class Producer(Blocking[AsyncProducer[Key, Value]], Generic[Key, Value]):
                 partition=partition,
                 timestamp_ms=timestamp_ms,
                 headers=headers,
+                timeout_ms=timeout_ms,
             )
         )
 
@@ -232,6 +269,10 @@ class Producer(Blocking[AsyncProducer[Key, Value]], Generic[Key, Value]):
 
         loop.call(flush())
 
-    def partitions_for(self, topic: str) -> frozenset[int]:
+    def partitions_for(self, topic: str, *, timeout_ms: float | None = None) -> frozenset[int]:
         """Returns the partitions of `topic`. Raises UnknownTopicOrPartition."""
-        return self._call(lambda twin: twin.partitions_for(topic))
+        return self._call(lambda twin: twin.partitions_for(topic, timeout_ms=timeout_ms))
+
+    def metrics(self) -> dict[str, float]:
+        """Returns the present values of the producer's metrics, by name."""
+        return self._run(lambda twin: twin.metrics())

@@ -47,6 +47,7 @@ class Acknowledgement(Future["RecordMetadata"]):
 
     watched = False
     on_delivery: OnDelivery | None = None
+    observer: OnDelivery | None = None
     _state = "RUNNING"  # of no use to cancel: the record is on its way
     _result: RecordMetadata | None = None
     _exception: BaseException | None = None
@@ -70,6 +71,8 @@ class Acknowledgement(Future["RecordMetadata"]):
         self, error: Exception | None, metadata: RecordMetadata | None, runtime: Runtime
     ) -> None:
         """Calls the callback, then wakes the waiters; runs on the loop."""
+        if self.observer is not None:
+            self.observer(error, metadata)
         if self.on_delivery is not None:
             tell(self.on_delivery, error, metadata, runtime)
         self._result, self._exception = metadata, error

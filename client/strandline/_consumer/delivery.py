@@ -54,6 +54,8 @@ class Delivery:
     def __init__(self, *, check_crcs: bool, max_decompressed_bytes: int) -> None:
         whole("max_decompressed_bytes", max_decompressed_bytes, 1, DECOMPRESSED_BYTES_LIMIT)
         self.source: Fetcher | None = None
+        self.delivered = 0
+        """Records handed out, those that were taken back included."""
         self.is_holding = False
         """True if each batch is held back until `resolve`."""
         self._check_crcs = check_crcs
@@ -158,6 +160,7 @@ class Delivery:
             records = self._deliver(position, left, one_chunk=one_chunk)
             if records:
                 found[position.partition] = records
+                self.delivered += len(records)
                 left = None if left is None else left - len(records)
                 if one_chunk:
                     break

@@ -92,6 +92,10 @@ class Fetcher:
         self.cluster.watchers.append(self._on_metadata)
         session.on_broken.append(lambda _: self.arrived.set())
 
+    @property
+    def buffered_bytes(self) -> int:
+        return self._buffered
+
     def chance(self) -> float:
         return self._runtime.rng.random()
 

@@ -38,6 +38,7 @@ class ConsumerOptions:
     connect_timeout_ms: float
     metadata_max_age_ms: float
     check_crcs: bool
+    client_id: str | None
 
     def __post_init__(self) -> None:
         reset = self.auto_offset_reset
@@ -57,6 +58,7 @@ class ConsumerOptions:
         given.milliseconds("connect_timeout_ms", self.connect_timeout_ms)
         given.milliseconds("metadata_max_age_ms", self.metadata_max_age_ms)
         given.flag("check_crcs", self.check_crcs)
+        given.client_id(self.client_id)
 
     def _check_group(self) -> None:
         for name in ("group_id", "group_instance_id", "group_remote_assignor"):

@@ -73,6 +73,11 @@ class Position:
     def key(self) -> PartitionKey:
         return self.topic_id, self.partition.partition
 
+    @property
+    def is_read(self) -> bool:
+        """True once a fetch has told the end of the log, for an offset that is known."""
+        return self.high_watermark >= 0 and self.offset >= 0
+
     # The user moves it.
 
     def seek(self, offset: int, epoch: int) -> None:

@@ -25,7 +25,7 @@ from strandline_proto.errors import NONE
 from strandline_proto.v1 import committed_offsets_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from strandline._core.cluster_view import Changes, PartitionKey
     from strandline._core.membership import Membership
@@ -71,6 +71,8 @@ class Commits:
         self._membership = membership
         self._stream = stream
         self._options = options
+        self.on_committed: Callable[[dict[tuple[str, int], CommitOffset]], None] | None = None
+        """Called with the offsets of each commit that succeeded, in part or whole."""
         self._wake = asyncio.Event()
         self._results: dict[Commit, asyncio.Future[None]] = {}
         self._topic_names: dict[bytes, str] = {}
@@ -234,6 +236,11 @@ class Commits:
         )
 
     def _tell(self, commit: Commit, cause: StrandlineError | None) -> None:
+        if commit.committed and self.on_committed is not None:
+            self._remember_names(commit.committed)
+            called = self._topic_names
+            found = {(called.get(k[0], ""), k[1]): at for k, at in commit.committed.items()}
+            self.on_committed(found)
         if commit.refused:
             refusal = self._refusal(commit)
             refusal.may_have_been_written = commit.in_doubt

@@ -45,7 +45,7 @@ class Group:
             options.group_instance_id,
             options.group_remote_assignor,
             options.max_poll_interval_ms,
-            f"strandline-{session.runtime.pid}",
+            options.client_id or f"strandline-{session.runtime.pid}",
         )
         coordinator = Coordinator(session, options.group_id)
         self.membership = Membership(static=options.group_instance_id is not None)

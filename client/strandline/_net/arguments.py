@@ -6,17 +6,14 @@ large for its message field, and a single string in place of several.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from operator import index
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from strandline.errors import ConfigurationError
 from strandline.types import TopicPartition
 from strandline_runtime.real import MESSAGE_BYTES_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -86,6 +83,24 @@ def identifier(name: str, value: object) -> str:
         )
     if not found.isprintable():
         raise ConfigurationError(f"{name}={value!r} has a character that cannot be printed")
+    return found
+
+
+def client_id(value: object) -> str | None:
+    """A client's name, or None."""
+    return None if value is None else identifier("client_id", value)
+
+
+def interceptors(given: Iterable[object], *methods: str) -> list[Any]:
+    """Objects that have at least one of these methods."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigurationError(f"interceptors={given!r} is not a list of interceptors")
+    found: list[Any] = list(given)
+    for one in found:
+        if isinstance(one, type):
+            raise ConfigurationError(f"interceptors: {one.__name__} is a class; make one of it")
+        if not any(callable(getattr(one, method, None)) for method in methods):
+            raise ConfigurationError(f"interceptors: {one!r} has none of {', '.join(methods)}")
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
@@ -49,6 +50,10 @@ class MessageTooLarge(BrokerUnreachable):
 
 def parse_bootstrap(servers: str | Iterable[str]) -> tuple[str, ...]:
     """The addresses of `bootstrap_servers`: 'host:port,host:port' or several such strings."""
+    if isinstance(servers, Mapping):
+        raise ConfigurationError(
+            "bootstrap_servers is a mapping; write from_config({'bootstrap.servers': ...})"
+        )
     texts = [servers] if isinstance(servers, str) else several("bootstrap_servers", servers, str)
     addresses = [part.strip() for text in texts for part in text.split(",") if part.strip()]
     if not addresses:

@@ -47,14 +47,22 @@ def names_of(made_by: Callable[..., object]) -> frozenset[str]:
     return frozenset(name for name, each in given if each.kind in kinds) - {"self"}
 
 
-def refuse_unknown(client: str, known: frozenset[str], unknown: Mapping[str, object]) -> None:
-    """Refuses options that the client does not have.
+def refuse_unknown(
+    client: str,
+    known: frozenset[str],
+    unknown: Mapping[str, object],
+    *,
+    is_dotted: bool = False,
+) -> None:
+    """Refuses options that the client does not have; suggests names as the caller writes them.
 
     Raises UnsupportedFeature if other libraries have them all, else ConfigurationError.
     """
     if not unknown:
         return
-    texts = [refusal(client, known, name, value) for name, value in unknown.items()]
+    texts = [
+        refusal(client, known, name, value, is_dotted=is_dotted) for name, value in unknown.items()
+    ]
     misspelt = [name for name in unknown if remedy_of(keyword_of(name)) is None]
     kind = ConfigurationError if misspelt else UnsupportedFeature
     raise kind("; ".join(texts))
@@ -65,7 +73,9 @@ def keyword_of(name: str) -> str:
     return name.strip().lower().replace(".", "_").replace("-", "_")
 
 
-def refusal(client: str, known: frozenset[str], name: str, value: object) -> str:
+def refusal(
+    client: str, known: frozenset[str], name: str, value: object, *, is_dotted: bool = False
+) -> str:
     """Returns the error's text about one option that the client does not have."""
     keyword = keyword_of(name)
     shown = f"{name}=..." if is_secret(keyword) else f"{name}={shortened(value)}"
@@ -78,7 +88,8 @@ def refusal(client: str, known: frozenset[str], name: str, value: object) -> str
         return f"{client} has no option {shown}; {PAGE} lists its options"
     if (remedy := remedy_of(near)) is not None:
         return f"{client} has no option {shown}; it does not support {near} either: {remedy}"
-    return f"{client} has no option {shown}; did you mean {near}?"
+    suggested = near.replace("_", ".") if is_dotted and "." in name else near
+    return f"{client} has no option {shown}; did you mean {suggested}?"
 
 
 def nearest(keyword: str, known: frozenset[str]) -> str | None:

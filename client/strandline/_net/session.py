@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from strandline._net.cluster import Cluster
 from strandline._net.connections import Connections
@@ -16,15 +18,34 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 
+class NamedLog:
+    """A log whose lines name the client."""
+
+    def __init__(self, log: Any, client_id: str) -> None:
+        self._log = log
+        self._client_id = client_id
+
+    def __getattr__(self, level: str) -> Callable[..., Any]:
+        return partial(getattr(self._log, level), client_id=self._client_id)
+
+
 class Session:
     """An open connection to a cluster."""
 
-    def __init__(self, name: str, bootstrap: tuple[str, ...], runtime: Runtime | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: tuple[str, ...],
+        runtime: Runtime | None,
+        client_id: str | None = None,
+    ) -> None:
         if runtime is None:
             require_grpc(name)
             from strandline_runtime.real import client_runtime
 
             runtime = client_runtime()
+        if client_id is not None:
+            runtime = replace(runtime, log=cast("Any", NamedLog(runtime.log, client_id)))
         self.runtime = runtime
         self.connections = Connections(runtime)
         self.tasks = Tasks(f"strandline {name}", self._on_failure)

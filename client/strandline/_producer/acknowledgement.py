@@ -48,6 +48,8 @@ class Acknowledgement(asyncio.Future[RecordMetadata]):
 
     watched = False
     on_delivery: OnDelivery | None = None
+    observer: OnDelivery | None = None
+    """The interceptors; the program does not see a failure by them."""
 
     def result(self) -> RecordMetadata:
         self.watched = True
@@ -76,6 +78,8 @@ class Acknowledgement(asyncio.Future[RecordMetadata]):
             else:
                 self.set_exception(error)
                 super().exception()  # the library reports unseen errors itself
+        if self.observer is not None:
+            self.observer(error, metadata)
         if self.on_delivery is not None:
             tell(self.on_delivery, error, metadata, runtime)
 

@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 from strandline.types import OffsetRange, SendManyResult
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strandline._core.partition_queue import PartitionQueue
     from strandline._core.producer_batch import ProducerBatch
     from strandline._producer.acknowledgement import Unheard
+
+    Observe = Callable[[PartitionQueue, ProducerBatch, int, int, Exception | None], None]
 
 
 class Collector:
     """Counts the outcomes of records, batch by batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, observe: Observe | None = None) -> None:
         self.handed_over = 0
+        self._observe = observe
         self._acknowledged = self._failed = self._unknown = 0
         self._ranges: list[OffsetRange] = []
         self._last: dict[int, int] = {}
@@ -36,6 +41,8 @@ class Collector:
         count: int,
         error: Exception | None,
     ) -> None:
+        if self._observe is not None:
+            self._observe(queue, batch, first, count, error)
         if error is None:
             self._acknowledged += count
             self._add_range(queue, batch, first, count)

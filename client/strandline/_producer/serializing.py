@@ -1,29 +1,102 @@
-"""Serializes keys and values of records, and names topic and field of one that does not."""
+"""The way of a record before it is handed over: interceptors, then serializers.
+
+A key or value that does not serialize is an error that names topic and field.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from strandline._producer.accumulator import as_bytes
+from strandline._net import arguments as given
+from strandline._producer.accumulator import as_bytes, header_pairs
 from strandline.errors import SerializationError, describe
 from strandline.serialization import Format, format_or_function
-from strandline.types import Record
+from strandline.types import Record, RecordMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from strandline._core.partition_queue import PartitionQueue
+    from strandline._core.producer_batch import ProducerBatch
+    from strandline.types import OnDelivery
+
 
 class Serializing:
-    """The serializers of one producer; keys or values without one are bytes."""
+    """The interceptors and serializers of one producer; keys or values without one are bytes."""
 
-    def __init__(self, key: object, value: object) -> None:
+    def __init__(self, key: object, value: object, interceptors: Iterable[object] = ()) -> None:
         self._key = _function("key_serializer", key)
         self._value = _function("value_serializer", value)
+        self._interceptors = given.interceptors(interceptors, "on_send", "on_acknowledgement")
+        self.log: Any = None
+        """The log of the started producer."""
 
     def __bool__(self) -> bool:
-        return self._key is not None or self._value is not None
+        return bool(self._key or self._value or self._interceptors)
+
+    def prepared(self, topic: str, record: Record[Any, Any]) -> Record:
+        """Returns the record to hand over, of bytes. Raises SerializationError."""
+        if self._interceptors:
+            record = self._intercepted(topic, record)
+        return replace(
+            record,
+            value=self.value(topic, record.partition, record.value),
+            key=self.key(topic, record.partition, record.key),
+        )
+
+    def _intercepted(self, topic: str, record: Record[Any, Any]) -> Record[Any, Any]:
+        record = replace(record, headers=header_pairs(record.headers))
+        for each in self._interceptors:
+            if (on_send := getattr(each, "on_send", None)) is None:
+                continue
+            try:
+                found = on_send(topic, record)
+                if not isinstance(found, Record):
+                    raise TypeError(f"it returned a {type(found).__name__}, not a Record")
+                record = found
+            except Exception as error:  # noqa: BLE001 - the record goes on without it
+                self.log.error("on_send of an interceptor raised", error=describe(error))
+        return record
+
+    def observer(self, topic: str) -> OnDelivery | None:
+        """Returns a function that tells the interceptors a record's outcome; None without any."""
+        if not self._interceptors:
+            return None
+        return partial(self._acknowledged, topic)
+
+    def observe_batch(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        first: int,
+        count: int,
+        error: Exception | None,
+    ) -> None:
+        """Tells the interceptors the outcome of a batch's records."""
+        base, epoch = batch.base_offset, batch.leader_epoch
+        for index in range(first, first + count if self._interceptors else first):
+            metadata = None
+            if error is None:
+                offset = base + index if base >= 0 else -1
+                time_ms = batch.log_append_time_ms
+                metadata = RecordMetadata(queue.topic, queue.partition, offset, time_ms, epoch)
+            self._acknowledged(queue.topic, error, metadata)
+
+    def _acknowledged(
+        self, topic: str, error: Exception | None, metadata: RecordMetadata | None
+    ) -> None:
+        for each in self._interceptors:
+            if (told := getattr(each, "on_acknowledgement", None)) is None:
+                continue
+            try:
+                told(topic, error, metadata)
+            except Exception as defect:  # noqa: BLE001 - the others are told too
+                self.log.error(
+                    "on_acknowledgement of an interceptor raised", error=describe(defect)
+                )
 
     def value(self, topic: str, partition: int | None, value: object) -> bytes | None:
         """Returns the bytes of a value. Raises SerializationError."""
@@ -43,11 +116,10 @@ class Serializing:
         for item in items:
             if isinstance(item, Record):
                 own = partition if item.partition is None else item.partition
-                yield replace(
-                    item,
-                    value=self.value(topic, own, item.value),
-                    key=self.key(topic, own, item.key),
-                )
+                yield self.prepared(topic, replace(item, partition=own))
+            elif self._interceptors:
+                key, value = item if isinstance(item, tuple) and len(item) == 2 else (None, item)
+                yield self.prepared(topic, Record(value, key, partition=partition))
             elif isinstance(item, tuple) and len(item) == 2:
                 key, value = item
                 yield Record(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
 
 from strandline._core.position import EARLIEST, LATEST, Phase
 from strandline._net import arguments as given
-from strandline._reading.reading import Reading
-from strandline.errors import OperationTimedOut, describe
+from strandline._reading.log_offsets import LogOffsets
+from strandline.errors import ConfigurationError, OperationTimedOut, describe
 
 if TYPE_CHECKING:
     from strandline._core.position import Position
     from strandline.types import TopicPartition
 
 
-class Positions(Reading):
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Positions(LogOffsets):
     """The calls about positions."""
 
     def seek(
@@ -41,41 +45,85 @@ class Positions(Reading):
         if self._group is not None:
             self._group.on_sought(position)
 
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    async def seek_to_beginning(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> None:
         """Moves these partitions (all assigned ones by default) to their first record."""
-        await self._reset(partitions, EARLIEST)
+        await self._reset(partitions, EARLIEST, self._within(timeout_ms))
 
-    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+    async def seek_to_end(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> None:
         """Moves these partitions (all assigned ones by default) past the last committed record."""
-        await self._reset(partitions, LATEST)
+        await self._reset(partitions, LATEST, self._within(timeout_ms))
 
-    async def _reset(self, partitions: tuple[TopicPartition, ...], to: int) -> None:
+    async def seek_to_time(
+        self,
+        time: int | datetime,
+        *partitions: TopicPartition,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Moves these partitions (all assigned ones by default) to their first record of this time
+        or later; past the last committed record if there is none.
+
+        `time` is in milliseconds since the epoch, or a datetime with a time zone.
+        """
+        time_ms = milliseconds_of(time)
+        timeout_s = self._within(timeout_ms)
+        chosen = [position.partition for position in self._assigned.of(partitions)]
+        found = await self._list(dict.fromkeys(chosen, time_ms), timeout_s)
+        late = tuple(tp for tp, at in found.items() if at.offset < 0)
+        for tp, at in found.items():
+            if tp in self._assigned.keys and at.offset >= 0:
+                self.seek(tp, at.offset)
+        if kept := tuple(tp for tp in late if tp in self._assigned.keys):
+            await self._reset(kept, LATEST, timeout_s)
+
+    async def _reset(
+        self, partitions: tuple[TopicPartition, ...], to: int, timeout_s: float
+    ) -> None:
         self._started()
         positions = self._assigned.of(partitions)
         for position in positions:
             position.reset(to)
             self._moved(position)
         for position in positions:
-            await self._resolved(position.partition)
+            await self._resolved(position.partition, timeout_s)
 
-    async def position(self, partition: TopicPartition | tuple[str, int]) -> int:
+    async def lag(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Returns the number of offsets between the position and the end of each partition (of all
+        assigned ones by default).
+
+        The leaders are asked, so that partitions count that were not fetched yet or are paused.
+        """
+        timeout_s = self._within(timeout_ms)
+        self._started()
+        chosen = [position.partition for position in self._assigned.of(partitions)]
+        ends = await self._list(dict.fromkeys(chosen, LATEST), timeout_s)
+        return {tp: max(0, ends[tp].offset - await self._resolved(tp, timeout_s)) for tp in chosen}
+
+    async def position(
+        self, partition: TopicPartition | tuple[str, int], *, timeout_ms: float | None = None
+    ) -> int:
         """Returns the offset of the next record that the caller gets."""
-        return await self._resolved(partition)
+        return await self._resolved(partition, self._within(timeout_ms))
 
-    async def _resolved(self, partition: TopicPartition | tuple[str, int]) -> int:
+    async def _resolved(self, partition: TopicPartition | tuple[str, int], timeout_s: float) -> int:
         """Waits until the lookup of an offset ends, while the partition is assigned.
 
         The lookup of a partition that is no longer assigned never ends.
         """
         fetcher = self._started()
-        deadline = asyncio.get_running_loop().time() + self._request_timeout_s
+        deadline = asyncio.get_running_loop().time() + timeout_s
         while (position := self._assigned.position(partition)).phase is Phase.RESETTING:
             if asyncio.get_running_loop().time() >= deadline:
                 cause = fetcher.obstacle
                 why = "" if cause is None else f": {describe(cause)}"
                 raise OperationTimedOut(
                     f"the offset of {position.partition.topic}/{position.partition.partition} "
-                    f"was not found within {self._request_timeout_s * 1000:.0f} ms{why}",
+                    f"was not found within {timeout_s * 1000:.0f} ms{why}",
                     cause,
                 )
             await asyncio.sleep(0.002)
@@ -112,3 +160,14 @@ class Positions(Reading):
     def paused(self) -> frozenset[TopicPartition]:
         """Returns the paused partitions."""
         return frozenset(p.partition for p in self._assigned.of(()) if p.paused)
+
+
+def milliseconds_of(time: object) -> int:
+    """Milliseconds since the epoch. Raises ConfigurationError."""
+    if not isinstance(time, datetime):
+        hint = "it counts milliseconds since 1970"
+        return given.whole("time", time, 0, given.TIMESTAMP_MS_MAX, hint=hint)
+    if time.tzinfo is None:
+        raise ConfigurationError(f"time={time!r} has no time zone; write datetime(..., tzinfo=UTC)")
+    since = -((EPOCH - time) // timedelta(milliseconds=1))  # upward: not before the time
+    return given.whole("time", since, 0, given.TIMESTAMP_MS_MAX)

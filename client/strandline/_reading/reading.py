@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from strandline._net.arguments import milliseconds
 from strandline.errors import ClientClosed, ConfigurationError
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ class Reading:
     @property
     def _request_timeout_s(self) -> float:
         return self._options.request_timeout_s
+
+    def _within(self, timeout_ms: float | None) -> float:
+        """The time limit of one call in seconds: its own, or that of the consumer."""
+        if timeout_ms is None:
+            return self._options.request_timeout_s
+        return milliseconds("timeout_ms", timeout_ms) / 1000
 
     def _started(self) -> Fetcher:
         fetcher = self._assigned.fetcher

@@ -55,7 +55,7 @@ def test_a_size_is_a_whole_number_within_bounds(value: Any) -> None:
         ("enable_idempotence", "no"),
         ("compression_type", 1),
         ("compression_type", "brotli"),
-        ("partitioner", "murmur2"),
+        ("partitioner", "fnv1a"),
     ],
 )
 def test_a_producer_takes_what_it_says(option: str, value: Any) -> None:
