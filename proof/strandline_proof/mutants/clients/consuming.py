@@ -6,12 +6,12 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant
 
-_CALLS: Final = "strandline.consumer"
+_CALLS: Final = "strandline._reading.positions"
 _DELIVERY: Final = "strandline._consumer.delivery"
 _FETCHER: Final = "strandline._consumer.fetcher"
 _GROUP: Final = "strandline._groups.group"
 _POSITION: Final = "strandline._core.position"
-_QUERIES: Final = "strandline.consumer"
+_QUERIES: Final = "strandline._reading.log_offsets"
 _RECORDS: Final = "strandline._consumer.records"
 _STREAM: Final = "strandline._consumer.stream"
 
@@ -98,8 +98,9 @@ CONSUMING: Final = (
         (
             Edit(
                 _QUERIES,
-                "        found = await self._list(dict(timestamps))\n",
-                "        found = await self._list({tp: t + 1 for tp, t in timestamps.items()})\n",
+                "        found = await self._list(dict(timestamps), self._within(timeout_ms))\n",
+                "        later = {tp: t + 1 for tp, t in timestamps.items()}\n"
+                "        found = await self._list(later, self._within(timeout_ms))\n",
             ),
         ),
     ),
@@ -155,8 +156,8 @@ CONSUMING: Final = (
         (
             Edit(
                 "strandline.consumer",
-                "if not (p.paused or p.withheld)]\n            found = collect",
-                "if not p.withheld]\n            found = collect",
+                "if not (p.paused or p.withheld)]\n\n    async def _lend",
+                "if not p.withheld]\n\n    async def _lend",
             ),
         ),
     ),

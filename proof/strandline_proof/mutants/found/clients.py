@@ -6,7 +6,7 @@ from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
 
-_CALLS: Final = "strandline.consumer"
+_CALLS: Final = "strandline._reading.commits"
 _COMMITS: Final = "strandline._groups.commits"
 _FETCHER: Final = "strandline._consumer.fetcher"
 _STATE: Final = "strandline._core.commit_state"
