@@ -112,6 +112,8 @@ class Totals:
     files: int = 0
     version: int = -1
     quarantined: int = 0
+    """Records that did not parse."""
+    duplicates: int = 0
 
     def add(self, report: BatchReport) -> None:
         self.batches += 0 if report.skipped else 1

@@ -199,6 +199,7 @@ def _print_totals(
             "batches": totals.batches,
             "rows": totals.rows,
             "quarantined": totals.quarantined,
+            "duplicates": totals.duplicates,
             "lost": totals.lost,
             "size_bytes": totals.size,
             "elapsed_s": round(seconds, 3),
@@ -207,7 +208,15 @@ def _print_totals(
         }
         print(json.dumps(document))  # noqa: T201 - the command's result
         return
-    bad = f" ({totals.quarantined:,} did not parse)" if totals.quarantined else ""
+    some = [
+        f"{count:,} {what}"
+        for count, what in (
+            (totals.quarantined, "did not parse"),
+            (totals.duplicates, "are duplicates"),
+        )
+        if count
+    ]
+    bad = f" ({', '.join(some)})" if some else ""
     print(  # noqa: T201 - the command's result
         f"{totals.rows:,} records{bad} in {totals.batches} batches ({seconds:.1f} s)"
     )

@@ -39,7 +39,9 @@ _VERIFY_COLUMNS: Final = (
     "high_watermark",
     "lag",
 )
-_PARSED_COLUMNS: Final = ("topic", "partition", "bronze", "silver", "quarantine", "differing")
+_PARSED_COLUMNS: Final = (
+    *("topic", "partition", "bronze", "silver", "quarantine", "duplicates", "differing"),
+)
 _GOLD_COLUMNS: Final = ("step", "commits", "rows", "watermark", "late", "unchecked")
 _STATE_COLUMNS: Final = ("step", "keys", "silver", "left_out", "behind")
 
@@ -155,8 +157,6 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
     return 0 if sound else 1
 
 
-def _verdict(pipeline: Pipeline, gold: list[GoldFindings]) -> str:
-    made = {
 def _print_late(pipeline: Pipeline, gold: Sequence[GoldFindings]) -> None:
     updates = {step.name for step in pipeline.every_gold if step.updates}
     for one in gold:
@@ -168,6 +168,8 @@ def _print_late(pipeline: Pipeline, gold: Sequence[GoldFindings]) -> None:
             )
 
 
+def _verdict(pipeline: Pipeline, gold: list[GoldFindings]) -> str:
+    made = {
         name: [os.path.isdir(step.table) for step in steps]
         for name, steps in (("gold", pipeline.every_gold), ("state", pipeline.every_state))
         if steps

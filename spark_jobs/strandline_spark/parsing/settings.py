@@ -153,6 +153,10 @@ class ParseSettings:
     """The treatment of a record that ends the process that parses it."""
     deadline_seconds: int = DEADLINE_SECONDS
     """Limit for the time that one batch of records takes."""
+    dedupe_key: tuple[str, ...] = ()
+    """Columns of silver whose values are the same in duplicates; none if duplicates are rows."""
+    dedupe_within: int = 0
+    """Microseconds that the event times of duplicates may be apart."""
 
 
 @dataclass(slots=True)
@@ -181,8 +185,8 @@ class Parsed:
     hold all values seen, narrowest first (`inference.py`). Their rows are among the good ones, and
     have null in such a column.
     """
+    left_out: frozenset[str] = frozenset()
+    """Fields within objects of json that columns read in part, which no column reads."""
 
 
 DETAIL_MAX: Final = 200
-    left_out: frozenset[str] = frozenset()
-    """Fields within objects of json that columns read in part, which no column reads."""

@@ -21,7 +21,7 @@ def with_columns_of(pipeline: Pipeline, silver: SilverTable) -> Pipeline:
     """Returns the pipeline with the added columns of silver. Raises TableError if the table has
     columns that would silently be null from now on.
     """
-    silver.check_explode(pipeline.parse, pipeline.file)
+    silver.check_kind(pipeline.parse, pipeline.file)
     return beside_columns(pipeline, silver.fit_columns(pipeline.parse.columns))
 
 

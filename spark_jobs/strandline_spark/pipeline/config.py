@@ -18,6 +18,7 @@ from strandline_spark.errors import OptionError
 from strandline_spark.parsing.checks import check_settings
 from strandline_spark.parsing.parts.type_names import column_type
 from strandline_spark.parsing.settings import POSITION, RECORD_TIME, ParseSettings
+from strandline_spark.pipeline.dedupe import with_dedupe
 from strandline_spark.pipeline.durations import duration_us
 from strandline_spark.pipeline.explained import explained, located, located_in_part
 from strandline_spark.pipeline.keys import ColumnKeys, FileKeys, GoldKeys, SilverKeys, StateKeys
@@ -322,6 +323,7 @@ class _Checker:
             on_crash=silver.on_crash,
             deadline_seconds=_deadline(silver.parse_deadline),
         )
+        settings = with_dedupe(settings, silver.dedupe)
         if silver.event_time != RECORD_TIME and silver.event_time not in settings.columns:
             raise OptionError(
                 f"[silver] event_time = {silver.event_time!r} is no column; name one of"

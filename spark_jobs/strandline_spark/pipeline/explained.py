@@ -11,6 +11,7 @@ import msgspec
 from strandline_spark.pipeline.keys import (
     BronzeKeys,
     ColumnKeys,
+    DedupeKeys,
     FileKeys,
     GoldKeys,
     PipelineKeys,
@@ -143,7 +144,8 @@ def _where(path: Path, found: dict[str, Any]) -> str:
     if len(path) == 1:
         inner = found.get(str(path[0]))
         return f"[{path[0]}]" if isinstance(inner, dict) else str(path[0])
-    return f"[{path[0]}] {path[1]}"
+    rest = "".join(f", {part}" for part in path[2:])
+    return f"[{path[0]}] {path[1]}{rest}"
 
 
 def _column(path: Path) -> Path:
@@ -177,4 +179,6 @@ def _known_keys(path: Path) -> list[str]:
     kind = sections[path[0]] if len(path) > 1 else FileKeys
     if _column(path):
         kind = ColumnKeys
+    if "dedupe" in path[1:-1]:
+        kind = DedupeKeys
     return [field.encode_name for field in msgspec.structs.fields(kind)]

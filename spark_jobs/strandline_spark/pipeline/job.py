@@ -225,6 +225,8 @@ class PipelineStream:
             pipeline = part.pipeline
             with self.failures.guard(part.step):
                 parse = part.settings(SilverTable.open(pipeline.silver))
+                if parse.dedupe_key:  # silver takes these topics from bronze
+                    continue
                 plan = SilverPlan(pipeline.silver, pipeline.quarantine, parse).to_json()
                 plans.append((pipeline.own_topics, plan))
                 part.known = tuple(parse.columns)
@@ -275,11 +277,13 @@ class PipelineStream:
             silver.added |= part.catch_up.take_added()
             silver.is_behind = step.left > 0 or part.catch_up.is_behind()
             if step.rows:
-                self.totals.quarantined += step.quarantined
+                self.totals.quarantined += step.quarantined - step.duplicates
+                self.totals.duplicates += step.duplicates
                 if self._metrics is not None:
                     self._metrics.caught_up(step)
                 left = f", {step.left} ranges to go" if step.left else ""
-                self._note(f"{silver.step}: {step.rows:,} records from bronze{left}")
+                some = f" ({step.duplicates:,} of them duplicates)" if step.duplicates else ""
+                self._note(f"{silver.step}: {step.rows:,} records from bronze{some}{left}")
             return silver.is_behind
         return False
 

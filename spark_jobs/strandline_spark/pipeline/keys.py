@@ -87,6 +87,15 @@ class ColumnKeys(Section):
     ] = msgspec.field(default=None, name="from")
 
 
+class DedupeKeys(Section):
+    """The duplicates that do not go into silver."""
+
+    key: Annotated[list[str], Meta(description="Columns whose values are the same in duplicates.")]
+    within: Annotated[
+        str, Meta(description="How far apart the event times of duplicates may be, like 1 day.")
+    ]
+
+
 class SilverKeys(Section):
     format: Annotated[
         Literal["json", "csv", "avro", "protobuf", "regex"],
@@ -134,6 +143,13 @@ class SilverKeys(Section):
         Meta(
             description="For json, avro and protobuf: path of an array, each element of which is a"
             " row."
+        ),
+    ] = None
+    dedupe: Annotated[
+        DedupeKeys | None,
+        Meta(
+            description="Rows that repeat an earlier row of their partition go to quarantine, as"
+            " { key = ['id'], within = '1 day' }."
         ),
     ] = None
     on_new_field: Annotated[
@@ -215,6 +231,13 @@ class GoldKeys(Section):
     table: Annotated[
         str | None, Meta(description="Folder of the step's rows (default: directory/gold/NAME).")
     ] = None
+    late: Annotated[
+        Literal["drop", "update"],
+        Meta(
+            description="Rows that come after their window was closed: leave them out and count"
+            " them, or compute the window again and replace its rows."
+        ),
+    ] = "drop"
     idle_after: Annotated[
         str | None,
         Meta(
@@ -231,13 +254,6 @@ class GoldKeys(Section):
         str | None,
         Meta(description="Zone whose days and weeks the windows are, like Europe/Berlin."),
     ] = None
-    late: Annotated[
-        Literal["drop", "update"],
-        Meta(
-            description="Rows that come after their window was closed: leave them out and count"
-            " them, or compute the window again and replace its rows."
-        ),
-    ] = "drop"
     offset: Annotated[
         str | None, Meta(description="How much later than usual windows begin, like 6 hours.")
     ] = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from strandline_spark.errors import EnvironmentProblem, first_line
+from strandline_spark.silver.duplicates import REASON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -40,7 +41,7 @@ class JobMetrics:
         self._declare_gold(registry)
         self._declare_state(registry)
         self._declare_reports(registry)
-        for one in (self._batches, self._bytes, self._lost):
+        for one in (self._batches, self._bytes, self._lost, self._duplicates):
             one.labels(pipeline)
         for table in ("bronze", "silver", "quarantine"):
             self._rows.labels(pipeline, table)
@@ -70,9 +71,15 @@ class JobMetrics:
             ("pipeline",),
             registry=registry,
         )
+        self._duplicates = Counter(
+            "strandline_spark_duplicate_rows",
+            "Records that repeat an earlier row of silver, by `dedupe`; quarantine has them.",
+            ("pipeline",),
+            registry=registry,
+        )
         self._quarantined = Counter(
             "strandline_spark_quarantined_rows",
-            "Records that did not parse.",
+            "Records that quarantine took: they did not parse, or are duplicates.",
             ("pipeline", "reason"),
             registry=registry,
         )
@@ -90,13 +97,6 @@ class JobMetrics:
             ("pipeline", "step"),
             registry=registry,
         )
-        self._watermark = Gauge(
-            "strandline_spark_watermark_timestamp_seconds",
-            "Event time up to which a gold step has closed its windows, in seconds since 1970.",
-            ("pipeline", "step"),
-            registry=registry,
-        )
-
         self._updated = Counter(
             "strandline_spark_updated_late_rows",
             "Late rows whose windows a gold step computed again with them.",
@@ -109,6 +109,13 @@ class JobMetrics:
             ("pipeline", "step"),
             registry=registry,
         )
+        self._watermark = Gauge(
+            "strandline_spark_watermark_timestamp_seconds",
+            "Event time up to which a gold step has closed its windows, in seconds since 1970.",
+            ("pipeline", "step"),
+            registry=registry,
+        )
+
     def _declare_state(self, registry: CollectorRegistry) -> None:
         self._changes = Counter(
             "strandline_spark_state_changes",
@@ -181,6 +188,7 @@ class JobMetrics:
 
     def _parsed(self, rows: int, reasons: dict[str, int]) -> None:
         self._rows.labels(self._pipeline, "silver").inc(rows)
+        self._duplicates.labels(self._pipeline).inc(reasons.get(REASON, 0))
         for reason, count in reasons.items():
             self._rows.labels(self._pipeline, "quarantine").inc(count)
             self._quarantined.labels(self._pipeline, reason).inc(count)
@@ -189,6 +197,9 @@ class JobMetrics:
         """Takes the result of a gold step's run, with a commit or without one."""
         self._gold_rows.labels(self._pipeline, report.step).inc(report.rows)
         self._late.labels(self._pipeline, report.step).inc(report.late)
+        if report.updated is not None:
+            self._updated.labels(self._pipeline, report.step).inc(report.late)
+            self._windows.labels(self._pipeline, report.step).inc(report.updated)
         if report.watermark is not None:
             seconds = report.watermark / _MICROSECONDS
             self._watermark.labels(self._pipeline, report.step).set(seconds)
@@ -197,9 +208,6 @@ class JobMetrics:
         """Takes the result of a state step's run, with a commit or without one."""
         own = (self._pipeline, report.step)
         self._changes.labels(*own, "upserted").inc(report.upserted)
-        if report.updated is not None:
-            self._updated.labels(self._pipeline, report.step).inc(report.late)
-            self._windows.labels(self._pipeline, report.step).inc(report.updated)
         self._changes.labels(*own, "deleted").inc(report.deleted)
         for column, rows in report.left_out.items():
             self._left_out.labels(*own, column).inc(rows)

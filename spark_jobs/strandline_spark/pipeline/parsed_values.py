@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.columns import FILE_SCHEMA
 from strandline_spark.bronze.fenced_table import POSITION_KEY
 from strandline_spark.bronze.verify import union
 from strandline_spark.parsing.settings import reads_headers
+from strandline_spark.silver.duplicates import REASON, Seen
 from strandline_spark.silver.range_output import SilverRows
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ class ParsedValues:
         self._bronze = bronze
         self._rows = SilverRows(settings, batch_id=0, topic="")
         self._position = silver.setting(POSITION_KEY)
+        self._settings = settings
+        self._seen: Seen | None = None
         self._record = (*_RECORD, *(["headers"] if reads_headers(settings.columns) else []))
         columns = [name for name in self._rows.schema.names if name not in _NOT_COMPARED]
         self._compared = ((silver, tuple(columns)), (quarantine, _JUDGED))
@@ -71,6 +75,8 @@ class ParsedValues:
         """
         found.differing = 0
         wrong: _Wrong = {}
+        key, within = self._settings.dedupe_key, self._settings.dedupe_within
+        self._seen = Seen(key, within) if key else None
         for start, stop in _windows(runs):
             self._compare_window(found.tp, start, stop, wrong)
         for (kind, what), (count, first) in wrong.items():
@@ -82,10 +88,11 @@ class ParsedValues:
 
     def _compare_window(self, tp: TopicPartition, start: int, stop: int, wrong: _Wrong) -> None:
         expected: tuple[dict[int, int], ...] = ({}, {})
-        for batch in _scanned(self._bronze, tp, start, stop, self._record):
-            for sums, rows, (_, columns) in zip(
-                expected, self._rows.of(_as_read(batch)), self._compared, strict=True
-            ):
+        batches = _scanned(self._bronze, tp, start, stop, self._record)
+        for batch in batches if self._seen is None else _in_order(batches):
+            record = _as_read(batch)
+            judged = self._rows.judged(record, self._rows.parser.parse(record), self._seen)
+            for sums, rows, (_, columns) in zip(expected, judged, self._compared, strict=True):
                 _add(sums, _sums(rows, columns))
         for sums, (table, columns) in zip(expected, self._compared, strict=True):
             held: dict[int, int] = {}
@@ -155,6 +162,26 @@ def _scanned(
     for file, scanner in table.scanners(wanted, list(columns), **bounds):
         with table.reading(file):
             yield from scanner.to_batches()
+
+
+def _in_order(batches: Iterable[Any]) -> Iterator[Any]:
+    """Yields the rows of the batches by rising offsets: a duplicate comes after its row."""
+    found = [one for one in batches if one.num_rows]
+    if found:
+        table = pa.Table.from_batches(found).sort_by("offset")
+        yield from table.to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def duplicates_in(quarantine: FencedTable, tp: TopicPartition) -> int:
+    """Returns the number of the partition's records that repeat a row of silver."""
+    wanted = (ds.field("topic") == tp.topic) & (ds.field("partition") == tp.partition)
+    count = 0
+    # The log has no bounds of reasons, and delta-rs' dataset would leave out all files.
+    for file, scanner in quarantine.scanners(wanted, ["reason"]):
+        with quarantine.reading(file):
+            for batch in scanner.to_batches():
+                count += pc.sum(pc.equal(batch.column("reason"), REASON)).as_py() or 0
+    return count
 
 
 def _as_read(batch: Any) -> Any:

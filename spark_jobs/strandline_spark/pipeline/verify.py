@@ -14,7 +14,7 @@ from strandline_spark.bronze.verify import PartitionFindings, held_in, runs_in, 
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.pipeline.columns import beside_columns
 from strandline_spark.pipeline.moved_topics import moved_topics
-from strandline_spark.pipeline.parsed_values import ParsedValues
+from strandline_spark.pipeline.parsed_values import ParsedValues, duplicates_in
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class ParsedFindings:
     """Number of records, as are the next two: in silver each exploded element is a row."""
     silver: int = 0
     quarantine: int = 0
+    duplicates: int = 0
+    """Number of the quarantined records that repeat a row of silver."""
     differing: int = -1
     """Rows of the two that differ from bronze's parsed records, are missing or are extra; -1 if
     values were not compared.
@@ -75,7 +77,7 @@ def _verify_part(part: Pipeline, whole: Pipeline, *, values: bool) -> list[Parse
     bronze = BronzeTable.open(part.bronze)
     silver = SilverTable.open(part.silver)
     quarantine = QuarantineTable.open(part.quarantine)
-    silver.check_explode(part.parse, part.file)
+    silver.check_kind(part.parse, part.file)
     ranges = [_ranges(table) for table in (bronze, silver, quarantine)]
     compared = None
     if values:
@@ -92,6 +94,8 @@ def _verify_part(part: Pipeline, whole: Pipeline, *, values: bool) -> list[Parse
                 accounts=[one.get(tp, {}) for one in ranges],
             )
             _check_ends(found, bronze, (silver, quarantine))
+            if part.parse.dedupe_key:
+                found.duplicates = duplicates_in(quarantine, tp)
             if compared is not None:
                 compared.compare(found, [one.get(partition, []) for one in runs])
             out.append(found)

@@ -90,7 +90,8 @@ class SilverPart:
             for row, account in own
             if row.silver is not None
         ]
-        if len(self._parsed) < len(own):
+        # Duplicates are found in the order of offsets, behind what silver holds.
+        if len(self._parsed) < len(own) or (own and self.pipeline.parse.dedupe_key):
             self._parsed, self.is_behind = [], True
 
     def take(

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.errors import StrandlineSparkError, TableError, first_line, remedy_line
+from strandline_spark.silver.duplicates import REASON, files_before
 from strandline_spark.silver.from_bronze import (
-    HeldFile,
     Missing,
     RangeTask,
     counted,
-    files_of,
     missing_ranges,
     parse_range,
     partitions_of,
 )
+from strandline_spark.silver.held_files import HeldFiles
 from strandline_spark.silver.judge import (
     Judge,
     ParsedRange,
@@ -36,7 +36,7 @@ from strandline_spark.silver.range_output import SilverManifest, SilverPlan
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from strandline_spark.cluster.offsets import TopicPartition
     from strandline_spark.parsing.settings import ParseSettings
     from strandline_spark.pipeline.config import Pipeline
+    from strandline_spark.silver.held_files import HeldFile
 
+Numbered = tuple[int, RangeTask]
 CHUNK_ROWS: Final = 500_000
 CHUNK_RANGES: Final = 256
 """Limits of one step: at least one whole batch of bronze, and no batch beyond them."""
@@ -62,6 +64,11 @@ class Step:
     """Number of ranges that are still missing."""
     reasons: dict[str, int] = field(default_factory=dict)
     """Number of quarantined rows for each reason."""
+
+    @property
+    def duplicates(self) -> int:
+        """Number of the quarantined rows that are duplicates."""
+        return self.reasons.get(REASON, 0)
 
 
 class CatchUp:
@@ -93,6 +100,7 @@ class CatchUp:
         self._note = note
         self._judge = Judge(pipeline)
         self._left: list[Missing] = []
+        self._files = {kind: HeldFiles() for kind in ("bronze", "silver", "quarantine")}
         self._new: dict[str, str] = {}
 
     def is_behind(self) -> bool:
@@ -162,7 +170,8 @@ class CatchUp:
 
     def _partitions(self, bronze: BronzeTable) -> set[TopicPartition]:
         """Returns the partitions that bronze took from, of this silver table's topics."""
-        found = partitions_of(bronze, files_of(bronze), all_of_them=self._all_partitions)
+        files = self._files["bronze"].up_to(bronze)
+        found = partitions_of(bronze, files, all_of_them=self._all_partitions)
         return {tp for tp in found if self._pipeline.takes(tp.topic)}
 
     def _missing(self, bronze: BronzeTable, *tables: FencedTable) -> list[Missing]:
@@ -182,17 +191,19 @@ class CatchUp:
         quarantine: QuarantineTable,
     ) -> list[ParsedRange]:
         plan = SilverPlan(silver.path, quarantine.path, settings).to_json()
-        raw = files_of(bronze)
-        held = [(table, files_of(table)) for table in (silver, quarantine)]
-        old = None if self._kept is None else files_of(SilverTable.open(self._kept))
+        raw = self._files["bronze"].up_to(bronze)
+        own, bad = (self._files[table.KIND].up_to(table) for table in (silver, quarantine))
+        held = ((silver, own), (quarantine, bad))
+        old = None if self._kept is None else HeldFiles().up_to(SilverTable.open(self._kept))
+        begun: set[TopicPartition] = set()
         tasks = []
         for one in (each.account for each in chunk):
             files = _overlapping(raw, one)
             beside = [
-                tuple(file.path for file in _overlapping(own, one))
+                tuple(file.path for file in _overlapping(files_held, one))
                 if _end(table, one.tp) >= one.end
                 else None
-                for table, own in held
+                for table, files_held in held
             ]
             paths = tuple(file.path for file in files)
             date = files[0].ingest_date if files else "1970-01-01"
@@ -207,23 +218,33 @@ class CatchUp:
                     silver_held=beside[0],
                     quarantine_held=beside[1],
                     kept=None if old is None else tuple(f.path for f in _overlapping(old, one)),
+                    silver_id=str(silver.delta.metadata().id),
+                    before=None
+                    if one.tp in begun
+                    else files_before(own.near(one.tp), one.start, settings.dedupe_within),
                 )
             )
+            begun.add(one.tp)
         out = []
-        for each, task, (rows, text) in zip(chunk, tasks, self._run(plan, tasks), strict=True):
+        groups = _groups(tasks, in_order=bool(settings.dedupe_key))
+        for each, task, (rows, text) in zip(chunk, tasks, self._run(plan, groups), strict=True):
             account = _with_mark(counted(each, rows), bronze)
             manifest = SilverManifest.from_json(text)
             out.append(ParsedRange(account, task.ingest_date, "", manifest))
         return out
 
-    def _run(self, plan: str, tasks: Sequence[RangeTask]) -> list[tuple[int, str]]:
+    def _run(self, plan: str, groups: Sequence[Sequence[Numbered]]) -> list[tuple[int, str]]:
+        """Returns the results of the tasks in their order. Those of a group run one after the
+        other, in one process.
+        """
         context = self._spark.sparkContext
         try:
-            return (
-                context.parallelize(tasks, len(tasks))
-                .map(lambda task: parse_range(plan, task))
+            found = (
+                context.parallelize(groups, len(groups))
+                .flatMap(lambda own: [(n, parse_range(plan, task)) for n, task in own])
                 .collect()
             )
+            return [result for _, result in sorted(found, key=lambda one: one[0])]
         except StrandlineSparkError:
             raise
         except Exception as why:
@@ -232,7 +253,7 @@ class CatchUp:
             if jvm_has_ended(why):
                 raise
             said = remedy_line(str(why)) or first_line(why)
-            first = tasks[0]
+            first = groups[0][0][1]
             raise TableError(
                 f"bronze cannot be parsed from {first.topic}/{first.partition} offset"
                 f" {first.start} on: {said}"
@@ -303,8 +324,20 @@ def _chunk(left: Sequence[Missing]) -> list[Missing]:
     return out
 
 
-def _overlapping(files: Iterable[HeldFile], one: CommittedRange) -> list[HeldFile]:
-    found = [file for file in files if file.may_hold(one)]
+def _groups(tasks: Sequence[RangeTask], *, in_order: bool) -> list[list[Numbered]]:
+    """Returns the tasks with their places: each alone, or `in_order` with those of its partition
+    before it.
+    """
+    if not in_order:
+        return [[one] for one in enumerate(tasks)]
+    groups: dict[tuple[str, int], list[Numbered]] = {}
+    for number, task in enumerate(tasks):
+        groups.setdefault((task.topic, task.partition), []).append((number, task))
+    return list(groups.values())
+
+
+def _overlapping(files: HeldFiles, one: CommittedRange) -> list[HeldFile]:
+    found = [file for file in files.near(one.tp) if file.may_hold(one)]
     return sorted(found, key=lambda file: file.offset_min or 0)
 
 

@@ -20,15 +20,17 @@ from strandline_proto.ids import topic_id_text
 from strandline_spark.bronze.audit import accounts
 from strandline_spark.bronze.columns import FILE_SCHEMA
 from strandline_spark.bronze.commits import CommittedRange
-from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.parsing.settings import reads_headers
+from strandline_spark.silver.duplicates import keep, seen_before
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from strandline_spark.bronze.columns import BronzeTable
-    from strandline_spark.bronze.fenced_table import FencedTable
+    from strandline_spark.cluster.offsets import TopicPartition
+    from strandline_spark.silver.duplicates import Seen
+    from strandline_spark.silver.held_files import HeldFiles
     from strandline_spark.silver.range_output import SilverManifest
 
 _COMMITS_LOOKED_AT: Final = 50
@@ -48,25 +50,6 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldFile:
-    """A data file with its statistics."""
-
-    path: str
-    topic: str
-    partition: int | None
-    """The partition; None, like the next two, if the file's statistics lack it."""
-    offset_min: int | None
-    offset_max: int | None
-    ingest_date: str
-
-    def may_hold(self, one: CommittedRange) -> bool:
-        if self.topic != one.topic or self.partition not in (None, one.partition):
-            return False
-        first, last = self.offset_min, self.offset_max
-        return first is None or last is None or (first < one.end and last >= one.start)
-
-
-@dataclass(frozen=True, slots=True)
 class RangeTask:
     """A task's description of one range."""
 
@@ -82,34 +65,21 @@ class RangeTask:
     quarantine_held: tuple[str, ...] | None = None
     kept: tuple[str, ...] | None = None
     """The files of an earlier silver table whose rows are taken unchanged; None parses all."""
-
-
-def files_of(table: FencedTable) -> list[HeldFile]:
-    found: list[dict[str, Any]] = pa.table(table.delta.get_add_actions(flatten=True)).to_pylist()
-    return [
-        HeldFile(
-            path=os.path.join(table.path, one["path"]),
-            topic=one["partition.topic"],
-            partition=_same(one.get("min.partition"), one.get("max.partition")),
-            offset_min=one.get("min.offset"),
-            offset_max=one.get("max.offset"),
-            ingest_date=str(one["partition.ingest_date"]),
-        )
-        for one in found
-    ]
-
-
-def _same(first: int | None, last: int | None) -> int | None:
-    return first if first == last else None
+    silver_id: str = ""
+    """Id of the silver table."""
+    before: tuple[str, ...] | None = None
+    """The files of silver with rows that the range may repeat; None if the task before, of the same
+    partition, ran in this process.
+    """
 
 
 def partitions_of(
-    bronze: BronzeTable, files: Iterable[HeldFile], *, all_of_them: bool = False
+    bronze: BronzeTable, files: HeldFiles, *, all_of_them: bool = False
 ) -> set[TopicPartition]:
     """Returns the partitions that bronze took from, by its files and its newest commits, or by all
     commits that it knows.
     """
-    found = {TopicPartition(f.topic, f.partition) for f in files if f.partition is not None}
+    found = files.partitions()
     if all_of_them:
         return found | {one.tp for _, one in accounts(bronze)}
     for commit in bronze.commits(_COMMITS_LOOKED_AT):
@@ -176,7 +146,7 @@ def parse_range(plan: str, task: RangeTask) -> tuple[int, str]:
     """Parses a range's rows in bronze, in a worker. Returns their number, and the `SilverManifest`
     of the files.
     """
-    from strandline_spark.silver.range_output import SilverOutput, SilverPlan
+    from strandline_spark.silver.range_output import SilverOutput, SilverPlan, without
 
     unique = os.urandom(8).hex()
     name = f"{task.partition:05d}-{task.start:020d}-{task.end:020d}-{unique}.parquet"
@@ -186,17 +156,24 @@ def parse_range(plan: str, task: RangeTask) -> tuple[int, str]:
     output: SilverOutput | None = None
     rows = 0
     settings = SilverPlan.from_json(plan)
+    of = (task.silver_id, task.topic, task.partition)
+    seen: Seen | None = None
+    if settings.parse.dedupe_key:
+        seen = seen_before(settings.parse, plan, of, task.start, task.before)
     columns = (*_COLUMNS, *(["headers"] if reads_headers(settings.parse.columns) else []))
     try:
         for batch in _rows(task.bronze, task, columns):
             rows += batch.num_rows
             if output is None:
-                output = SilverOutput(settings, path, batch.column("batch_id")[0].as_py() or 0)
+                batch_id = batch.column("batch_id")[0].as_py() or 0
+                output = SilverOutput(settings, path, batch_id, seen)
             if task.kept is not None and elsewhere is None:
                 kept = _kept(task, batch)
-                output.add(_without(batch, kept.column("offset").to_numpy()), kept)
+                output.add(without(batch, kept.column("offset").to_numpy()), kept)
+            elif seen is not None:
+                output.add(batch, elsewhere=elsewhere)
             else:
-                output.add(batch if elsewhere is None else _without(batch, elsewhere))
+                output.add(batch if elsewhere is None else without(batch, elsewhere))
         output = output or SilverOutput(settings, path, 0)
         manifest = output.close()
         _check_complement(task, manifest, 0 if elsewhere is None else len(elsewhere), rows)
@@ -204,6 +181,8 @@ def parse_range(plan: str, task: RangeTask) -> tuple[int, str]:
         if output is not None:
             output.discard()
         raise
+    if seen is not None:
+        keep(seen, plan, of, task.end)
     return rows, manifest.to_json()
 
 
@@ -238,10 +217,6 @@ def _kept(task: RangeTask, batch: Any) -> Any:
 def _offsets(files: Sequence[str], task: RangeTask) -> Any:
     found = [batch.column("offset").to_numpy() for batch in _rows(files, task, ("offset",))]
     return np.unique(np.concatenate(found)) if found else np.array([], dtype=np.int64)
-
-
-def _without(batch: Any, offsets: Any) -> Any:
-    return batch.filter(pa.array(~np.isin(batch.column("offset").to_numpy(), offsets)))
 
 
 def _rows(files: Sequence[str], task: RangeTask, columns: Sequence[str] | None) -> Iterator[Any]:

@@ -22,6 +22,7 @@ from strandline_spark.errors import TableError
 from strandline_spark.parsing.inference import holds, merge_fields, narrowest
 from strandline_spark.parsing.parts.paths import field_text
 from strandline_spark.parsing.parts.type_names import column_type
+from strandline_spark.silver.duplicates import REASON
 from strandline_spark.silver.names import objection
 from strandline_spark.silver.tables import QuarantineTable, SilverTable, type_of_delta
 from strandline_spark.silver.widening import widen
@@ -58,8 +59,8 @@ class Judge:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._noted: set[str] = set()
-
         self._left_out: set[str] = set()
+
     def paths_to_nothing(self, parsed: Sequence[ParsedRange]) -> Iterator[str]:
         """Yields a note for each column whose field no record of a batch has, once for each column:
         the path may be wrong, or the field rare.
@@ -76,7 +77,6 @@ class Judge:
                 f" {self._pipeline.file} if it names nothing"
             )
 
-    def new_columns(self, parsed: Sequence[ParsedRange], known: Collection[str]) -> dict[str, str]:
     def notes(self, parsed: Sequence[ParsedRange]) -> Iterator[str]:
         """Yields what a person should know of a batch that silver takes, each thing once."""
         yield from self.paths_to_nothing(parsed)
@@ -95,6 +95,7 @@ class Judge:
                 f' {self._pipeline.file}, or say on_new_field = "ignore" (bronze keeps them)'
             )
 
+    def new_columns(self, parsed: Sequence[ParsedRange], known: Collection[str]) -> dict[str, str]:
         """Gives silver columns for fields that were new to the tasks, and returns these by name and
         type.
 
@@ -185,11 +186,12 @@ class Judge:
     def check_limit(self, parsed: Sequence[ParsedRange]) -> None:
         """Raises TableError if too many records of one batch do not parse."""
         bad = sum(one.manifest.quarantine["rows"] for one in parsed)
+        bad -= reasons_of(parsed).get(REASON, 0)
         rows = sum(one.account.rows for one in parsed)
         if not self._pipeline.limit.is_passed(bad, rows):
             return
         reasons = Counter(reasons_of(parsed)).most_common()
-        counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons)
+        counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons if reason != REASON)
         samples = [
             f"{one.account.topic}/{one.account.partition} {one.manifest.sample}"
             for one in parsed

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
@@ -18,10 +19,13 @@ from strandline_spark.parsing.inference import merge_fields
 from strandline_spark.parsing.parts.type_names import column_type
 from strandline_spark.parsing.settings import POSITION, ParseSettings
 from strandline_spark.silver.crash_guard import parser_for
+from strandline_spark.silver.duplicates import REASON
 from strandline_spark.silver.tables import QUARANTINE_FILE_SCHEMA, silver_file_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+
+    from strandline_spark.silver.duplicates import Seen
 
 _T = TypeVar("_T")
 _TIMES: Final = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
@@ -71,8 +75,8 @@ class SilverPlan:
             )
             for name, kind, form, more in parse["columns"]
         }
-        nulls = tuple(parse["null_values"])
-        settings = ParseSettings(**parse | {"columns": columns, "null_values": nulls})
+        lists = {name: tuple(parse[name]) for name in ("null_values", "dedupe_key")}
+        settings = ParseSettings(**parse | {"columns": columns} | lists)
         return cls(found["silver"], found["quarantine"], settings)
 
 
@@ -114,12 +118,12 @@ class SilverManifest:
     """A record that did not parse, and the reason."""
     new_fields: dict[str, str] = field(default_factory=dict)
     """New fields as in `Parsed`, from records that parse."""
+    left_out: list[str] = field(default_factory=list)
+    """Fields within objects that no column reads, as in `Parsed`."""
     failed: str | None = None
     """Reason why the task could not parse the range or write its files; then the other fields mean
     nothing.
     """
-    left_out: list[str] = field(default_factory=list)
-    """Fields within objects that no column reads, as in `Parsed`."""
 
     def to_json(self) -> str:
         return json.dumps({name: getattr(self, name) for name in self.__slots__})
@@ -148,7 +152,24 @@ class SilverRows:
     def of(self, batch: Any) -> tuple[Any, Any]:
         """Returns the rows of silver and those of quarantine."""
         parsed = self.parser.parse(batch)
-        return self.silver(batch, parsed), self.quarantine(batch, parsed)
+        return self.judged(batch, parsed)
+
+    def judged(self, batch: Any, parsed: Any, seen: Seen | None = None) -> tuple[Any, Any]:
+        """Returns the rows of silver and those of quarantine. With `seen`, what came before the
+        batch, duplicates are among the latter.
+        """
+        rows = self.silver(batch, parsed)
+        bad = _Bad(parsed.bad_rows.to_pylist(), parsed.reasons, parsed.details)
+        if seen is not None:
+            repeated = seen.take(rows)
+            if repeated.rows:
+                offsets = rows.column("offset").take(pa.array(repeated.rows))
+                kept = np.ones(rows.num_rows, dtype=bool)
+                kept[repeated.rows] = False
+                rows = rows.filter(pa.array(kept))
+                places = pc.index_in(offsets, value_set=batch.column("offset")).to_pylist()
+                bad = bad.beside(places, repeated.offsets)
+        return rows, self.quarantine(batch, bad)
 
     def silver(self, batch: Any, parsed: Any) -> Any:
         good, tombstones = parsed.good, parsed.tombstone_rows
@@ -191,13 +212,13 @@ class SilverRows:
         order = [(name, "ascending") for name in self._order]
         return both.sort_by(order).combine_chunks().to_batches()[0] if both.num_rows else rows
 
-    def quarantine(self, batch: Any, parsed: Any) -> Any:
+    def quarantine(self, batch: Any, bad: _Bad) -> Any:
         names = ["partition", "offset", "timestamp", "key", "value"]
-        rows = batch.select(names).take(parsed.bad_rows)
+        rows = batch.select(names).take(pa.array(bad.places, pa.int64()))
         arrays = [
             *(rows.column(name) for name in names),
-            pa.array(parsed.reasons, pa.string()),
-            pa.array(parsed.details, pa.string()),
+            pa.array(bad.reasons, pa.string()),
+            pa.array(bad.details, pa.string()),
             self._batch_ids(rows.num_rows),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=QUARANTINE_FILE_SCHEMA)
@@ -206,11 +227,37 @@ class SilverRows:
         return pa.repeat(pa.scalar(self._batch_id, pa.int64()), rows)
 
 
+@dataclass(frozen=True, slots=True)
+class _Bad:
+    """The records of a batch that go to quarantine, by their places in it."""
+
+    places: list[int]
+    reasons: list[str]
+    details: list[str]
+
+    def beside(self, places: list[int], repeated: list[int]) -> _Bad:
+        """Returns these and duplicates, in the order of their places; `repeated` are the offsets
+        that they repeat.
+        """
+        more = (
+            (place, REASON, f"it repeats the row at offset {offset}")
+            for place, offset in zip(places, repeated, strict=True)
+        )
+        own = zip(self.places, self.reasons, self.details, strict=True)
+        columns = zip(*sorted([*own, *more]), strict=True)
+        return _Bad(*map(list, columns))
+
+
 class SilverOutput:
     """The two files of one range."""
 
-    def __init__(self, plan: SilverPlan, path: str, batch_id: int) -> None:
-        """Prepares the files. `path` is their path below each table's folder, `topic=NAME/…`."""
+    def __init__(
+        self, plan: SilverPlan, path: str, batch_id: int, seen: Seen | None = None
+    ) -> None:
+        """Prepares the files. `path` is their path below each table's folder, `topic=NAME/…`.
+        `seen` is what the range may repeat, if duplicates are told apart.
+        """
+        self._seen = seen
         topic = path.partition("/")[0].removeprefix("topic=")
         self._rows = SilverRows(plan.parse, batch_id, topic)
         schema = self._rows.schema
@@ -221,28 +268,35 @@ class SilverOutput:
         self._reasons: Counter[str] = Counter()
         self._sample: str | None = None
         self._new_fields: dict[str, str] = {}
+        self._left_out: set[str] = set()
         self._records = 0
         self._unseen = [n for n, one in plan.parse.columns.items() if one.field is not None]
         self._has_values = False
 
-    def add(self, batch: Any, kept: Any = None) -> None:
+    def add(self, batch: Any, kept: Any = None, elsewhere: Any = None) -> None:
         """Adds records as the source reads them. `kept` is an Arrow table of silver's rows between
-        them, which are taken unchanged.
+        them, which are taken unchanged. Records with the offsets `elsewhere` are judged and left
+        out.
         """
         parsed = self._rows.parser.parse(batch)
         merge_fields(self._new_fields, parsed.new_fields)
+        self._left_out |= parsed.left_out
         self._unseen = [name for name in self._unseen if name not in parsed.seen]
         self._has_values |= len(parsed.good_rows) > 0
-        rows = self._rows.silver(batch, parsed)
+        rows, bad = self._rows.judged(batch, parsed, self._seen)
         rows = rows if kept is None else self._rows.merged(rows, kept)
+        if elsewhere is not None:
+            rows, bad = (without(one, elsewhere) for one in (rows, bad))
         self._silver.add(rows)
         self._records += pc.count_distinct(rows.column("offset")).as_py()
-        if len(parsed.bad_rows) > 0:
-            self._quarantine.add(self._rows.quarantine(batch, parsed))
-            self._reasons.update(parsed.reasons)
-            if self._sample is None:
-                offset = batch.column("offset")[parsed.bad_rows[0].as_py()].as_py()
-                self._sample = f"offset {offset}: {parsed.details[0]}"
+        if bad.num_rows > 0:
+            self._quarantine.add(bad)
+            reasons = bad.column("reason").to_pylist()
+            self._reasons.update(reasons)
+            first = next((n for n, reason in enumerate(reasons) if reason != REASON), None)
+            if self._sample is None and first is not None:
+                offset, detail = bad.column("offset")[first], bad.column("detail")[first]
+                self._sample = f"offset {offset}: {detail}"
 
     def close(self) -> SilverManifest:
         silver, quarantine = (
@@ -256,6 +310,7 @@ class SilverOutput:
             dict(self._reasons),
             self._sample,
             self._new_fields,
+            sorted(self._left_out),
         )
 
     def discard(self) -> None:
@@ -268,7 +323,6 @@ class GuardedOutput:
 
     def __init__(self, plan: SilverPlan, path: str, batch_id: int) -> None:
         self._failed: Exception | None = None
-        self._left_out: set[str] = set()
         self._output: SilverOutput | None = None
         self._guarded(lambda: self._begin(SilverOutput(plan, path, batch_id)))
 
@@ -280,7 +334,6 @@ class GuardedOutput:
         if output is not None:
             self._guarded(lambda: output.add(batch))
 
-        self._left_out |= parsed.left_out
     def close(self) -> SilverManifest:
         found = None if self._output is None else self._guarded(self._output.close)
         return found if found is not None else SilverManifest.of_failure(self._failed)
@@ -300,6 +353,11 @@ class GuardedOutput:
             return None
 
 
+def without(batch: Any, offsets: Any) -> Any:
+    """Returns the rows with other offsets."""
+    return batch.filter(pa.array(~np.isin(batch.column("offset").to_numpy(), offsets)))
+
+
 def silver_options(schema: Any) -> dict[str, Any]:
     """Returns ParquetWriter's options for a file of silver."""
     # Times and offsets rise; values of other columns may well repeat.
@@ -310,4 +368,3 @@ def silver_options(schema: Any) -> dict[str, Any]:
         "column_encoding": dict.fromkeys(times, "DELTA_BINARY_PACKED"),
         "write_statistics": [name for name in schema.names if name != "key"],
     }
-            sorted(self._left_out),

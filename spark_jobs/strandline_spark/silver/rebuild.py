@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.durable import sync
 from strandline_spark.bronze.fenced_table import set_aside
-from strandline_spark.errors import TableError, first_line
+from strandline_spark.errors import OptionError, TableError, first_line
 from strandline_spark.gold.silver import REBUILT
 from strandline_spark.parsing.parts.type_names import column_type
 from strandline_spark.parsing.settings import fields_of
@@ -101,6 +101,11 @@ class Rebuild:
         BronzeTable.open(pipeline.bronze).check_owner(pipeline.name)
         SilverTable.find(pipeline.silver, pipeline.name)
         QuarantineTable.find(pipeline.quarantine, pipeline.name)
+        if self._quarantine_only and pipeline.parse.dedupe_key:
+            raise OptionError(
+                f"--quarantine-only keeps the rows of silver, and with dedupe ({pipeline.place}) a"
+                " record that parses now may be what a kept row repeats: leave the flag out"
+            )
         rows = quarantined = 0
         if not _is_half_renamed(pipeline):
             kept = self._kept(spark) if self._quarantine_only else None
@@ -130,7 +135,7 @@ class Rebuild:
                 f"{pipeline.silver} and {pipeline.quarantine} do not hold all that bronze holds, so"
                 " quarantine alone cannot be taken again: leave --quarantine-only out"
             )
-        silver.check_explode(pipeline.parse, pipeline.file)
+        silver.check_kind(pipeline.parse, pipeline.file)
         silver.fit_columns(pipeline.parse.columns)
         return pipeline.silver
 

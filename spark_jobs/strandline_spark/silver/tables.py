@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -67,12 +68,23 @@ _YEARS_US: Final = (-62_135_596_800_000_000, 253_402_300_800_000_000)
 """The years 1 to 9999, for which statistics have a text."""
 
 
+DEDUPE_KEY: Final = "strandline.dedupe"
+"""Key in the configuration of a table without duplicates: how they are found."""
+
+
 def settings_of(parse: ParseSettings) -> dict[str, str]:
-    """Returns the settings of a table whose rows are exploded elements; none for another."""
+    """Returns the settings of a table by which its rows are of a kind of their own: exploded
+    elements, or without duplicates.
+    """
+    found = {}
     explode = explode_of(parse.columns, parse.explode)
-    if explode is None:
-        return {}
-    return {EXPLODE_KEY: explode.path.text, POSITION_KEY: explode.position}
+    if explode is not None:
+        found = {EXPLODE_KEY: explode.path.text, POSITION_KEY: explode.position}
+    if parse.dedupe_key:
+        within = timedelta(microseconds=parse.dedupe_within)
+        keys = ", ".join(f'"{name}"' for name in parse.dedupe_key)
+        found[DEDUPE_KEY] = f'{{ key = [{keys}], within = "{within.total_seconds():.0f} seconds" }}'
+    return found
 
 
 def silver_file_schema(columns: Mapping[str, ColumnType]) -> Any:
@@ -131,18 +143,27 @@ class SilverTable(FencedTable):
         self.add_columns({n: kind for n, kind in declared.items() if n not in there})
         return self.columns_beside(declared)
 
-    def check_explode(self, parse: ParseSettings, file: str) -> None:
-        """Raises TableError if the table's rows are elements of another array, or of none."""
+    def check_kind(self, parse: ParseSettings, file: str) -> None:
+        """Raises TableError if the table's rows are elements of another array, or of none, or if
+        duplicates were found in another way.
+        """
         given = settings_of(parse)
-        there = {key: self.setting(key) for key in (EXPLODE_KEY, POSITION_KEY)}
-        if given == {key: value for key, value in there.items() if value is not None}:
+        known = {key: self.setting(key) for key in (EXPLODE_KEY, POSITION_KEY, DEDUPE_KEY)}
+        there = {key: value for key, value in known.items() if value is not None}
+        if given == there:
             return
-        said = [
-            "no explode"
-            if not one.get(EXPLODE_KEY)
-            else f"explode = {one[EXPLODE_KEY]!r} and places in the column {one[POSITION_KEY]}"
-            for one in (there, given)
-        ]
+        if given.get(DEDUPE_KEY) != there.get(DEDUPE_KEY):
+            said = [
+                f"dedupe = {one[DEDUPE_KEY]}" if DEDUPE_KEY in one else "no dedupe"
+                for one in (there, given)
+            ]
+        else:
+            said = [
+                "no explode"
+                if not one.get(EXPLODE_KEY)
+                else f"explode = {one[EXPLODE_KEY]!r} and places in the column {one[POSITION_KEY]}"
+                for one in (there, given)
+            ]
         raise TableError(
             f"{self.path} was made with {said[0]}, and [silver] of {file} has {said[1]}: its rows"
             " would be of two kinds; make silver again with `strandline-spark rebuild silver` and"

@@ -61,6 +61,15 @@ def test_rows_that_silver_takes_later_count_for_silver_alone(metrics: JobMetrics
     assert value(metrics, "quarantined_rows_total", reason="json") == 5
 
 
+def test_duplicates_are_counted_apart_and_among_the_rows_of_quarantine(metrics: JobMetrics) -> None:
+    assert value(metrics, "duplicate_rows_total") == 0
+    metrics.caught_up(Step(rows=20, quarantined=5, left=0, reasons={"json": 2, "duplicate": 3}))
+    assert value(metrics, "duplicate_rows_total") == 3
+    assert value(metrics, "rows_total", table="silver") == 15
+    assert value(metrics, "rows_total", table="quarantine") == 5
+    assert value(metrics, "quarantined_rows_total", reason="duplicate") == 3
+
+
 def test_a_gold_step_shows_its_watermark_in_seconds_and_late_rows(metrics: JobMetrics) -> None:
     metrics.gold(StepReport("per_minute", 1, 90_500_000, rows=3, late=1, files=1))
     metrics.gold(StepReport("per_minute", None, 90_500_000))
