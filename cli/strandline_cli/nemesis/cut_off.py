@@ -42,7 +42,7 @@ def cannot_cut_off() -> str | None:
         group.mkdir(exist_ok=True)
         _rule("-A", "OUTPUT", *_of_group(_PROBE))
         _rule("-D", "OUTPUT", *_of_group(_PROBE))
-    except (OSError, CliError) as why:
+    except (OSError, ClusterError) as why:
         return f"this kernel does not drop the packets of one process: {why}"
     finally:
         with contextlib.suppress(OSError):
