@@ -245,10 +245,11 @@ class Producer(Generic[Key, Value]):
             at_home = False
         if not at_home:
             self._started()
+        serializing = self._serializing
         sent: Any = value
         by_key: Any = key
-        if self._serializing is not None:
-            ready = self._serializing.prepared(
+        if serializing is not None:
+            ready = serializing.prepared(
                 topic, Record(value, key, headers, timestamp_ms, partition)
             )
             sent, by_key, headers = ready.value, ready.key, ready.headers
@@ -262,8 +263,8 @@ class Producer(Generic[Key, Value]):
         record = Acknowledgement(loop=hand_over.loop)
         if on_delivery is not None:
             record.on_delivery = on_delivery
-        if self._serializing is not None:
-            record.observer = self._serializing.observer(topic)
+        if serializing is not None:
+            record.observer = serializing.observer(topic)
         if not hand_over.one(record, topic, sent, by_key, partition, timestamp_ms, pairs):
             await hand_over.late(record, topic, sent, by_key, partition, timestamp_ms, pairs)
         return record
