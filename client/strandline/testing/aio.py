@@ -156,5 +156,5 @@ class AsyncCluster:
         return self._running.cannot_cut_off()
 
     async def heal(self) -> None:
-        """Takes back every fault, and waits until the cluster answers."""
+        """Takes back every fault, and waits until all replicas are in sync."""
         await on_thread(self._running.heal)

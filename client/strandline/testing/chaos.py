@@ -101,8 +101,8 @@ class Chaos:
         self._strike("rejoin", self._cluster.rejoin, process, None, 0)
 
     def heal(self) -> None:
-        """Takes back every fault, and waits until the cluster answers. The fixture calls it at the
-        end of the test.
+        """Takes back every fault, and waits until all replicas are in sync. The fixture calls it
+        at the end of the test.
         """
         if self.has_struck:
             self._cluster.heal()
@@ -205,5 +205,5 @@ class AsyncChaos:
         await on_thread(self._blocking.rejoin, process)
 
     async def heal(self) -> None:
-        """Takes back every fault, and waits until the cluster answers."""
+        """Takes back every fault, and waits until all replicas are in sync."""
         await on_thread(self._blocking.heal)

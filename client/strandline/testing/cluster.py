@@ -301,7 +301,7 @@ class RunningCluster(Cluster):
 
     def heal(self) -> None:
         """Takes back every fault, starts every process that does not run, and waits until the
-        cluster answers.
+        cluster answers and all replicas are in sync.
         """
         processes = self.processes
         for process in processes.is_cut_off:
@@ -312,6 +312,12 @@ class RunningCluster(Cluster):
         for process in sorted(dead, key=lambda each: each != CONTROLLER):
             processes.start(process)
         processes.wait_ready()
+        self._eventually(self._is_all_in_sync, "all replicas are in sync", WAIT_S)
+
+    def _is_all_in_sync(self) -> bool:
+        answers = (probe.ask_metadata(each, _ASK_S, topics=True) for each in self._addresses())
+        partitions = (p for answer in answers for topic in answer.topics for p in topic.partitions)
+        return all(set(p.isr) == set(p.replicas) for p in partitions)
 
     def close(self) -> None:
         """Kills every process."""

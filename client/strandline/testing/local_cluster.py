@@ -16,7 +16,7 @@ from strandline.testing.aio import AsyncCluster, on_thread
 from strandline.testing.cluster import RunningCluster
 from strandline_local.cluster_files import ClusterFile, check_count
 from strandline_local.errors import ClusterError, UsageMistake
-from strandline_local.local_cluster import READY_S
+from strandline_local.local_cluster import READY_S, remedy_of
 from strandline_local.overrides import DECIDED_BY_UP, check_overrides, split_overrides
 from strandline_local.ownership import Owner
 from strandline_local.separable import SeparableCluster
@@ -24,7 +24,7 @@ from strandline_local.separable import SeparableCluster
 DESCRIPTORS_MIN: Final = 256
 """Least limit on open files of each server: its logs, its listeners and the connections of a test.
 
-An idle broker uses about 60.
+A broker of a small test has about 100 open.
 """
 
 
@@ -90,6 +90,11 @@ class LocalCluster:
             processes.up(wait_s=self._ready_s)
             self._cluster = RunningCluster(processes)
             self._cluster.story.start()
+        except OSError as why:
+            self.close()
+            raise ClusterError(
+                f"the cluster cannot be started: {why.strerror or why}: {remedy_of(why)}"
+            ) from why
         except BaseException:
             self.close()
             raise

@@ -89,9 +89,9 @@ class Story:
         self._add(self._now(), text)
 
     def settle(self, wait_s: float = SETTLE_S) -> None:
-        """Wait for a frame that the controller builds from now on, if there is a stream."""
+        """Wait for a frame that the controller builds from now on, if it has sent any before."""
         began, deadline = self._now(), time.monotonic() + wait_s
-        while self._thread is not None and not self._is_closed.is_set():
+        while self._told_until > 0 and not self._is_closed.is_set():
             if self._told_until >= began or time.monotonic() >= deadline:
                 return
             time.sleep(_POLL_S)
@@ -109,6 +109,8 @@ class Story:
         if len(found) > SHOWN_MAX:
             shown.insert(0, f"({len(found) - SHOWN_MAX} earlier events are left out)")
         internal = sum(count for topic, count in counted.items() if is_internal(topic))
+        if self._told_until == 0:
+            shown.append("(the controller was not reached: elections and ISR changes are unknown)")
         if internal:
             shown.append(f"(and {internal} elections and ISR changes of internal topics)")
         return shown
@@ -172,7 +174,7 @@ class Story:
                 self._add(event.time_ms / 1000, text, getattr(about, "topic", ""))
         if frame.events_lost:
             self._add(frame.time_ms / 1000, f"{frame.events_lost} events were not reported")
-        self._told_until = frame.time_ms / 1000
+        self._told_until = max(self._told_until, frame.time_ms / 1000)
 
 
 def all_stories() -> list[Story]:

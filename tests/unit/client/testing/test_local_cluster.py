@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
-from typing import TYPE_CHECKING
+import resource
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -50,6 +52,12 @@ def test_too_few_descriptors_are_named_with_the_remedy() -> None:
         check_descriptors(64)
 
 
+def test_a_start_checks_the_limit_on_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    with pytest.raises(ClusterError, match="may open 64 files here"):
+        LocalCluster().start()
+
+
 def test_too_few_ports_are_named_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,6 +66,17 @@ def test_too_few_ports_are_named_and_nothing_is_left(
         LocalCluster(directory=tmp_path / "c").start()
     monkeypatch.undo()
     assert not (tmp_path / "c" / "run").exists()
+
+
+def test_no_free_descriptor_is_named_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(cluster_files, "reserve_port", refuse)
+    with pytest.raises(ClusterError, match=r"cannot be started: Too many open files: .*ulimit -n"):
+        LocalCluster(directory=tmp_path / "c").start()
 
 
 def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:

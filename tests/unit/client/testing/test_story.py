@@ -69,12 +69,19 @@ def story(**logs: Path) -> Story:
     return Story("c", lambda: None, logs, now=lambda: 3.0)
 
 
+def heard(**logs: Path) -> Story:
+    """A story whose controller has sent a frame."""
+    told = story(**logs)
+    told.take(watch_pb2.WatchResponse(time_ms=1))
+    return told
+
+
 def texts(told: Story) -> list[str]:
     return [line.partition(" ")[2] for line in told.lines()]
 
 
 def test_events_stand_in_the_order_of_their_time() -> None:
-    told = story()
+    told = heard()
     told.take(watch_pb2.WatchResponse(events=[election(leader_id=2), isr()]))
     told.note("the test: kill(1)")
     assert texts(told) == [
@@ -85,14 +92,14 @@ def test_events_stand_in_the_order_of_their_time() -> None:
 
 
 def test_a_new_test_begins_without_the_events_before() -> None:
-    told = story()
+    told = heard()
     told.take(watch_pb2.WatchResponse(events=[isr()]))
     told.begin()
     assert told.lines() == []
 
 
 def test_internal_topics_are_counted_and_spare_topics_left_out() -> None:
-    told = story()
+    told = heard()
     told.is_hidden = lambda topic: topic == "spare"
     told.take(watch_pb2.WatchResponse(events=[isr("__consumer_offsets"), isr("spare"), isr()]))
     assert texts(told)[0] == "ISR of t:3 [1, 2] -> [2]"
@@ -100,13 +107,13 @@ def test_internal_topics_are_counted_and_spare_topics_left_out() -> None:
 
 
 def test_events_that_the_stream_has_skipped_are_counted() -> None:
-    told = story()
+    told = heard()
     told.take(watch_pb2.WatchResponse(events_lost=7, time_ms=1))
     assert texts(told) == ["7 events were not reported"]
 
 
 def test_a_long_report_keeps_the_newest_events() -> None:
-    told = story()
+    told = heard()
     events = [isr(f"t{n}", n) for n in range(SHOWN_MAX + 2)]
     told.take(watch_pb2.WatchResponse(events=events))
     assert told.lines()[0] == "(2 earlier events are left out)"
@@ -117,7 +124,7 @@ def test_a_long_report_keeps_the_newest_events() -> None:
 def test_warnings_of_the_log_since_the_test_began(tmp_path: Path) -> None:
     log = tmp_path / "broker-1.log"
     log.write_text("2026-11-30T03:05:44Z warning broker-1 before\n")
-    told = story(**{"broker 1": log})
+    told = heard(**{"broker 1": log})
     assert told.lines() == []
     with log.open("a") as more:
         more.write("2026-11-30T03:05:46Z info    broker-1 fine\n")
@@ -143,4 +150,19 @@ def test_warnings_of_both_log_formats() -> None:
 
 
 def test_a_log_that_is_not_there_has_no_warnings(tmp_path: Path) -> None:
-    assert story(gone=tmp_path / "none.log").lines() == []
+    assert heard(gone=tmp_path / "none.log").lines() == []
+
+
+def test_a_controller_that_was_never_reached_is_named() -> None:
+    assert story().lines() == [
+        "(the controller was not reached: elections and ISR changes are unknown)"
+    ]
+    story().settle()  # there is nothing to wait for
+
+
+def test_a_report_waits_for_a_frame_that_is_built_after_the_failure() -> None:
+    told = heard()
+    told.settle(wait_s=0.05)  # the last frame is older: the limit ends the wait
+    told.take(watch_pb2.WatchResponse(time_ms=3000, events=[isr()]))
+    told.settle(wait_s=600)
+    assert texts(told) == ["ISR of t:3 [1, 2] -> [2]"]
