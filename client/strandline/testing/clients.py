@@ -7,7 +7,7 @@ every acknowledged record in the ledger.
 import asyncio
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from strandline import Consumer, Producer, sync
 from strandline.testing.ledger import Ledger
@@ -21,10 +21,11 @@ class _NotingProducer(Producer):
     """An asynchronous producer with a ledger."""
 
     ledger: Ledger
+    has_serializer = False
 
     async def send(self, *args: Any, **options: Any) -> "asyncio.Future[RecordMetadata]":
         future = await super().send(*args, **options)
-        ledger, key, value = self.ledger, _given(2, "key", args, options), _value(args, options)
+        ledger, (key, value) = self.ledger, _sent(self, args, options)
 
         def note(done: "asyncio.Future[RecordMetadata]") -> None:
             if not done.cancelled() and asyncio.Future.exception(done) is None:
@@ -44,10 +45,11 @@ class _NotingSyncProducer(sync.Producer):
     """A blocking producer with a ledger."""
 
     ledger: Ledger
+    has_serializer = False
 
     def send(self, *args: Any, **options: Any) -> "Future[RecordMetadata]":
         future = super().send(*args, **options)
-        ledger, key, value = self.ledger, _given(2, "key", args, options), _value(args, options)
+        ledger, (key, value) = self.ledger, _sent(self, args, options)
 
         def note(done: "Future[RecordMetadata]") -> None:
             if Future.exception(done) is None:
@@ -58,7 +60,7 @@ class _NotingSyncProducer(sync.Producer):
 
     def send_and_wait(self, *args: Any, **options: Any) -> RecordMetadata:
         metadata = super().send_and_wait(*args, **options)
-        self.ledger.note(metadata, _given(2, "key", args, options), _value(args, options))
+        self.ledger.note(metadata, *_sent(self, args, options))
         return metadata
 
     def send_many(self, *args: Any, **options: Any) -> SendManyResult:
@@ -67,12 +69,21 @@ class _NotingSyncProducer(sync.Producer):
         return result
 
 
+UNKNOWN: Final = object()
+"""In place of a key and a value that a serializer has changed."""
+
+
 def _given(place: int, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     return args[place] if len(args) > place else options.get(name)
 
 
-def _value(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    return _given(1, "value", args, options)
+def _sent(
+    client: "_NotingProducer | _NotingSyncProducer", args: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[Any, Any]:
+    """The key and the value of a `send`."""
+    if client.has_serializer:
+        return UNKNOWN, UNKNOWN
+    return _given(2, "key", args, options), _given(1, "value", args, options)
 
 
 class ClientOf(Generic[A, S]):
@@ -92,6 +103,9 @@ class ClientOf(Generic[A, S]):
         client = cls(*args, **options)
         if self._ledger is not None:
             client.ledger = self._ledger
+            client.has_serializer = any(
+                options.get(name) is not None for name in ("key_serializer", "value_serializer")
+            )
         return client
 
     def __enter__(self) -> S:

@@ -3,7 +3,7 @@
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from strandline.types import ConsumerRecord, RecordMetadata, SendManyResult
 
@@ -33,11 +33,13 @@ class Ledger:
             self._sent.clear()
 
     def note(self, metadata: RecordMetadata, key: object, value: object) -> None:
-        """One record was acknowledged. With acks=0 there is no offset and no promise."""
+        """One record was acknowledged. With acks=0 there is no offset and no promise. What a
+        serializer has made of a key or value is not compared.
+        """
         if metadata.offset >= 0:
             place = metadata.partition, metadata.offset
             with self._lock:
-                self._sent[metadata.topic][place] = _Sent(_bytes(key), _bytes(value))
+                self._sent[metadata.topic][place] = _content(key, value)
 
     def note_many(self, result: SendManyResult) -> None:
         """The records of one `send_many` were acknowledged; their offsets are known."""
@@ -81,6 +83,9 @@ def _named(topic: str, place: tuple[int, int], what: str) -> str:
     return f"{topic}:{place[0]} offset {place[1]} {what}"
 
 
-def _bytes(value: Any) -> bytes | None:
-    """The bytes of a key or value; the caller may change a buffer after the acknowledgement."""
-    return None if value is None else bytes(value)
+def _content(key: object, value: object) -> _Sent | None:
+    """Copies of the bytes, which the caller may change later; None if they are not known."""
+    known = (bytes, bytearray, memoryview, type(None))
+    if not isinstance(key, known) or not isinstance(value, known):
+        return None
+    return _Sent(None if key is None else bytes(key), None if value is None else bytes(value))

@@ -56,6 +56,15 @@ def test_a_buffer_that_changes_after_its_acknowledgement_counts_as_it_was() -> N
     assert ledger.check(lambda _: [read(0)]) == 1
 
 
+@pytest.mark.parametrize("value", ["text", 5, object(), {"n": 1}])
+def test_a_value_that_a_serializer_has_changed_counts_by_its_offset(value: object) -> None:
+    ledger = Ledger()
+    ledger.note(acknowledged(0), None, value)
+    assert ledger.check(lambda _: [read(0, b"anything")]) == 1
+    with pytest.raises(RecordsLost, match="t:0 offset 0 is missing"):
+        ledger.check(lambda _: [])
+
+
 def test_a_record_without_an_offset_has_no_promise() -> None:
     ledger = Ledger()
     ledger.note(acknowledged(-1), None, b"v")
