@@ -20,7 +20,7 @@ class UsageMistake(ClusterError):
 
 
 def remedy_of(why: OSError) -> str:
-    """The advice for a process that did not start."""
+    """The advice for what the system refuses to a cluster that starts."""
     if why.errno in (errno.EMFILE, errno.ENFILE):
         return "raise the limit on open files (ulimit -n), or close some"
     if why.errno == errno.ENOSPC:

@@ -15,8 +15,8 @@ from typing import Any, Final
 from strandline.testing.aio import AsyncCluster, on_thread
 from strandline.testing.cluster import RunningCluster
 from strandline_local.cluster_files import ClusterFile, check_count
-from strandline_local.errors import ClusterError, UsageMistake
-from strandline_local.local_cluster import READY_S, remedy_of
+from strandline_local.errors import ClusterError, UsageMistake, remedy_of
+from strandline_local.local_cluster import READY_S
 from strandline_local.overrides import DECIDED_BY_UP, check_overrides, split_overrides
 from strandline_local.ownership import Owner
 from strandline_local.separable import SeparableCluster
