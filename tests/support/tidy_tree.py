@@ -10,7 +10,7 @@ SOURCE_ROOTS = (
     *("proto", "runtime", "broker", "client", "spark_jobs", "cli", "chaos", "console", "proof"),
     "bench",
 )
-CODE_FOLDERS = (*SOURCE_ROOTS, "tests", "tools")
+CODE_FOLDERS = (*SOURCE_ROOTS, "examples", "tests", "tools")
 GENERATED = "_pb2"
 TEXT_SUFFIXES = {
     *(".py", ".pyi", ".md", ".toml", ".yaml", ".yml", ".txt", ".sh", ".proto", ".cfg", ".json"),

@@ -361,7 +361,7 @@ def test_a_decimal_that_cannot_be_one_counts_as_its_base_type(more: dict[str, An
 
 def test_schemas_that_are_nested_too_deeply_are_refused() -> None:
     taken = 0
-    for level in range(0, 1000, 50):
+    for level in range(0, 2000, 50):
         fields = f'{{"name": "v", "type": {_text(level)}}}'
         more = f'{fields}, {{"name": "n", "type": "int", "default": 1}}'
         writer, reader = (
@@ -371,7 +371,7 @@ def test_schemas_that_are_nested_too_deeply_are_refused() -> None:
             options = {"schemas": {"1": writer}, "avro_schema": reader}
             parser_of("avro", options=options, n="int")
             taken += 1
-    assert 0 < taken < 20
+    assert 0 < taken < 40  # more on Python 3.13 than on 3.11
 
 
 def _text(levels: int) -> str:
