@@ -22,7 +22,7 @@ SUBMAKE := $(MAKE) --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help setup screenshots test proof smoke conformance check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
 	console console-fresh console-tests \
-	quick-tests sim spark-kills lowest pythons dist fmt demo proto bench lock clean
+	quick-tests sim spark-kills lowest pythons dist fmt demo proto bench docs-site lock clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -159,6 +159,16 @@ screenshots: setup ## pictures of the console's pages, in build/screenshots (Chr
 docs: setup ## write docs/reference/ and proof/planted-bugs.md from the code
 	@$(BIN)/python tools/gen_docs.py
 
+DOCS := .venv-docs
+
+$(DOCS)/.ready: requirements/docs.txt
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
+
+docs-site: $(DOCS)/.ready ## build the site of the documents into site/, and check its links
+	@$(DOCS)/bin/python tools/docs_site.py
+
 bench: setup ## the benchmarks, one after the other (a few minutes)
 	@for measure in startup failover produce consume latency log; do \
 		$(BIN)/strandline bench $$measure || exit 1; done
@@ -172,8 +182,9 @@ lock: setup ## pin the requirements anew after a change of pyproject.toml (UPGRA
 	@for part in runtime spark build; do cp requirements/all.txt requirements/$$part.txt; done
 	@$(COMPILE) --extra broker --extra console -o requirements/runtime.txt pyproject.toml
 	@$(COMPILE) --extra broker --extra spark -o requirements/spark.txt pyproject.toml
+	@$(COMPILE) $(if $(UPGRADE),--upgrade) -o requirements/docs.txt requirements/docs.in
 	@$(COMPILE) --only-build-deps --build-deps-for wheel -o requirements/build.txt pyproject.toml
 
 clean: ## remove caches and builds; .venv and clusters stay
-	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	@rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
