@@ -123,6 +123,7 @@ ELSEWHERE = {
     "strandline_proto.partitioner": "a hash: every input has an answer",
     "strandline_spark.sink.batches": "a hash: every input has an answer",
     "strandline_spark.spark.session": "asks the Java that it starts",
+    "strandline_spark.silver.held_files": "entries of the log that delta-rs has read",
     "strandline_spark.silver.range_output": "text between the driver and the tasks of one job",
     "strandline_spark.gold.silver": "the schema that delta-rs has read",
     "strandline_spark.gold.table": "the schema that delta-rs has read",

@@ -7,6 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
+from google.protobuf import struct_pb2
+
+from strandline.serialization import Avro, Json, Protobuf, Text
 from strandline.testing.story import warnings_in
 from strandline_broker.config.loading import (
     ConfigError,
@@ -145,7 +148,25 @@ LOG_LINES: Final = (
 )
 
 
+VALUE_SCHEMA: Final = {
+    "type": "record",
+    "name": "r",
+    "fields": [{"name": "n", "type": "long"}, {"name": "s", "type": ["null", "string"]}],
+}
+
+
 DECODERS: Final = (
+    Decoder("client.text", ("ä".encode(),), Text().deserialize, (ValueError,)),
+    Decoder(
+        "client.json", (b'{"a":[1,2]}',), Json(dict[str, list[int]]).deserialize, (ValueError,)
+    ),
+    Decoder("client.avro", (b"\x06\x02\x02x",), Avro(VALUE_SCHEMA).deserialize, (ValueError,)),
+    Decoder(
+        "client.protobuf",
+        (struct_pb2.Value(string_value="v").SerializeToString(),),
+        Protobuf(struct_pb2.Value).deserialize,
+        (ValueError,),
+    ),
     Decoder("testing.story", LOG_LINES, _as_text(lambda text: warnings_in("b", text))),
     Decoder("controller.records", _records(), records.decode, (ValueError,)),
     Decoder("controller.snapshot", _controller_values(), _restored, (ValueError, LookupError)),
