@@ -98,7 +98,7 @@ def test_the_commands_say_what_they_did_and_what_cannot_be(make_cluster: MakeClu
     assert (more["partitions_before"], more["partitions"]) == (1, 3)
     assert more["set"] == {"retention.ms": "99999"}
     moved = strandline("leader", "move", "t:0", "--to", 2, "--prefer", *at)
-    assert moved.out.strip() == "t partition 0 is led by broker 2, its preferred leader"
+    assert moved.out.strip() == "t:0 is led by broker 2, its preferred leader"
     elected = strandline("leader", "elect", "t:0", "t:9", "--format", "json", *at)
     assert elected.status == 1
     assert "broker 2 leads it already" in elected.out, "it is the preferred one now"

@@ -96,6 +96,8 @@ def start_strandline(
 
 
 def clean_environ(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment without what would change the commands' behaviour."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("STRANDLINE_")}
+    """This process's environment without what would change the commands' behaviour, and without
+    what tells a pytest of theirs that it is a worker of this one.
+    """
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("STRANDLINE_", "PYTEST_"))}
     return {**kept, **(more or {})}
