@@ -56,7 +56,7 @@ class ExtensionBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if version != "editable" and not Path(self.root, BUILD_ID).exists():
             self._add_build_id(build_data)
         if self.target_name == "wheel":
-            self._add_extension(build_data)
+            self._add_extension(build_data, is_editable=version == "editable")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if self._written is not None:
@@ -72,10 +72,12 @@ class ExtensionBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         inside = BUILD_ID if self.target_name == "sdist" else BUILD_ID.partition("/")[2]
         build_data["force_include"][file.name] = inside
 
-    def _add_extension(self, build_data: dict[str, Any]) -> None:
+    def _add_extension(self, build_data: dict[str, Any], *, is_editable: bool) -> None:
+        """A wheel without the extension leaves that of the checkout: programs run with it."""
         target = Path(self.root, TARGET)
         if os.environ.get("STRANDLINE_PURE_PYTHON", "0") not in ("", "0"):
-            target.unlink(missing_ok=True)
+            if is_editable:
+                target.unlink(missing_ok=True)
             return
         if why := compile_into(target, Path(self.root, SOURCE)):
             target.unlink(missing_ok=True)

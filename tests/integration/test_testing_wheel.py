@@ -90,7 +90,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     # The C file stays as it is: compiling has tests of its own.
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory"]
+    compiled = sorted((ROOT / "proto" / "strandline_proto").glob("*.so"))
     run([*build, str(folder / "dist")], ROOT, STRANDLINE_PURE_PYTHON="1")
+    assert all(each.exists() for each in compiled), "the build took the checkout's C extension away"
     (wheel,) = (folder / "dist").glob("*.whl")
     run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], folder)
     interpreter = folder / "env" / "bin" / "python"
