@@ -346,6 +346,30 @@ class InvalidProducerEpoch(wire.InvalidProducerEpoch, BrokerError):
     """A newer producer with the same id has been seen."""
 
 
+class InvalidTxnState(wire.InvalidTxnState, BrokerError):
+    """The call does not fit the state of the transaction."""
+
+
+class InvalidProducerIdMapping(wire.InvalidProducerIdMapping, BrokerError):
+    """The coordinator does not know the transactional id, or has another producer id for it."""
+
+
+class InvalidTransactionTimeout(wire.InvalidTransactionTimeout, BrokerError):
+    """The transaction timeout is out of bounds."""
+
+
+class ConcurrentTransactions(wire.ConcurrentTransactions, BrokerError):
+    """The previous transaction of the producer has not ended yet."""
+
+
+class TransactionCoordinatorFenced(wire.TransactionCoordinatorFenced, BrokerError):
+    """A newer coordinator has written to the partition."""
+
+
+class OperationNotAttempted(wire.OperationNotAttempted, BrokerError):
+    """The request failed for another partition, so this one was not attempted."""
+
+
 class KafkaStorageError(wire.KafkaStorageError, BrokerError):
     """The broker's disk failed or refused; the replica is out of service there."""
 
@@ -418,6 +442,10 @@ class ThrottlingQuotaExceeded(wire.ThrottlingQuotaExceeded, BrokerError):
     """Too many requests wait already; try again later."""
 
 
+class ProducerFenced(wire.ProducerFenced, BrokerError):
+    """A newer producer has the same transactional id."""
+
+
 class UnknownTopicId(wire.UnknownTopicId, BrokerError):
     """This broker knows no topic of that id."""
 
@@ -428,6 +456,10 @@ class InconsistentTopicId(wire.InconsistentTopicId, BrokerError):
 
 class InconsistentClusterId(wire.InconsistentClusterId, BrokerError):
     """The caller belongs to another cluster."""
+
+
+class TransactionalIdNotFound(wire.TransactionalIdNotFound, BrokerError):
+    """The coordinator does not know the transactional id."""
 
 
 class FencedMemberEpoch(wire.FencedMemberEpoch, BrokerError):
@@ -444,6 +476,10 @@ class UnsupportedAssignor(wire.UnsupportedAssignor, BrokerError):
 
 class StaleMemberEpoch(wire.StaleMemberEpoch, BrokerError):
     """The member's epoch has been superseded; it learns the new one with its next heartbeat."""
+
+
+class TransactionAbortable(wire.TransactionAbortable, BrokerError):
+    """The transaction can only be aborted."""
 
 
 class InvalidRegularExpression(wire.InvalidRegularExpression, BrokerError):

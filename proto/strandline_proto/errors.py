@@ -186,6 +186,43 @@ class InvalidProducerEpoch(WireError):
     code = 47
 
 
+class InvalidTxnState(WireError):
+    """The call does not fit the state of the transaction."""
+
+    code = 48
+
+
+class InvalidProducerIdMapping(WireError):
+    """The coordinator does not know the transactional id, or has another producer id for it."""
+
+    code = 49
+
+
+class InvalidTransactionTimeout(WireError):
+    """The transaction timeout is out of bounds."""
+
+    code = 50
+
+
+class ConcurrentTransactions(WireError):
+    """The previous transaction of the producer has not ended yet."""
+
+    code = 51
+    retriable = True
+
+
+class TransactionCoordinatorFenced(WireError):
+    """A newer coordinator has written to the partition."""
+
+    code = 52
+
+
+class OperationNotAttempted(WireError):
+    """The request failed for another partition, so this one was not attempted."""
+
+    code = 55
+
+
 class KafkaStorageError(WireError):
     """The broker's disk failed or refused; the replica is out of service there."""
 
@@ -290,6 +327,12 @@ class ThrottlingQuotaExceeded(WireError):
     retriable = True
 
 
+class ProducerFenced(WireError):
+    """A newer producer has the same transactional id."""
+
+    code = 90
+
+
 class InvalidUpdateVersion(WireError):
     """The partition epoch of an ISR change is not the current one."""
 
@@ -329,6 +372,12 @@ class InconsistentClusterId(WireError):
     """The caller belongs to another cluster."""
 
     code = 104
+
+
+class TransactionalIdNotFound(WireError):
+    """The coordinator does not know the transactional id."""
+
+    code = 105
 
 
 class IneligibleReplica(WireError):
@@ -479,6 +528,12 @@ class StaleMemberEpoch(WireError):
     """The member's epoch has been superseded; it learns the new one with its next heartbeat."""
 
     code = 113
+
+
+class TransactionAbortable(WireError):
+    """The transaction can only be aborted."""
+
+    code = 120
 
 
 class InvalidRegularExpression(WireError):

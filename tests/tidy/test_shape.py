@@ -20,6 +20,8 @@ LONG_FILES: dict[str, str] = {
     "broker/strandline_broker/core/controller/log/state.py": (
         "the fold of the controller's log: state is changed in the one file that owns it"
     ),
+    "proto/strandline_proto/errors.py": "one table: a class for each error code, and nothing else",
+    "client/strandline/errors.py": "one table: the broker's errors are made from the one above",
 }
 LONG_FUNCTIONS: dict[str, str] = {}
 FOLDER_MODULES_MAX = 20

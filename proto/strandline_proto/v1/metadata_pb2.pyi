@@ -1159,8 +1159,9 @@ class InitProducerIdRequest(_message.Message):
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     transactional_id: _builtins.str
-    """Reserved for transactions; refused with an error while they are not supported."""
+    """None: a producer without transactions. Else the coordinator of the id answers."""
     timeout_ms: _builtins.int
+    """Timeout of the producer's transactions, in milliseconds; unused without a transactional id."""
     producer_id: _builtins.int
     """The producer's current id and epoch, to bump the epoch (KIP-360); -1 for a new producer."""
     producer_epoch: _builtins.int

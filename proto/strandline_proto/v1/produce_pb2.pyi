@@ -39,7 +39,7 @@ class ProduceRequest(_message.Message):
     timeout_ms: _builtins.int
     """Limit on the broker's wait for the high watermark (acks = -1), in milliseconds."""
     transactional_id: _builtins.str
-    """Reserved for transactions; refused with an error while they are not supported."""
+    """The producer's transactional id; required for transactional batches."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicProduceData]: ...
     def __init__(

@@ -15,6 +15,7 @@ from strandline_proto.v1 import partitions_pb2 as strandline__proto_dot_v1_dot_p
 from strandline_proto.v1 import produce_pb2 as strandline__proto_dot_v1_dot_produce__pb2
 from strandline_proto.v1 import push_pb2 as strandline__proto_dot_v1_dot_push__pb2
 from strandline_proto.v1 import reassignment_pb2 as strandline__proto_dot_v1_dot_reassignment__pb2
+from strandline_proto.v1 import transactions_pb2 as strandline__proto_dot_v1_dot_transactions__pb2
 from strandline_proto.v1 import truncations_pb2 as strandline__proto_dot_v1_dot_truncations__pb2
 from strandline_proto.v1 import watch_pb2 as strandline__proto_dot_v1_dot_watch__pb2
 
@@ -207,6 +208,36 @@ class BrokerServiceStub:
                 '/strandline_proto.v1.BrokerService/RemoveMembers',
                 request_serializer=strandline__proto_dot_v1_dot_groups__pb2.RemoveMembersRequest.SerializeToString,
                 response_deserializer=strandline__proto_dot_v1_dot_groups__pb2.RemoveMembersResponse.FromString,
+                _registered_method=True)
+        self.EndTxn = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/EndTxn',
+                request_serializer=strandline__proto_dot_v1_dot_transactions__pb2.EndTxnRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.EndTxnResponse.FromString,
+                _registered_method=True)
+        self.TxnOffsetCommit = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/TxnOffsetCommit',
+                request_serializer=strandline__proto_dot_v1_dot_transactions__pb2.TxnOffsetCommitRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.TxnOffsetCommitResponse.FromString,
+                _registered_method=True)
+        self.ListTransactions = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/ListTransactions',
+                request_serializer=strandline__proto_dot_v1_dot_transactions__pb2.ListTransactionsRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.ListTransactionsResponse.FromString,
+                _registered_method=True)
+        self.DescribeTransactions = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/DescribeTransactions',
+                request_serializer=strandline__proto_dot_v1_dot_transactions__pb2.DescribeTransactionsRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.DescribeTransactionsResponse.FromString,
+                _registered_method=True)
+        self.DescribeProducers = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/DescribeProducers',
+                request_serializer=strandline__proto_dot_v1_dot_transactions__pb2.DescribeProducersRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.DescribeProducersResponse.FromString,
+                _registered_method=True)
+        self.AbortTransaction = channel.unary_unary(
+                '/strandline_proto.v1.BrokerService/AbortTransaction',
+                request_serializer=strandline__proto_dot_v1_dot_transactions__pb2.AbortTransactionRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.AbortTransactionResponse.FromString,
                 _registered_method=True)
 
 
@@ -438,6 +469,48 @@ class BrokerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def EndTxn(self, request, context):
+        """Commits or aborts a transaction; answered by the coordinator of the transactional id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TxnOffsetCommit(self, request, context):
+        """Commits offsets of a group in a transaction; answered by the coordinator of the group.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTransactions(self, request, context):
+        """The transactions that the answering broker coordinates.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeTransactions(self, request, context):
+        """State, timeout and partitions of transactions.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeProducers(self, request, context):
+        """The producers that partitions remember; answered by the leader only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AbortTransaction(self, request, context):
+        """Ends a hanging transaction of one partition; answered by the leader only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -600,6 +673,36 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.RemoveMembers,
                     request_deserializer=strandline__proto_dot_v1_dot_groups__pb2.RemoveMembersRequest.FromString,
                     response_serializer=strandline__proto_dot_v1_dot_groups__pb2.RemoveMembersResponse.SerializeToString,
+            ),
+            'EndTxn': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndTxn,
+                    request_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.EndTxnRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_transactions__pb2.EndTxnResponse.SerializeToString,
+            ),
+            'TxnOffsetCommit': grpc.unary_unary_rpc_method_handler(
+                    servicer.TxnOffsetCommit,
+                    request_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.TxnOffsetCommitRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_transactions__pb2.TxnOffsetCommitResponse.SerializeToString,
+            ),
+            'ListTransactions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTransactions,
+                    request_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.ListTransactionsRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_transactions__pb2.ListTransactionsResponse.SerializeToString,
+            ),
+            'DescribeTransactions': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeTransactions,
+                    request_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.DescribeTransactionsRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_transactions__pb2.DescribeTransactionsResponse.SerializeToString,
+            ),
+            'DescribeProducers': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeProducers,
+                    request_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.DescribeProducersRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_transactions__pb2.DescribeProducersResponse.SerializeToString,
+            ),
+            'AbortTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.AbortTransaction,
+                    request_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.AbortTransactionRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_transactions__pb2.AbortTransactionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1477,9 +1580,171 @@ class BrokerService:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def EndTxn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/EndTxn',
+            strandline__proto_dot_v1_dot_transactions__pb2.EndTxnRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_transactions__pb2.EndTxnResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TxnOffsetCommit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/TxnOffsetCommit',
+            strandline__proto_dot_v1_dot_transactions__pb2.TxnOffsetCommitRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_transactions__pb2.TxnOffsetCommitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTransactions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/ListTransactions',
+            strandline__proto_dot_v1_dot_transactions__pb2.ListTransactionsRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_transactions__pb2.ListTransactionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeTransactions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/DescribeTransactions',
+            strandline__proto_dot_v1_dot_transactions__pb2.DescribeTransactionsRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_transactions__pb2.DescribeTransactionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeProducers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/DescribeProducers',
+            strandline__proto_dot_v1_dot_transactions__pb2.DescribeProducersRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_transactions__pb2.DescribeProducersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AbortTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.BrokerService/AbortTransaction',
+            strandline__proto_dot_v1_dot_transactions__pb2.AbortTransactionRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_transactions__pb2.AbortTransactionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class ReplicaServiceStub:
-    """Calls of the controller.
+    """Calls of the controller and of other brokers.
     """
 
     def __init__(self, channel):
@@ -1498,10 +1763,20 @@ class ReplicaServiceStub:
                 request_serializer=strandline__proto_dot_v1_dot_push__pb2.IdentifyRequest.SerializeToString,
                 response_deserializer=strandline__proto_dot_v1_dot_push__pb2.IdentifyResponse.FromString,
                 _registered_method=True)
+        self.AddPartitionsToTxn = channel.unary_unary(
+                '/strandline_proto.v1.ReplicaService/AddPartitionsToTxn',
+                request_serializer=strandline__proto_dot_v1_dot_transactions__pb2.AddPartitionsToTxnRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.AddPartitionsToTxnResponse.FromString,
+                _registered_method=True)
+        self.WriteTxnMarkers = channel.unary_unary(
+                '/strandline_proto.v1.ReplicaService/WriteTxnMarkers',
+                request_serializer=strandline__proto_dot_v1_dot_transactions__pb2.WriteTxnMarkersRequest.SerializeToString,
+                response_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.WriteTxnMarkersResponse.FromString,
+                _registered_method=True)
 
 
 class ReplicaServiceServicer:
-    """Calls of the controller.
+    """Calls of the controller and of other brokers.
     """
 
     def LeaderAndIsr(self, request_iterator, context):
@@ -1513,6 +1788,20 @@ class ReplicaServiceServicer:
 
     def Identify(self, request, context):
         """The identity of this process, for failure detection.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddPartitionsToTxn(self, request, context):
+        """A partition's leader adds the partition to a transaction, or verifies it; answered by the coordinator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WriteTxnMarkers(self, request, context):
+        """A coordinator ends transactions in partitions that the answering broker leads.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1531,6 +1820,16 @@ def add_ReplicaServiceServicer_to_server(servicer, server):
                     request_deserializer=strandline__proto_dot_v1_dot_push__pb2.IdentifyRequest.FromString,
                     response_serializer=strandline__proto_dot_v1_dot_push__pb2.IdentifyResponse.SerializeToString,
             ),
+            'AddPartitionsToTxn': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddPartitionsToTxn,
+                    request_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.AddPartitionsToTxnRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_transactions__pb2.AddPartitionsToTxnResponse.SerializeToString,
+            ),
+            'WriteTxnMarkers': grpc.unary_unary_rpc_method_handler(
+                    servicer.WriteTxnMarkers,
+                    request_deserializer=strandline__proto_dot_v1_dot_transactions__pb2.WriteTxnMarkersRequest.FromString,
+                    response_serializer=strandline__proto_dot_v1_dot_transactions__pb2.WriteTxnMarkersResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'strandline_proto.v1.ReplicaService', rpc_method_handlers)
@@ -1540,7 +1839,7 @@ def add_ReplicaServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ReplicaService:
-    """Calls of the controller.
+    """Calls of the controller and of other brokers.
     """
 
     @staticmethod
@@ -1587,6 +1886,60 @@ class ReplicaService:
             '/strandline_proto.v1.ReplicaService/Identify',
             strandline__proto_dot_v1_dot_push__pb2.IdentifyRequest.SerializeToString,
             strandline__proto_dot_v1_dot_push__pb2.IdentifyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddPartitionsToTxn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.ReplicaService/AddPartitionsToTxn',
+            strandline__proto_dot_v1_dot_transactions__pb2.AddPartitionsToTxnRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_transactions__pb2.AddPartitionsToTxnResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteTxnMarkers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/strandline_proto.v1.ReplicaService/WriteTxnMarkers',
+            strandline__proto_dot_v1_dot_transactions__pb2.WriteTxnMarkersRequest.SerializeToString,
+            strandline__proto_dot_v1_dot_transactions__pb2.WriteTxnMarkersResponse.FromString,
             options,
             channel_credentials,
             insecure,

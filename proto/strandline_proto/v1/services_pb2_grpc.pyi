@@ -19,6 +19,7 @@ from strandline_proto.v1 import partitions_pb2 as _partitions_pb2
 from strandline_proto.v1 import produce_pb2 as _produce_pb2
 from strandline_proto.v1 import push_pb2 as _push_pb2
 from strandline_proto.v1 import reassignment_pb2 as _reassignment_pb2
+from strandline_proto.v1 import transactions_pb2 as _transactions_pb2
 from strandline_proto.v1 import truncations_pb2 as _truncations_pb2
 from strandline_proto.v1 import watch_pb2 as _watch_pb2
 import abc as _abc_1
@@ -112,6 +113,18 @@ class BrokerServiceStub:
     """Deletes groups without members, with their offsets."""
     RemoveMembers: _grpc.UnaryUnaryMultiCallable[_groups_pb2.RemoveMembersRequest, _groups_pb2.RemoveMembersResponse]
     """Removes members as if they had left."""
+    EndTxn: _grpc.UnaryUnaryMultiCallable[_transactions_pb2.EndTxnRequest, _transactions_pb2.EndTxnResponse]
+    """Commits or aborts a transaction; answered by the coordinator of the transactional id."""
+    TxnOffsetCommit: _grpc.UnaryUnaryMultiCallable[_transactions_pb2.TxnOffsetCommitRequest, _transactions_pb2.TxnOffsetCommitResponse]
+    """Commits offsets of a group in a transaction; answered by the coordinator of the group."""
+    ListTransactions: _grpc.UnaryUnaryMultiCallable[_transactions_pb2.ListTransactionsRequest, _transactions_pb2.ListTransactionsResponse]
+    """The transactions that the answering broker coordinates."""
+    DescribeTransactions: _grpc.UnaryUnaryMultiCallable[_transactions_pb2.DescribeTransactionsRequest, _transactions_pb2.DescribeTransactionsResponse]
+    """State, timeout and partitions of transactions."""
+    DescribeProducers: _grpc.UnaryUnaryMultiCallable[_transactions_pb2.DescribeProducersRequest, _transactions_pb2.DescribeProducersResponse]
+    """The producers that partitions remember; answered by the leader only."""
+    AbortTransaction: _grpc.UnaryUnaryMultiCallable[_transactions_pb2.AbortTransactionRequest, _transactions_pb2.AbortTransactionResponse]
+    """Ends a hanging transaction of one partition; answered by the leader only."""
 
 @_typing.type_check_only
 class BrokerServiceAsyncStub(BrokerServiceStub):
@@ -182,6 +195,18 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     """Deletes groups without members, with their offsets."""
     RemoveMembers: _aio.UnaryUnaryMultiCallable[_groups_pb2.RemoveMembersRequest, _groups_pb2.RemoveMembersResponse]  # type: ignore[assignment]
     """Removes members as if they had left."""
+    EndTxn: _aio.UnaryUnaryMultiCallable[_transactions_pb2.EndTxnRequest, _transactions_pb2.EndTxnResponse]  # type: ignore[assignment]
+    """Commits or aborts a transaction; answered by the coordinator of the transactional id."""
+    TxnOffsetCommit: _aio.UnaryUnaryMultiCallable[_transactions_pb2.TxnOffsetCommitRequest, _transactions_pb2.TxnOffsetCommitResponse]  # type: ignore[assignment]
+    """Commits offsets of a group in a transaction; answered by the coordinator of the group."""
+    ListTransactions: _aio.UnaryUnaryMultiCallable[_transactions_pb2.ListTransactionsRequest, _transactions_pb2.ListTransactionsResponse]  # type: ignore[assignment]
+    """The transactions that the answering broker coordinates."""
+    DescribeTransactions: _aio.UnaryUnaryMultiCallable[_transactions_pb2.DescribeTransactionsRequest, _transactions_pb2.DescribeTransactionsResponse]  # type: ignore[assignment]
+    """State, timeout and partitions of transactions."""
+    DescribeProducers: _aio.UnaryUnaryMultiCallable[_transactions_pb2.DescribeProducersRequest, _transactions_pb2.DescribeProducersResponse]  # type: ignore[assignment]
+    """The producers that partitions remember; answered by the leader only."""
+    AbortTransaction: _aio.UnaryUnaryMultiCallable[_transactions_pb2.AbortTransactionRequest, _transactions_pb2.AbortTransactionResponse]  # type: ignore[assignment]
+    """Ends a hanging transaction of one partition; answered by the leader only."""
 
 class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
     """Calls of clients and, in Fetch and OffsetsForLeaderEpoch, of followers."""
@@ -442,10 +467,58 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_groups_pb2.RemoveMembersResponse, _abc.Awaitable[_groups_pb2.RemoveMembersResponse]]:
         """Removes members as if they had left."""
 
+    @_abc_1.abstractmethod
+    def EndTxn(
+        self,
+        request: _transactions_pb2.EndTxnRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transactions_pb2.EndTxnResponse, _abc.Awaitable[_transactions_pb2.EndTxnResponse]]:
+        """Commits or aborts a transaction; answered by the coordinator of the transactional id."""
+
+    @_abc_1.abstractmethod
+    def TxnOffsetCommit(
+        self,
+        request: _transactions_pb2.TxnOffsetCommitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transactions_pb2.TxnOffsetCommitResponse, _abc.Awaitable[_transactions_pb2.TxnOffsetCommitResponse]]:
+        """Commits offsets of a group in a transaction; answered by the coordinator of the group."""
+
+    @_abc_1.abstractmethod
+    def ListTransactions(
+        self,
+        request: _transactions_pb2.ListTransactionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transactions_pb2.ListTransactionsResponse, _abc.Awaitable[_transactions_pb2.ListTransactionsResponse]]:
+        """The transactions that the answering broker coordinates."""
+
+    @_abc_1.abstractmethod
+    def DescribeTransactions(
+        self,
+        request: _transactions_pb2.DescribeTransactionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transactions_pb2.DescribeTransactionsResponse, _abc.Awaitable[_transactions_pb2.DescribeTransactionsResponse]]:
+        """State, timeout and partitions of transactions."""
+
+    @_abc_1.abstractmethod
+    def DescribeProducers(
+        self,
+        request: _transactions_pb2.DescribeProducersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transactions_pb2.DescribeProducersResponse, _abc.Awaitable[_transactions_pb2.DescribeProducersResponse]]:
+        """The producers that partitions remember; answered by the leader only."""
+
+    @_abc_1.abstractmethod
+    def AbortTransaction(
+        self,
+        request: _transactions_pb2.AbortTransactionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transactions_pb2.AbortTransactionResponse, _abc.Awaitable[_transactions_pb2.AbortTransactionResponse]]:
+        """Ends a hanging transaction of one partition; answered by the leader only."""
+
 def add_BrokerServiceServicer_to_server(servicer: BrokerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class ReplicaServiceStub:
-    """Calls of the controller."""
+    """Calls of the controller and of other brokers."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -455,19 +528,27 @@ class ReplicaServiceStub:
     """The push stream: LeaderAndIsr, UpdateMetadata and StopReplica in one envelope."""
     Identify: _grpc.UnaryUnaryMultiCallable[_push_pb2.IdentifyRequest, _push_pb2.IdentifyResponse]
     """The identity of this process, for failure detection."""
+    AddPartitionsToTxn: _grpc.UnaryUnaryMultiCallable[_transactions_pb2.AddPartitionsToTxnRequest, _transactions_pb2.AddPartitionsToTxnResponse]
+    """A partition's leader adds the partition to a transaction, or verifies it; answered by the coordinator."""
+    WriteTxnMarkers: _grpc.UnaryUnaryMultiCallable[_transactions_pb2.WriteTxnMarkersRequest, _transactions_pb2.WriteTxnMarkersResponse]
+    """A coordinator ends transactions in partitions that the answering broker leads."""
 
 @_typing.type_check_only
 class ReplicaServiceAsyncStub(ReplicaServiceStub):
-    """Calls of the controller."""
+    """Calls of the controller and of other brokers."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     LeaderAndIsr: _aio.StreamStreamMultiCallable[_push_pb2.LeaderAndIsrRequest, _push_pb2.LeaderAndIsrResponse]  # type: ignore[assignment]
     """The push stream: LeaderAndIsr, UpdateMetadata and StopReplica in one envelope."""
     Identify: _aio.UnaryUnaryMultiCallable[_push_pb2.IdentifyRequest, _push_pb2.IdentifyResponse]  # type: ignore[assignment]
     """The identity of this process, for failure detection."""
+    AddPartitionsToTxn: _aio.UnaryUnaryMultiCallable[_transactions_pb2.AddPartitionsToTxnRequest, _transactions_pb2.AddPartitionsToTxnResponse]  # type: ignore[assignment]
+    """A partition's leader adds the partition to a transaction, or verifies it; answered by the coordinator."""
+    WriteTxnMarkers: _aio.UnaryUnaryMultiCallable[_transactions_pb2.WriteTxnMarkersRequest, _transactions_pb2.WriteTxnMarkersResponse]  # type: ignore[assignment]
+    """A coordinator ends transactions in partitions that the answering broker leads."""
 
 class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Calls of the controller."""
+    """Calls of the controller and of other brokers."""
 
     @_abc_1.abstractmethod
     def LeaderAndIsr(
@@ -484,6 +565,22 @@ class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_push_pb2.IdentifyResponse, _abc.Awaitable[_push_pb2.IdentifyResponse]]:
         """The identity of this process, for failure detection."""
+
+    @_abc_1.abstractmethod
+    def AddPartitionsToTxn(
+        self,
+        request: _transactions_pb2.AddPartitionsToTxnRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transactions_pb2.AddPartitionsToTxnResponse, _abc.Awaitable[_transactions_pb2.AddPartitionsToTxnResponse]]:
+        """A partition's leader adds the partition to a transaction, or verifies it; answered by the coordinator."""
+
+    @_abc_1.abstractmethod
+    def WriteTxnMarkers(
+        self,
+        request: _transactions_pb2.WriteTxnMarkersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transactions_pb2.WriteTxnMarkersResponse, _abc.Awaitable[_transactions_pb2.WriteTxnMarkersResponse]]:
+        """A coordinator ends transactions in partitions that the answering broker leads."""
 
 def add_ReplicaServiceServicer_to_server(servicer: ReplicaServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

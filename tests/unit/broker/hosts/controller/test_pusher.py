@@ -66,6 +66,11 @@ class Receiver(services_pb2_grpc.ReplicaServiceServicer):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "nobody is there")
         return push_pb2.IdentifyResponse()
 
+    async def _refuses(self, request: Any, context: Any) -> Any:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no call of a controller")
+
+    AddPartitionsToTxn = WriteTxnMarkers = _refuses
+
     async def next(self) -> Request:
         async with asyncio.timeout(WAIT_S):
             return await self.received.get()
