@@ -167,11 +167,7 @@ class ProducerStates:
                 f" {header.base_sequence}; an idempotent producer numbers its batches from 0"
             )
         producer = self._producers.get(header.producer_id)
-        if producer is not None and header.producer_epoch < producer.epoch:
-            raise InvalidProducerEpoch(
-                f"producer {header.producer_id} sent epoch {header.producer_epoch},"
-                f" epoch {producer.epoch} has taken its place"
-            )
+        self.check_epoch(header.producer_id, header.producer_epoch)
         # An end marker alone may have set the epoch: it has no sequence.
         if producer is None or header.producer_epoch > producer.epoch or not producer.batches:
             is_at_any = producer is None and was_forgotten
@@ -207,6 +203,15 @@ class ProducerStates:
                 f" the partition has seen epoch {producer.epoch}"
             )
         return _ACCEPT
+
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """Raises InvalidProducerEpoch for an epoch below one that the partition has seen."""
+        producer = self._producers.get(producer_id)
+        if producer is not None and producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {producer_id} sent epoch {producer_epoch},"
+                f" epoch {producer.epoch} has taken its place"
+            )
 
     def on_append(
         self, header: BatchHeader, now_ms: int, coordinator_epoch: int | None = None
