@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from strandline_proto.batch import SEQUENCE_MAX, BatchHeader, add_sequence
-from strandline_proto.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
+from strandline_proto.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from strandline_proto.ids import Offset, ProducerEpoch, ProducerId
 
 PersistedProducer = tuple[int, int, int, int, int, int, int, int, int]
@@ -131,12 +131,21 @@ class ProducerStates:
     def knows(self, producer_id: int) -> bool:
         return producer_id in self._producers
 
+    def is_in_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """True if a transaction of the producer in this epoch is open."""
+        producer = self._producers.get(producer_id)
+        return (
+            producer is not None
+            and producer.txn_first_offset != NO_OFFSET
+            and producer.epoch == producer_epoch
+        )
+
     def check(
         self, header: BatchHeader, now_ms: int, *, was_forgotten: bool = False
     ) -> Accept | Duplicate:
-        """Decide if the leader may append this batch. Raises InvalidProducerEpoch or
-        OutOfOrderSequenceNumber. `was_forgotten`: a producer without state may continue with any
-        sequence.
+        """Decide if the leader may append this batch. Raises InvalidProducerEpoch,
+        OutOfOrderSequenceNumber or InvalidTxnState. `was_forgotten`: a producer without state may
+        continue with any sequence.
         """
         if header.producer_id < 0:
             return _ACCEPT
@@ -159,9 +168,13 @@ class ProducerStates:
                     f"producer {header.producer_id} begins epoch {header.producer_epoch} here with"
                     f" sequence {header.base_sequence} instead of {self.first_sequence}"
                 )
-            return _ACCEPT
-        producer.last_used_ms = max(producer.last_used_ms, now_ms)
-        return _check_sequence(header, producer)
+            verdict: Accept | Duplicate = _ACCEPT
+        else:
+            producer.last_used_ms = max(producer.last_used_ms, now_ms)
+            verdict = _check_sequence(header, producer)
+        if producer is not None and producer.txn_first_offset != NO_OFFSET and verdict is _ACCEPT:
+            _check_in_transaction(header, producer)
+        return verdict
 
     def on_append(
         self, header: BatchHeader, now_ms: int, coordinator_epoch: int | None = None
@@ -329,6 +342,18 @@ def _check_sequence(header: BatchHeader, producer: _Producer) -> Accept | Duplic
         expected += f"; its batches here begin with {begins_at}"
     raise OutOfOrderSequenceNumber(
         f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected}"
+    )
+
+
+def _check_in_transaction(header: BatchHeader, producer: _Producer) -> None:
+    """Check a batch that is next in order, while a transaction of its producer is open (I-160)."""
+    if header.is_transactional and header.producer_epoch == producer.epoch:
+        return
+    kind = "a later epoch's" if header.is_transactional else "a plain"
+    raise InvalidTxnState(
+        f"producer {header.producer_id} sent {kind} batch in epoch {header.producer_epoch}; its"
+        f" transaction of epoch {producer.epoch}, which began at offset"
+        f" {producer.txn_first_offset}, is still open: end it first"
     )
 
 
