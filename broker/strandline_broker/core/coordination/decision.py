@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
+    from strandline_broker.core.replication.verification import Guard
     from strandline_proto.ids import ProducerEpoch, ProducerId
 
 Entity: TypeAlias = Hashable
@@ -39,6 +40,10 @@ class Producer(NamedTuple):
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
+    guard: Guard | None = None
+    """The guard of the question to the transaction's coordinator (I-158); None: the transaction was
+    open in this partition before.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from strandline_broker.core.replication.open_transactions import OpenTransaction
 from strandline_proto.batch import SEQUENCE_MAX, BatchHeader, add_sequence
 from strandline_proto.errors import (
     InvalidProducerEpoch,
+    InvalidTxnState,
     OutOfOrderSequenceNumber,
     TransactionCoordinatorFenced,
 )
@@ -152,12 +153,21 @@ class ProducerStates:
     def knows(self, producer_id: int) -> bool:
         return producer_id in self._producers
 
+    def is_in_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """True if a transaction of the producer in this epoch is open."""
+        producer = self._producers.get(producer_id)
+        return (
+            producer is not None
+            and producer.txn_first_offset != NO_OFFSET
+            and producer.epoch == producer_epoch
+        )
+
     def check(
         self, header: BatchHeader, now_ms: int, *, was_forgotten: bool = False
     ) -> Accept | Duplicate:
-        """Decide if the leader may append this batch. Raises InvalidProducerEpoch or
-        OutOfOrderSequenceNumber. `was_forgotten`: a producer without state may continue with any
-        sequence.
+        """Decide if the leader may append this batch. Raises InvalidProducerEpoch,
+        OutOfOrderSequenceNumber or InvalidTxnState. `was_forgotten`: a producer without state may
+        continue with any sequence.
         """
         if header.producer_id < 0:
             return _ACCEPT
@@ -167,7 +177,11 @@ class ProducerStates:
                 f" {header.base_sequence}; an idempotent producer numbers its batches from 0"
             )
         producer = self._producers.get(header.producer_id)
-        self.check_epoch(header.producer_id, header.producer_epoch)
+        if producer is not None and header.producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {header.producer_id} sent epoch {header.producer_epoch},"
+                f" epoch {producer.epoch} has taken its place"
+            )
         # An end marker alone may have set the epoch: it has no sequence.
         if producer is None or header.producer_epoch > producer.epoch or not producer.batches:
             is_at_any = producer is None and was_forgotten
@@ -176,9 +190,31 @@ class ProducerStates:
                     f"producer {header.producer_id} begins epoch {header.producer_epoch} here with"
                     f" sequence {header.base_sequence} instead of {self.first_sequence}"
                 )
-            return _ACCEPT
-        producer.last_used_ms = max(producer.last_used_ms, now_ms)
-        return _check_sequence(header, producer)
+            verdict: Accept | Duplicate = _ACCEPT
+        else:
+            producer.last_used_ms = max(producer.last_used_ms, now_ms)
+            verdict = _check_sequence(header, producer)
+        if producer is not None and producer.txn_first_offset != NO_OFFSET and verdict is _ACCEPT:
+            _check_in_transaction(header, producer)
+        return verdict
+
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """Decide if a coordinator may append a transactional batch of this producer. Its sequence
+        says nothing: it is 0 each time (P-129). Raises InvalidProducerEpoch or InvalidTxnState.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch == producer_epoch:
+            return
+        if producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {producer_id} sent epoch {producer_epoch},"
+                f" epoch {producer.epoch} has taken its place"
+            )
+        if producer.txn_first_offset != NO_OFFSET:
+            raise InvalidTxnState(
+                f"producer {producer_id} sent epoch {producer_epoch}; its transaction of epoch"
+                f" {producer.epoch} is still open: end it first"
+            )
 
     def check_marker(self, marker: EndMarker) -> Accept | RepeatedMarker:
         """Decide if the leader may append this end marker. Raises TransactionCoordinatorFenced or
@@ -203,15 +239,6 @@ class ProducerStates:
                 f" the partition has seen epoch {producer.epoch}"
             )
         return _ACCEPT
-
-    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        """Raises InvalidProducerEpoch for an epoch below one that the partition has seen."""
-        producer = self._producers.get(producer_id)
-        if producer is not None and producer_epoch < producer.epoch:
-            raise InvalidProducerEpoch(
-                f"producer {producer_id} sent epoch {producer_epoch},"
-                f" epoch {producer.epoch} has taken its place"
-            )
 
     def on_append(
         self, header: BatchHeader, now_ms: int, coordinator_epoch: int | None = None
@@ -393,6 +420,18 @@ def _check_sequence(header: BatchHeader, producer: _Producer) -> Accept | Duplic
         expected += f"; its batches here begin with {begins_at}"
     raise OutOfOrderSequenceNumber(
         f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected}"
+    )
+
+
+def _check_in_transaction(header: BatchHeader, producer: _Producer) -> None:
+    """Check a batch that is next in order, while a transaction of its producer is open (I-160)."""
+    if header.is_transactional and header.producer_epoch == producer.epoch:
+        return
+    kind = "a later epoch's" if header.is_transactional else "a plain"
+    raise InvalidTxnState(
+        f"producer {header.producer_id} sent {kind} batch in epoch {header.producer_epoch}; its"
+        f" transaction of epoch {producer.epoch}, which began at offset"
+        f" {producer.txn_first_offset}, is still open: end it first"
     )
 
 

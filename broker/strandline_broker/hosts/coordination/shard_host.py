@@ -25,6 +25,7 @@ from strandline_broker.hosts.replica.leading import check_leader
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import (
     CoordinatorNotAvailable,
+    InvalidTxnState,
     NotCoordinator,
     NotEnoughReplicas,
     WireError,
@@ -45,6 +46,11 @@ if TYPE_CHECKING:
 
 RETRY_MS: Final = 1_000
 """Pause before a timer that could do nothing, for want of replicas in sync, tries again."""
+
+FIRST_SEQUENCE: Final = 0
+"""Sequence of each transactional batch of a shard. Such batches are not checked for duplicates, or
+the second one of a transaction would count as one (P-129).
+"""
 
 App = TypeVar("App", bound="Application[Any]")
 
@@ -206,7 +212,7 @@ class ShardHost(Generic[App]):
                 f" batch of {partition.max_message_bytes}"
             )
         if decision.producer is not None:
-            partition.producers.check_epoch(*decision.producer)
+            self._check_transaction(decision.producer)
         self._replay(decision)
         try:
             check_leader(partition, self.machine.epoch).appends.append(
@@ -224,10 +230,24 @@ class ShardHost(Generic[App]):
         application.appended(records)
         return end
 
-    def _batch_of(self, decision: Decision[Any, Any]) -> bytes:
-        """The batch of a transaction begins with sequence 0 each time: a coordinator's batches are
-        not checked for duplicates, or the second of a transaction would count as one (P-129).
+    def _check_transaction(self, producer: Producer) -> None:
+        """Raises WireError unless the batch belongs to a transaction that is open or was verified
+        under its guard: epoch, then guard (P-120, I-158).
         """
+        partition, (producer_id, epoch, guard) = self.partition, producer
+        partition.producers.check_epoch(producer_id, epoch)
+        if partition.producers.is_in_transaction(producer_id, epoch):
+            return
+        if guard is None:
+            raise InvalidTxnState(
+                f"{self.name}: the transaction of producer {producer_id} in epoch {epoch} has ended"
+                " meanwhile; begin another one"
+            )
+        leading = check_leader(partition, self.machine.epoch)
+        leading.appends.guards.check(guard, FIRST_SEQUENCE)
+
+    def _batch_of(self, decision: Decision[Any, Any]) -> bytes:
+        """The batch of the decision's records."""
         records = map(self.application.state.encode, decision.records)
         timestamp_ms, producer = self.context.wall_ms(), decision.producer
         if producer is None:
@@ -238,7 +258,7 @@ class ShardHost(Generic[App]):
             is_transactional=True,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
-            base_sequence=0,
+            base_sequence=FIRST_SEQUENCE,
         )
 
     def _replay(self, decision: Decision[Any, Any]) -> None:

@@ -55,6 +55,7 @@ from strandline_broker.hosts.groups.leadership_proof import LeadershipProof
 from strandline_broker.hosts.groups.parked_calls import ParkedCalls
 from strandline_broker.hosts.groups.sessions import Sessions
 from strandline_broker.hosts.groups.topics_watch import TopicsWatch
+from strandline_broker.hosts.replica.leading import check_leader
 from strandline_proto.errors import InvalidCommitOffsetSize, WireError
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.effects import Effect
     from strandline_broker.core.groups.groups import Groups
     from strandline_broker.core.replication.end_marker import EndMarker
+    from strandline_broker.core.replication.verification import Guards
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_broker.hosts.coordination.waiting import Waiting
     from strandline_broker.hosts.groups.group_context import GroupContext
@@ -125,6 +127,19 @@ class GroupShard:
             for group_id in sorted(ended):
                 self.context.changed.note(group_id)
         return asked
+
+    def is_in_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """True if the producer's transaction in this epoch has offsets in this partition."""
+        return self.shard.partition.producers.is_in_transaction(producer_id, producer_epoch)
+
+    @property
+    def guards(self) -> Guards:
+        """The guards of transactions in this partition. Raises WireError if the shard does not
+        serve.
+        """
+        if (refusal := self.shard.refusal()) is not None:
+            raise refusal
+        return check_leader(self.shard.partition, self.machine.epoch).appends.guards
 
     # Answers
 
