@@ -278,12 +278,11 @@ def of_deleted_topics(
 
 
 def _values(table: GroupTable, group_id: str) -> Iterator[tuple[str, int, OffsetCommitValue]]:
-    """The committed offsets of a group, and the pending ones that may still be committed."""
+    """The committed offsets of a group, and the pending ones."""
     yield from table.offsets_of(group_id)
     for topic, partition, staged in table.pending.of_group(group_id):
         for each in staged:
-            if not each.is_overtaken:
-                yield topic, partition, each.value
+            yield topic, partition, each.value
 
 
 def granted(table: GroupTable, group_id: str, topic: CachedTopic, partition: int) -> FetchedOffset:
