@@ -86,16 +86,16 @@ def admit_txn_commit(table: GroupTable, command: TxnOffsetCommit) -> None:
 
 
 def _admit_txn_to_consumer_group(group: ConsumerGroup, command: TxnOffsetCommit) -> None:
-    member_id, epoch = command.member_id, command.member_epoch
+    sender, epoch = command.member_id, command.member_epoch
     if epoch < 0 and not group.members:
         return
-    check_instance(group, command.instance_id, member_id)
-    if member_id not in group.members:
-        raise UnknownMemberId(f"group {group.group_id!r} has no member {member_id!r}")
-    current = group.current(member_id)
+    check_instance(group, command.instance_id, sender)
+    if sender not in group.members:
+        raise UnknownMemberId(f"group {group.group_id!r} has no member {sender!r}")
+    current = group.current(sender)
     if epoch != current.epoch:
         raise IllegalGeneration(
-            f"member {member_id!r} of group {group.group_id!r} says epoch {epoch}, and its epoch is"
+            f"member {sender!r} of group {group.group_id!r} says epoch {epoch}, and its epoch is"
             f" {current.epoch}: abort the transaction and continue with the present epoch"
         )
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.common.verifier import Verifier
     from strandline_broker.hosts.coordination.registry import Shards
     from strandline_broker.hosts.groups.group_shard import GroupShard
     from strandline_runtime.runtime import Runtime
@@ -35,6 +36,7 @@ class GroupCalls:
     OffsetCommit = _imported("OffsetCommit")
     OffsetFetch = _imported("OffsetFetch")
     OffsetDelete = _imported("OffsetDelete")
+    TxnOffsetCommit = _imported("TxnOffsetCommit")
     ListGroups = _imported("ListGroups")
     ConsumerGroupDescribe = _imported("ConsumerGroupDescribe")
     DeleteGroups = _imported("DeleteGroups")
@@ -46,11 +48,14 @@ class GroupCalls:
         shards: Shards[GroupShard],
         metadata: MetadataCache,
         listener: str,
+        verifier: Verifier | None = None,
     ) -> None:
+        """`verifier` asks the coordinators of transactions; None: transactions are refused."""
         self._runtime = runtime
         self._shards = shards
         self._metadata = metadata
         self._listener = listener
+        self._verifier = verifier
         self._calls: dict[str, Call] | None = None
         self._loading = asyncio.Lock()
 
@@ -70,7 +75,7 @@ class GroupCalls:
         from strandline_broker.rpc.groups.offset_commits import OffsetCommitsRpc
         from strandline_broker.rpc.groups.session import GroupSessionRpc
 
-        groups = GroupsService(self._shards)
+        groups = GroupsService(self._shards, self._verifier)
         parts = (
             FindCoordinatorRpc(self._metadata, self._listener),
             GroupsRpc(groups),
