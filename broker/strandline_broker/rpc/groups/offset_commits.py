@@ -1,4 +1,6 @@
-"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete, for clients without a member's stream."""
+"""OffsetCommit, OffsetFetch and OffsetDelete for clients without a member's stream, and
+TxnOffsetCommit for producers.
+"""
 
 from __future__ import annotations
 
