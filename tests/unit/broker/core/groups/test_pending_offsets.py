@@ -14,8 +14,10 @@ from strandline_broker.core.groups.commands import (
     TopicPartitionsRef,
     TopicRef,
 )
+from strandline_broker.core.groups.pending_offsets import PendingOffsets
+from strandline_broker.core.groups.records.offset_records import OffsetCommitValue
 from strandline_proto.errors import GroupIdNotFound, UnstableOffsetCommit
-from strandline_proto.ids import NO_PRODUCER_ID
+from strandline_proto.ids import NO_PRODUCER_ID, Offset, ProducerId
 from support.transactional_rig import Entry, TransactionalRig, cleaned, durable_with_pending, key
 
 PARTITIONS = 2
@@ -130,3 +132,23 @@ def test_a_marker_of_another_producer_decides_nothing(is_commit: bool) -> None:
     assert rig.fetch().offset == -1
     rig.mark(1)
     assert rig.fetch().offset == 5
+
+
+def test_offsets_of_several_groups_end_with_their_producer() -> None:
+    pending = PendingOffsets()
+    value = OffsetCommitValue(offset=Offset(5), commit_timestamp_ms=0)
+    for at, (producer, group_id) in enumerate([(1, "a"), (1, "b"), (2, "b")]):
+        pending.stage(ProducerId(producer), Offset(at), key(group_id=group_id), value)
+    assert set(pending.groups) == {"a", "b"}
+    assert pending.groups_of(ProducerId(1)) == {"a", "b"}
+    pending.overtake(key(group_id="b"), Offset(2))
+    ended = pending.end(ProducerId(1))
+    assert [(k.group, staged.record_offset, staged.is_overtaken) for k, staged in ended] == [
+        ("a", 0, False),
+        ("b", 1, True),
+    ]
+    assert (set(pending.groups), pending.groups_of(ProducerId(1))) == ({"b"}, set())
+    assert [staged[0].is_overtaken for _, _, staged in pending.of_group("b")] == [False]
+    pending.drop(key(group_id="b"))
+    assert not pending
+    assert pending.end(ProducerId(2)) == []
