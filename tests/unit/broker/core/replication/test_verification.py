@@ -42,12 +42,16 @@ def happen(guards: Guards, event: Appended | Marked) -> None:
         guards.on_marker(marker(*event))
 
 
-EVENTS = (
+EVENTS: tuple[Appended | Marked, ...] = (
     *(Appended(EPOCH + by) for by in (-1, 0, 1)),
     *(Marked(EPOCH + by, version) for by in (-1, 0, 1) for version in (1, 2)),
 )
-VOIDING = {
-    1: {Appended(EPOCH), Appended(EPOCH + 1), *(m for m in EVENTS[3:] if m.epoch >= EPOCH)},
+VOIDING: dict[int, set[Appended | Marked]] = {
+    1: {
+        Appended(EPOCH),
+        Appended(EPOCH + 1),
+        *(event for event in EVENTS[3:] if event.epoch >= EPOCH),
+    },
     2: {
         Appended(EPOCH),
         Appended(EPOCH + 1),
