@@ -160,6 +160,15 @@ class ProducerStates:
             return None
         return producer.epoch
 
+    def ids(self) -> list[int]:
+        """The ids of all producers with state."""
+        return sorted(self._producers)
+
+    def of(self, producer_id: int) -> ProducerSnapshot | None:
+        """The producer's state as a value; None: it has none."""
+        producer = self._producers.get(producer_id)
+        return None if producer is None else _snapshot(producer_id, producer)
+
     def check(
         self, header: BatchHeader, now_ms: int, *, was_forgotten: bool = False
     ) -> Accept | Duplicate:
@@ -337,17 +346,21 @@ class ProducerStates:
         expired a producer earlier.
         """
         return tuple(
-            ProducerSnapshot(
-                ProducerId(producer_id),
-                ProducerEpoch(producer.epoch),
-                tuple(producer.batches),
-                producer.last_timestamp,
-                producer.coordinator_epoch,
-                producer.txn_first_offset,
-                producer.begins_at,
-            )
+            _snapshot(producer_id, producer)
             for producer_id, producer in sorted(self._producers.items())
         )
+
+
+def _snapshot(producer_id: int, producer: _Producer) -> ProducerSnapshot:
+    return ProducerSnapshot(
+        ProducerId(producer_id),
+        ProducerEpoch(producer.epoch),
+        tuple(producer.batches),
+        producer.last_timestamp,
+        producer.coordinator_epoch,
+        producer.txn_first_offset,
+        producer.begins_at,
+    )
 
 
 def _restored(entry: PersistedProducer, used_ms: int) -> _Producer:

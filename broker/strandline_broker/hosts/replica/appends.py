@@ -325,6 +325,15 @@ class Appends:
         self._on_written(end_offset, rolled=rolled)
         return Offset(end_offset)
 
+    def after_commit(
+        self, end_offset: int, on_done: Callable[[ProduceOutcome], None]
+    ) -> AckWaiter | None:
+        """Call `on_done` once the log is committed up to this offset, in this leadership; None if
+        it was called already.
+        """
+        outcome = ProduceOutcome(appended=True)
+        return self._wait(end_offset, outcome, ACKS_ALL, on_done)
+
     def _on_written(self, end_offset: int, *, rolled: bool) -> None:
         self._flushes.on_append(self._partition.log, rolled=rolled)
         self._leading.on_append(Offset(end_offset))
