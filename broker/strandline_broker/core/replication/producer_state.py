@@ -153,14 +153,21 @@ class ProducerStates:
     def knows(self, producer_id: int) -> bool:
         return producer_id in self._producers
 
-    def is_in_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """True if a transaction of the producer in this epoch is open."""
+    def open_epoch(self, producer_id: int) -> int | None:
+        """The producer's epoch, if it has an open transaction; None: it has none."""
         producer = self._producers.get(producer_id)
-        return (
-            producer is not None
-            and producer.txn_first_offset != NO_OFFSET
-            and producer.epoch == producer_epoch
-        )
+        if producer is None or producer.txn_first_offset == NO_OFFSET:
+            return None
+        return producer.epoch
+
+    def ids(self) -> list[int]:
+        """The ids of all producers with state."""
+        return sorted(self._producers)
+
+    def of(self, producer_id: int) -> ProducerSnapshot | None:
+        """The producer's state as a value; None: it has none."""
+        producer = self._producers.get(producer_id)
+        return None if producer is None else _snapshot(producer_id, producer)
 
     def check(
         self, header: BatchHeader, now_ms: int, *, was_forgotten: bool = False
@@ -194,8 +201,8 @@ class ProducerStates:
         else:
             producer.last_used_ms = max(producer.last_used_ms, now_ms)
             verdict = _check_sequence(header, producer)
-        if producer is not None and producer.txn_first_offset != NO_OFFSET and verdict is _ACCEPT:
-            _check_in_transaction(header, producer)
+        if verdict is _ACCEPT and producer is not None and not header.is_transactional:
+            _check_outside_transaction(producer, header.producer_id)
         return verdict
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
@@ -357,17 +364,21 @@ class ProducerStates:
         expired a producer earlier.
         """
         return tuple(
-            ProducerSnapshot(
-                ProducerId(producer_id),
-                ProducerEpoch(producer.epoch),
-                tuple(producer.batches),
-                producer.last_timestamp,
-                producer.coordinator_epoch,
-                producer.txn_first_offset,
-                producer.begins_at,
-            )
+            _snapshot(producer_id, producer)
             for producer_id, producer in sorted(self._producers.items())
         )
+
+
+def _snapshot(producer_id: int, producer: _Producer) -> ProducerSnapshot:
+    return ProducerSnapshot(
+        ProducerId(producer_id),
+        ProducerEpoch(producer.epoch),
+        tuple(producer.batches),
+        producer.last_timestamp,
+        producer.coordinator_epoch,
+        producer.txn_first_offset,
+        producer.begins_at,
+    )
 
 
 def _restored(entry: PersistedProducer, used_ms: int) -> _Producer:
@@ -423,16 +434,12 @@ def _check_sequence(header: BatchHeader, producer: _Producer) -> Accept | Duplic
     )
 
 
-def _check_in_transaction(header: BatchHeader, producer: _Producer) -> None:
-    """Check a batch that is next in order, while a transaction of its producer is open (I-160)."""
-    if header.is_transactional and header.producer_epoch == producer.epoch:
-        return
-    kind = "a later epoch's" if header.is_transactional else "a plain"
-    raise InvalidTxnState(
-        f"producer {header.producer_id} sent {kind} batch in epoch {header.producer_epoch}; its"
-        f" transaction of epoch {producer.epoch}, which began at offset"
-        f" {producer.txn_first_offset}, is still open: end it first"
-    )
+def _check_outside_transaction(producer: _Producer, producer_id: int) -> None:
+    if producer.txn_first_offset != NO_OFFSET:
+        raise InvalidTxnState(
+            f"producer {producer_id} sent a plain batch; its transaction, which began at offset"
+            f" {producer.txn_first_offset}, is still open: end it first"
+        )
 
 
 def _distance(a: int, b: int) -> int:

@@ -104,27 +104,30 @@ class Guards:
 
     def drop(self, guard: Guard) -> None:
         """Ends the guard: its question has its answer, or nobody waits for one."""
-        self._keep(guard.producer_id, lambda each: each is not guard)
+        self._remove(guard.producer_id, lambda each: each is guard)
 
     def on_append(self, producer_id: int, producer_epoch: int) -> None:
         """Uses up the guards of the producer in this epoch and earlier ones: its transaction is
         open.
         """
-        self._keep(producer_id, lambda each: each.producer_epoch > producer_epoch)
+        self._remove(producer_id, lambda each: each.producer_epoch <= producer_epoch)
 
-    def on_marker(self, marker: EndMarker) -> None:
-        """Voids the guards of the transaction that the marker ends, or of earlier ones. A repeated
-        marker does so too: the transaction may have no batch in this partition.
+    def on_marker(self, marker: EndMarker) -> list[Guard]:
+        """Voids the guards of the transaction that the marker ends, or of earlier ones, and returns
+        them. A repeated marker voids guards too: its transaction may have no batch in this
+        partition.
         """
-        self._keep(marker.producer_id, lambda each: not _is_ended_by(each, marker))
+        return self._remove(marker.producer_id, lambda each: _is_ended_by(each, marker))
 
-    def _keep(self, producer_id: int, wanted: Callable[[Guard], bool]) -> None:
-        guards = self._of.get(producer_id)
-        if guards is None:
-            return
-        guards[:] = filter(wanted, guards)
-        if not guards:
-            del self._of[producer_id]
+    def _remove(self, producer_id: int, is_over: Callable[[Guard], bool]) -> list[Guard]:
+        guards = self._of.get(producer_id, [])
+        removed = [each for each in guards if is_over(each)]
+        left = [each for each in guards if each not in removed]
+        if left:
+            self._of[producer_id] = left
+        else:
+            self._of.pop(producer_id, None)
+        return removed
 
 
 def _is_ended_by(guard: Guard, marker: EndMarker) -> bool:

@@ -149,7 +149,7 @@ class Appends:
         found to be appended already.
         """
         if self._unverified is not None:
-            self._unverified.guards.on_marker(marker)
+            self._unverified.on_marker(marker)
 
     def count_refused(self, error: WireError) -> None:
         """Counts a batch that was refused after its call had returned."""
@@ -233,7 +233,7 @@ class Appends:
             if isinstance(verdict, Duplicate):
                 return self._answer_again(verdict, ACKS_ALL, new.on_done)
         self._check_records(new.batch, header, new.looked)
-        if partition.producers.is_in_transaction(header.producer_id, header.producer_epoch):
+        if partition.producers.open_epoch(header.producer_id) == header.producer_epoch:
             assert not is_behind, f"{partition.name}: {header.producer_id} waits in a transaction"
             return self._append_new(new.batch, header, ACKS_ALL, new.on_done)
         looked = Looked(header, partition.log.config, None)
@@ -256,8 +256,14 @@ class Appends:
         )
         if isinstance(verdict, Duplicate):
             return self._answer_again(verdict, ACKS_ALL, new.on_done)
-        if not partition.producers.is_in_transaction(header.producer_id, header.producer_epoch):
+        open_epoch = partition.producers.open_epoch(header.producer_id)
+        if open_epoch is None:
             self.guards.check(guard, header.base_sequence)
+        elif open_epoch != header.producer_epoch:
+            raise InvalidTxnState(
+                f"{partition.name}: the transaction of producer {header.producer_id} in epoch"
+                f" {open_epoch} is still open, and epoch {header.producer_epoch} begins another"
+            )
         self._check_records(new.batch, header, new.looked)
         return self._append_new(new.batch, header, ACKS_ALL, new.on_done)
 
@@ -318,6 +324,15 @@ class Appends:
         _, end_offset, rolled = self._write(batch, read_header(batch))
         self._on_written(end_offset, rolled=rolled)
         return Offset(end_offset)
+
+    def after_commit(
+        self, end_offset: int, on_done: Callable[[ProduceOutcome], None]
+    ) -> AckWaiter | None:
+        """Call `on_done` once the log is committed up to this offset, in this leadership; None if
+        it was called already.
+        """
+        outcome = ProduceOutcome(appended=True)
+        return self._wait(end_offset, outcome, ACKS_ALL, on_done)
 
     def _on_written(self, end_offset: int, *, rolled: bool) -> None:
         self._flushes.on_append(self._partition.log, rolled=rolled)

@@ -7,6 +7,11 @@ their arrival (P-37). Other batches of the partition pass them.
 When the answer arrives, one step without `await` appends them all. Each append checks leadership,
 epoch, sequence and guard again (I-158). No task waits here, and no client's call: a client that
 disconnects only drops its batches.
+
+An end marker voids guards, and ends the wait for their answers. Batches of an earlier epoch are
+refused. A transaction without an epoch of its own may begin in the epoch in which the one before
+has ended, and a late marker does not tell which of the two it ends. So the coordinator is asked
+again, as if the batches had just arrived.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from strandline_broker.core.replication.verification import Guards
 from strandline_broker.hosts.replica.purgatory import ProduceOutcome
 from strandline_proto.errors import (
     CoordinatorNotAvailable,
+    InvalidProducerEpoch,
     RequestTimedOut,
     ThrottlingQuotaExceeded,
     WireError,
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from strandline_broker.core.replication.end_marker import EndMarker
     from strandline_broker.core.replication.verification import Guard
     from strandline_broker.hosts.common.verifier import Verifier
     from strandline_broker.hosts.replica.appends import Appends
@@ -147,17 +154,32 @@ class UnverifiedAppend:
 class Question:
     """One question to the coordinator, and the batches that wait for its answer, in order."""
 
-    __slots__ = ("_answer", "_room", "_unverified", "guard", "waiting")
+    __slots__ = ("_answer", "_unverified", "_verification", "guard", "waiting")
 
-    def __init__(
-        self, unverified: Unverified, guard: Guard, answer: asyncio.Future[None], room: Room
-    ) -> None:
+    def __init__(self, unverified: Unverified, guard: Guard, verification: Verification) -> None:
         self._unverified = unverified
-        self._answer = answer
-        self._room = room
+        self._verification = verification
         self.guard = guard
         self.waiting: dict[UnverifiedAppend, None] = {}
+        self._answer = self._ask()
+
+    def _ask(self) -> asyncio.Future[None]:
+        asked = self._verification
+        answer = asked.verifier.ask(
+            asked.transactional_id,
+            self.guard.producer_id,
+            self.guard.producer_epoch,
+            self._unverified.key,
+            verify_only=not asked.raises_epoch,
+        )
         answer.add_done_callback(self._answered)
+        return answer
+
+    def ask_again(self, guard: Guard) -> None:
+        """Asks under another guard. The former answer counts no more."""
+        self.guard = guard
+        former, self._answer = self._answer, self._ask()
+        former.cancel()
 
     def add(self, batch: NewBatch) -> UnverifiedAppend:
         # A view would keep all bytes of its request.
@@ -168,19 +190,24 @@ class Question:
 
     def remove(self, waiting: UnverifiedAppend, size: int) -> None:
         """Drops a batch; without any, nobody needs the answer."""
-        self._room.release(size)
+        self._verification.room.release(size)
         del self.waiting[waiting]
         if not self.waiting and not self._answer.done():
             self._unverified.end(self)
             self._answer.cancel()
 
+    def refuse_all(self, error: WireError) -> None:
+        for waiting in list(self.waiting):
+            waiting.refuse(error)
+
     def _answered(self, answer: asyncio.Future[None]) -> None:
         error = _error_of(answer)
+        if answer is not self._answer:
+            return
+        if error is not None:
+            self.refuse_all(error)
         for waiting in list(self.waiting):
-            if error is None:
-                waiting.append()
-            else:
-                waiting.refuse(error)
+            waiting.append()
         self._unverified.end(self)
 
 
@@ -195,10 +222,10 @@ def _error_of(answer: asyncio.Future[None]) -> WireError | None:
 class Unverified:
     """The batches of one leadership that wait for coordinators."""
 
-    __slots__ = ("_key", "_questions", "appends", "guards")
+    __slots__ = ("_questions", "appends", "guards", "key")
 
     def __init__(self, partition: Partition, appends: Appends) -> None:
-        self._key = partition.key
+        self.key = partition.key
         self.appends = appends
         self.guards = Guards()
         self._questions: dict[Guard, Question] = {}
@@ -227,14 +254,7 @@ class Unverified:
         )
         question = self._questions.get(guard)
         if question is None:
-            answer = verification.verifier.ask(
-                verification.transactional_id,
-                header.producer_id,
-                header.producer_epoch,
-                self._key,
-                verify_only=not verification.raises_epoch,
-            )
-            question = self._questions[guard] = Question(self, guard, answer, room)
+            question = self._questions[guard] = Question(self, guard, verification)
         return question.add(batch)
 
     def end(self, question: Question) -> None:
@@ -245,5 +265,28 @@ class Unverified:
     def fail_all(self, error: WireError) -> None:
         """Refuses all batches: the leadership has ended (P-25)."""
         for question in list(self._questions.values()):
-            for waiting in list(question.waiting):
-                waiting.refuse(error)
+            question.refuse_all(error)
+
+    def on_marker(self, marker: EndMarker) -> None:
+        """Voids the guards of the transaction that this marker ends, before it is appended."""
+        for voided in self.guards.on_marker(marker):
+            question = self._questions.pop(voided, None)
+            if question is None:
+                continue  # a group's coordinator asked under it
+            if voided.producer_epoch == marker.producer_epoch:
+                guard = self.guards.take(
+                    voided.producer_id,
+                    voided.producer_epoch,
+                    voided.lowest_sequence,
+                    raises_epoch=voided.raises_epoch,
+                )
+                self._questions[guard] = question
+                question.ask_again(guard)
+            else:
+                question.refuse_all(
+                    InvalidProducerEpoch(
+                        f"{self.appends.name}: producer {voided.producer_id} sent epoch"
+                        f" {voided.producer_epoch}; its transaction was ended in epoch"
+                        f" {marker.producer_epoch}"
+                    )
+                )
