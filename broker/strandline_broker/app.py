@@ -36,6 +36,7 @@ from strandline_broker.hosts.serving.fetch_range import FetchRangeService
 from strandline_broker.hosts.serving.log_dirs import LogDirsService
 from strandline_broker.hosts.serving.offsets import OffsetsService
 from strandline_broker.hosts.serving.produce import ProduceService
+from strandline_broker.hosts.transactions.coordinator import transaction_shards
 from strandline_broker.listeners import Listeners
 from strandline_broker.metrics_server import Monitored, serve_http
 from strandline_broker.rpc.broker_service import Service
@@ -150,6 +151,9 @@ class Broker:
         self.producer_ids = ProducerIds(self.link, self.broker_id, epoch)
         events, streams = Events(runtime.clock), PushStreams(runtime)
         self.shards = group_shards(runtime, config, self.metadata, is_sure, events)
+        self.transactions = transaction_shards(
+            runtime, config, self.metadata, is_sure, self.producer_ids, self._marker_sender
+        )
         controller = ControllerSide(self.lifecycle, self.isr_changes, streams)
         self.replicas = ReplicaManager(
             runtime,
@@ -158,7 +162,7 @@ class Broker:
             self.metadata,
             controller,
             open_fetch=FetchClient(runtime.network),
-            observers=(self.shards,),
+            observers=(self.shards, self.transactions),
             events=events,
         )
         thread = runtime.serial_executor("record-checks")
@@ -201,6 +205,7 @@ class Broker:
     def _on_applied(self) -> None:
         self.views.published()
         self.shards.published()
+        self.transactions.published()
         self.replicas.fetchers.on_published()
         self.lifecycle.on_applied()
 
@@ -316,6 +321,9 @@ class Broker:
             # In this order: the first push may start fetchers, which the replica manager owns.
             group.create_task(self.replicas.run(), name="replica-manager")
             group.create_task(self.shards.run(self.replicas.dirs), name="group-coordinators")
+            group.create_task(
+                self.transactions.run(self.replicas.dirs), name="transaction-coordinators"
+            )
             group.create_task(self._apply_pushes(), name="push-receiver")
 
     async def _apply_pushes(self) -> None:
