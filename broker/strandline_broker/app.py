@@ -58,6 +58,7 @@ from strandline_broker.rpc.records.fetch_range import FetchRangeRpc
 from strandline_broker.rpc.records.offsets import OffsetsRpc
 from strandline_broker.rpc.records.produce import ProduceRpc
 from strandline_broker.rpc.records.producer_ids import ProducerIdsRpc
+from strandline_broker.rpc.transactions.calls import CoordinatorCalls, TransactionCalls
 from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory.directory import DirectoryError
 from strandline_broker.storage.segment.open_segments import sealed_max
@@ -67,6 +68,7 @@ from strandline_proto.ids import NO_BROKER_EPOCH, BrokerId, ControllerEpoch, Met
 
 if TYPE_CHECKING:
     from strandline_broker.config.keys import BrokerConfig, Listener
+    from strandline_broker.hosts.transactions.transaction_context import MarkerSender
     from strandline_broker.hosts.watch.draft import Source
     from strandline_broker.kafka.services import Services
     from strandline_runtime.runtime import Runtime
@@ -209,6 +211,11 @@ class Broker:
         self.replicas.fetchers.on_published()
         self.lifecycle.on_applied()
 
+    def _marker_sender(self) -> MarkerSender:
+        from strandline_broker.hosts.transactions.unsent_markers import UnsentMarkers
+
+        return UnsentMarkers()
+
     def _is_serving(self) -> bool:
         return self.lifecycle.unfenced.is_set()
 
@@ -234,7 +241,14 @@ class Broker:
             ReplicasInfoRpc(clock, replicas, metadata),
             LogDirsRpc(LogDirsService(self._runtime.fs, replicas)),
             ConfigsRpc(ConfigsService(self._config, metadata)),
-            ProducerIdsRpc(self.producer_ids),
+            TransactionCalls(
+                self._runtime,
+                self.transactions,
+                metadata,
+                self.producer_ids,
+                ProducerIdsRpc(self.producer_ids),
+                self.broker_id,
+            ),
             GroupCalls(self._runtime, self.shards, self.metadata, listener.name),
         )
 
@@ -261,6 +275,7 @@ class Broker:
             self.metrics,
             PushRpc(self.receiver, self._runtime.serial_executor("push-decoding")),
             IdentifyRpc(self.broker_id, self.lifecycle.incarnation_id, self.metadata),
+            CoordinatorCalls(self._runtime, self.transactions, self.metadata, self.producer_ids),
         )
 
     def _watch_source(self) -> Source:

@@ -256,8 +256,8 @@ def _is_usable(port: int, *, beside: int) -> bool:
 
 
 def _replicas(brokers: int) -> dict[str, str]:
-    """Replicas of topics and of the coordinators' topics where there are fewer brokers than by default.
-    Otherwise none could be created.
+    """Replicas of topics and of the coordinators' topics where there are fewer brokers than by
+    default. Otherwise none could be created.
     """
     if brokers >= REPLICAS:
         return {}

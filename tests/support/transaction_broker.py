@@ -168,7 +168,7 @@ async def transaction_broker(path: Path, **settings: str) -> AsyncIterator[Trans
             runtime, config, metadata, lambda: not unsure[0], ids, lambda: sender
         )
 
-    async with broker_of(TransactionBroker, make, path, **settings) as broker:
+    async with broker_of(TransactionBroker, make, path, fs=None, **settings) as broker:
         broker.sender, broker.ids, broker.unsure = sender, ids, unsure
         yield broker
 

@@ -36,12 +36,12 @@ from strandline_proto.errors import (
     InvalidTxnState,
     ProducerFenced,
 )
-from strandline_proto.ids import ProducerEpoch
 
 if TYPE_CHECKING:
     from strandline_broker.core.transactions.commands import Effect
     from strandline_broker.core.transactions.context import Context
     from strandline_proto.errors import WireError
+    from strandline_proto.ids import ProducerEpoch
 
 COMMITTED = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 

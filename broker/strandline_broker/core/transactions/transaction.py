@@ -6,8 +6,9 @@ transaction under version 2 raises the producer's epoch in the same record (I-16
 epoch belongs to markers only: the end of a transaction at `DATA_EPOCH_MAX` also gives the producer
 a new id (I-169).
 
-`last_producer_epoch` is the epoch of the producer whose request led to the present epoch. A repeated
-request with it gets the same answer (I-167). It is -1 if another producer has taken over the id.
+`last_producer_epoch` is the epoch of the producer whose request led to the present epoch. A
+repeated request with it gets the same answer (I-167). It is -1 if another producer has taken over
+the id.
 """
 
 from __future__ import annotations

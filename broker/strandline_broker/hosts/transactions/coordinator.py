@@ -129,7 +129,8 @@ class TransactionCoordinator:
             await asyncio.sleep(interval_s)
             if self._clock.monotonic() - due_s > LATE_S:
                 continue
-            if not all([shard.abort_timed_out() for shard in self.shards()]):
+            have_ids = [shard.abort_timed_out() for shard in self.shards()]
+            if not all(have_ids):
                 await self._producer_ids.have_some()
 
     async def _expire(self) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from strandline_broker.core.coordination.shard import ShardState
 from strandline_broker.core.replication.end_marker import EndMarker
 from strandline_broker.core.transactions.commands import (
+    NO_PRODUCER_ID_LEFT,
     Aborted,
     AbortTimedOut,
     DescribeTransaction,
@@ -128,13 +129,14 @@ class TransactionShard:
         name = names[topic_id]
         view = self.context.metadata.view
         successor = view.ids_by_name.get(name)
-        if topic_id not in view.topics_by_id and successor is not None:
-            if self._has(successor, index):
-                self._send(transactional_id, prepared_at, {successor: name}, [(successor, index)])
-                return
-        self.run_later(
-            MarkersDone(transactional_id, prepared_at, (TxnPartition(name, index),))
-        )
+        if (
+            topic_id not in view.topics_by_id
+            and successor is not None
+            and self._has(successor, index)
+        ):
+            self._send(transactional_id, prepared_at, {successor: name}, [(successor, index)])
+            return
+        self.run_later(MarkersDone(transactional_id, prepared_at, (TxnPartition(name, index),)))
 
     def run_later(self, command: MarkersDone) -> None:
         """Runs the command, again after a while if it could not be written."""
@@ -151,8 +153,6 @@ class TransactionShard:
 
     def abort_timed_out(self) -> bool:
         """Aborts transactions past their timeout; False if more producer ids are needed first."""
-        from strandline_broker.core.transactions.commands import NO_PRODUCER_ID_LEFT
-
         has_ids = True
         if self.machine.state is not ShardState.ACTIVE:
             return has_ids

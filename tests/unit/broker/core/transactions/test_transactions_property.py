@@ -49,8 +49,10 @@ class History:
     def step(self) -> None:
         name = self.random.choice(NAMES)
         act = self.random.choice(
-            (self.add, self.add, self.end, self.end, self.init, self.mark, self.mark)
-            + (self.time_out, self.fail_over, self.mark_late)
+            (
+                *(self.add, self.add, self.end, self.end, self.init, self.mark, self.mark),
+                *(self.time_out, self.fail_over, self.mark_late),
+            )
         )
         before = len(self.rig.answered)
         act(name)

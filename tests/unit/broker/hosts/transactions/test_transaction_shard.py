@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -206,8 +207,6 @@ async def test_a_transaction_past_its_timeout_is_aborted_and_needs_an_id_at_the_
         await b.lead(1)
         producer = b.begun(0)
         table = b.txn.transactions.table
-        from dataclasses import replace
-
         table["x"] = replace(table["x"], producer_epoch=DATA_EPOCH_MAX, started_ms=0)
         b.ids.left = 0
         assert b.txn.abort_timed_out() is False
