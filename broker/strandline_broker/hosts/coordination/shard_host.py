@@ -236,7 +236,7 @@ class ShardHost(Generic[App]):
         """
         partition, (producer_id, epoch, guard) = self.partition, producer
         partition.producers.check_epoch(producer_id, epoch)
-        if partition.producers.is_in_transaction(producer_id, epoch):
+        if partition.producers.open_epoch(producer_id) == epoch:
             return
         if guard is None:
             raise InvalidTxnState(

@@ -130,7 +130,7 @@ class GroupShard:
 
     def is_in_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """True if the producer's transaction in this epoch has offsets in this partition."""
-        return self.shard.partition.producers.is_in_transaction(producer_id, producer_epoch)
+        return self.shard.partition.producers.open_epoch(producer_id) == producer_epoch
 
     @property
     def guards(self) -> Guards:
