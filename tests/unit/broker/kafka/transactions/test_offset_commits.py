@@ -120,11 +120,11 @@ async def test_a_member_commits_with_its_present_epoch(tmp_path: Path, version: 
     """KIP-447."""
     async with leading(tmp_path) as (broker, call):
         await answered(broker.beat("m", instance_id="i"))
-        member = {"member_id": "m", "generation_id": 1, "group_instance_id": "i"}
+        member: dict[str, Any] = {"member_id": "m", "generation_id": 1, "group_instance_id": "i"}
         assert await commit(call, version, 0, **member) == [0]
-        stale = member | {"generation_id": 0}
+        stale: dict[str, Any] = member | {"generation_id": 0}
         assert await commit(call, version, 0, 1, **stale) == [IllegalGeneration.code] * 2
-        unknown = {"member_id": "x", "generation_id": 1}
+        unknown: dict[str, Any] = {"member_id": "x", "generation_id": 1}
         assert await commit(call, version, 0, **unknown) == [UnknownMemberId.code]
         assert await commit(call, version, 0) == [0], "one that names no member is not checked"
 
