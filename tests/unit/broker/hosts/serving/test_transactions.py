@@ -1,4 +1,4 @@
-"""Requests about transactional ids as plain data: what is refused before the coordinator decides."""
+"""Requests about transactional ids as plain data: what is refused before a decision."""
 
 from __future__ import annotations
 
