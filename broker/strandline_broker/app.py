@@ -36,6 +36,7 @@ from strandline_broker.hosts.serving.fetch_range import FetchRangeService
 from strandline_broker.hosts.serving.log_dirs import LogDirsService
 from strandline_broker.hosts.serving.offsets import OffsetsService
 from strandline_broker.hosts.serving.produce import ProduceService
+from strandline_broker.hosts.transactions.coordinator import transaction_shards
 from strandline_broker.listeners import Listeners
 from strandline_broker.metrics_server import Monitored, serve_http
 from strandline_broker.rpc.broker_service import Service
@@ -57,6 +58,7 @@ from strandline_broker.rpc.records.fetch_range import FetchRangeRpc
 from strandline_broker.rpc.records.offsets import OffsetsRpc
 from strandline_broker.rpc.records.produce import ProduceRpc
 from strandline_broker.rpc.records.producer_ids import ProducerIdsRpc
+from strandline_broker.rpc.transactions.calls import CoordinatorCalls, TransactionCalls
 from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory.directory import DirectoryError
 from strandline_broker.storage.segment.open_segments import sealed_max
@@ -66,6 +68,7 @@ from strandline_proto.ids import NO_BROKER_EPOCH, BrokerId, ControllerEpoch, Met
 
 if TYPE_CHECKING:
     from strandline_broker.config.keys import BrokerConfig, Listener
+    from strandline_broker.hosts.transactions.transaction_context import MarkerSender
     from strandline_broker.hosts.watch.draft import Source
     from strandline_broker.kafka.services import Services
     from strandline_runtime.runtime import Runtime
@@ -150,6 +153,9 @@ class Broker:
         self.producer_ids = ProducerIds(self.link, self.broker_id, epoch)
         events, streams = Events(runtime.clock), PushStreams(runtime)
         self.shards = group_shards(runtime, config, self.metadata, is_sure, events)
+        self.transactions = transaction_shards(
+            runtime, config, self.metadata, is_sure, self.producer_ids, self._marker_sender
+        )
         controller = ControllerSide(self.lifecycle, self.isr_changes, streams)
         self.replicas = ReplicaManager(
             runtime,
@@ -158,7 +164,7 @@ class Broker:
             self.metadata,
             controller,
             open_fetch=FetchClient(runtime.network),
-            observers=(self.shards,),
+            observers=(self.shards, self.transactions),
             events=events,
         )
         thread = runtime.serial_executor("record-checks")
@@ -201,8 +207,14 @@ class Broker:
     def _on_applied(self) -> None:
         self.views.published()
         self.shards.published()
+        self.transactions.published()
         self.replicas.fetchers.on_published()
         self.lifecycle.on_applied()
+
+    def _marker_sender(self) -> MarkerSender:
+        from strandline_broker.hosts.transactions.unsent_markers import UnsentMarkers
+
+        return UnsentMarkers()
 
     def _is_serving(self) -> bool:
         return self.lifecycle.unfenced.is_set()
@@ -229,7 +241,14 @@ class Broker:
             ReplicasInfoRpc(clock, replicas, metadata),
             LogDirsRpc(LogDirsService(self._runtime.fs, replicas)),
             ConfigsRpc(ConfigsService(self._config, metadata)),
-            ProducerIdsRpc(self.producer_ids),
+            TransactionCalls(
+                self._runtime,
+                self.transactions,
+                metadata,
+                self.producer_ids,
+                ProducerIdsRpc(self.producer_ids),
+                self.broker_id,
+            ),
             GroupCalls(self._runtime, self.shards, self.metadata, listener.name),
         )
 
@@ -256,6 +275,7 @@ class Broker:
             self.metrics,
             PushRpc(self.receiver, self._runtime.serial_executor("push-decoding")),
             IdentifyRpc(self.broker_id, self.lifecycle.incarnation_id, self.metadata),
+            CoordinatorCalls(self._runtime, self.transactions, self.metadata, self.producer_ids),
         )
 
     def _watch_source(self) -> Source:
@@ -316,6 +336,9 @@ class Broker:
             # In this order: the first push may start fetchers, which the replica manager owns.
             group.create_task(self.replicas.run(), name="replica-manager")
             group.create_task(self.shards.run(self.replicas.dirs), name="group-coordinators")
+            group.create_task(
+                self.transactions.run(self.replicas.dirs), name="transaction-coordinators"
+            )
             group.create_task(self._apply_pushes(), name="push-receiver")
 
     async def _apply_pushes(self) -> None:

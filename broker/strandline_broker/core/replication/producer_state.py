@@ -205,6 +205,24 @@ class ProducerStates:
             _check_outside_transaction(producer, header.producer_id)
         return verdict
 
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """Decide if a coordinator may append a transactional batch of this producer. Its sequence
+        says nothing: it is 0 each time (P-129). Raises InvalidProducerEpoch or InvalidTxnState.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch == producer_epoch:
+            return
+        if producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {producer_id} sent epoch {producer_epoch},"
+                f" epoch {producer.epoch} has taken its place"
+            )
+        if producer.txn_first_offset != NO_OFFSET:
+            raise InvalidTxnState(
+                f"producer {producer_id} sent epoch {producer_epoch}; its transaction of epoch"
+                f" {producer.epoch} is still open: end it first"
+            )
+
     def check_marker(self, marker: EndMarker) -> Accept | RepeatedMarker:
         """Decide if the leader may append this end marker. Raises TransactionCoordinatorFenced or
         InvalidProducerEpoch (I-155, I-156).
