@@ -9,9 +9,11 @@ Sequence numbers count records, per producer and epoch. They begin at 0, and beg
 - 1. A producer without state begins at 0 (I-56), unless `FirstBatches` has shown that it was
 forgotten: another number means that batches are missing in between.
 
+The state includes each producer's open transaction, and the epochs of its last end marker (I-159).
+A marker is checked as a batch is: a coordinator's epoch never falls, nor does a producer's (I-155).
+
 `entries` and `rebuild` carry the state over a restart. A `.snapshot` file holds the last batch of
-each producer, and later batches are read from the log. Transactions are not served, but a log that
-Kafka wrote may hold them: their state is kept as Kafka keeps it.
+each producer, and later batches are read from the log.
 
 A producer is forgotten when it was unused for `producer.id.expiration.ms` by this process's own
 clock. Kafka counts from the batch's timestamp, so it forgets a producer of old records while that
@@ -20,12 +22,19 @@ remembered too long costs memory; one forgotten too early costs a refused batch.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from strandline_broker.core.replication.end_marker import EndMarker
+from strandline_broker.core.replication.open_transactions import OpenTransactions
 from strandline_proto.batch import SEQUENCE_MAX, BatchHeader, add_sequence
-from strandline_proto.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
+from strandline_proto.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequenceNumber,
+    TransactionCoordinatorFenced,
+)
 from strandline_proto.ids import Offset, ProducerEpoch, ProducerId
 
 PersistedProducer = tuple[int, int, int, int, int, int, int, int, int]
@@ -65,6 +74,16 @@ class Duplicate:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatedMarker:
+    """The end marker is in the log already: acknowledge it without an append (I-156)."""
+
+    required_offset: Offset | None
+    """End offset that the high watermark must reach before the answer; None: any up to the log's
+    end.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class AppendedBatch:
     base_sequence: int
     last_sequence: int
@@ -96,6 +115,8 @@ class _Producer:
     coordinator_epoch: int = NO_EPOCH
     txn_first_offset: int = NO_OFFSET
     """Offset at which the open transaction begins."""
+    marker_offset: int = NO_OFFSET
+    """Offset of the last end marker; -1 if there is none, or if a file gave the state."""
     begins_at: int = NO_SEQUENCE
     """Sequence where the latest unbroken run of its batches begins: no batch before it is known to
     be in the log. -1 if the run has every sequence of the epoch, or half of all sequences.
@@ -124,6 +145,7 @@ class ProducerStates:
         self.expiration_ms = expiration_ms
         """Expiration time; it may change at any time, and the next `expire` uses it."""
         self._producers: dict[int, _Producer] = {}
+        self.transactions = OpenTransactions()
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -131,12 +153,28 @@ class ProducerStates:
     def knows(self, producer_id: int) -> bool:
         return producer_id in self._producers
 
+    def open_epoch(self, producer_id: int) -> int | None:
+        """The producer's epoch, if it has an open transaction; None: it has none."""
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.txn_first_offset == NO_OFFSET:
+            return None
+        return producer.epoch
+
+    def ids(self) -> list[int]:
+        """The ids of all producers with state."""
+        return sorted(self._producers)
+
+    def of(self, producer_id: int) -> ProducerSnapshot | None:
+        """The producer's state as a value; None: it has none."""
+        producer = self._producers.get(producer_id)
+        return None if producer is None else _snapshot(producer_id, producer)
+
     def check(
         self, header: BatchHeader, now_ms: int, *, was_forgotten: bool = False
     ) -> Accept | Duplicate:
-        """Decide if the leader may append this batch. Raises InvalidProducerEpoch or
-        OutOfOrderSequenceNumber. `was_forgotten`: a producer without state may continue with any
-        sequence.
+        """Decide if the leader may append this batch. Raises InvalidProducerEpoch,
+        OutOfOrderSequenceNumber or InvalidTxnState. `was_forgotten`: a producer without state may
+        continue with any sequence.
         """
         if header.producer_id < 0:
             return _ACCEPT
@@ -159,9 +197,55 @@ class ProducerStates:
                     f"producer {header.producer_id} begins epoch {header.producer_epoch} here with"
                     f" sequence {header.base_sequence} instead of {self.first_sequence}"
                 )
+            verdict: Accept | Duplicate = _ACCEPT
+        else:
+            producer.last_used_ms = max(producer.last_used_ms, now_ms)
+            verdict = _check_sequence(header, producer)
+        if verdict is _ACCEPT and producer is not None and not header.is_transactional:
+            _check_outside_transaction(producer, header.producer_id)
+        return verdict
+
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """Decide if a coordinator may append a transactional batch of this producer. Its sequence
+        says nothing: it is 0 each time (P-129). Raises InvalidProducerEpoch or InvalidTxnState.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch == producer_epoch:
+            return
+        if producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {producer_id} sent epoch {producer_epoch},"
+                f" epoch {producer.epoch} has taken its place"
+            )
+        if producer.txn_first_offset != NO_OFFSET:
+            raise InvalidTxnState(
+                f"producer {producer_id} sent epoch {producer_epoch}; its transaction of epoch"
+                f" {producer.epoch} is still open: end it first"
+            )
+
+    def check_marker(self, marker: EndMarker) -> Accept | RepeatedMarker:
+        """Decide if the leader may append this end marker. Raises TransactionCoordinatorFenced or
+        InvalidProducerEpoch (I-155, I-156).
+        """
+        producer = self._producers.get(marker.producer_id)
+        if producer is None:
             return _ACCEPT
-        producer.last_used_ms = max(producer.last_used_ms, now_ms)
-        return _check_sequence(header, producer)
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"a marker for producer {marker.producer_id} has coordinator epoch"
+                f" {marker.coordinator_epoch}, epoch {producer.coordinator_epoch} has ended a later"
+                " transaction"
+            )
+        is_equal = marker.producer_epoch == producer.epoch
+        if is_equal and producer.txn_first_offset == NO_OFFSET:
+            at = producer.marker_offset
+            return RepeatedMarker(None if at == NO_OFFSET else Offset(at + 1))
+        if marker.producer_epoch < producer.epoch or (is_equal and marker.raises_epoch):
+            raise InvalidProducerEpoch(
+                f"a marker for producer {marker.producer_id} has epoch {marker.producer_epoch},"
+                f" the partition has seen epoch {producer.epoch}"
+            )
+        return _ACCEPT
 
     def on_append(
         self, header: BatchHeader, now_ms: int, coordinator_epoch: int | None = None
@@ -185,9 +269,12 @@ class ProducerStates:
         if coordinator_epoch is not None:
             producer.coordinator_epoch = coordinator_epoch
             producer.txn_first_offset = NO_OFFSET
+            producer.marker_offset = header.last_offset
+            self.transactions.end(header.producer_id, header.last_offset)
             return
         if header.is_transactional and producer.txn_first_offset == NO_OFFSET:
             producer.txn_first_offset = header.base_offset
+            self.transactions.begin(header.producer_id, header.base_offset)
         appended = AppendedBatch(
             header.base_sequence,
             header.last_sequence,
@@ -224,9 +311,12 @@ class ProducerStates:
         now_ms: int,
         entries: Iterable[PersistedProducer] = (),
         used_ms: Mapping[int, int] | None = None,
+        *,
+        high_watermark: int = 0,
     ) -> None:
         """Replace the state by these entries and these batches, oldest first: after a load or a
-        truncation (I-58).
+        truncation (I-58). The batches include all from `high_watermark` on that may end a
+        transaction (I-159).
 
         `used_ms` is the time when each producer of the entries may have been used last; `now_ms` if
         it has no value.
@@ -235,6 +325,7 @@ class ProducerStates:
         self._producers = {
             entry[0]: _restored(entry, used.get(entry[0], now_ms)) for entry in entries
         }
+        self.transactions = OpenTransactions(self._open(), high_watermark=high_watermark)
         for header, coordinator_epoch in batches:
             self.on_append(header, now_ms, coordinator_epoch)
 
@@ -246,6 +337,13 @@ class ProducerStates:
             read = self._producers.get(producer_id)
             if read is None or _reach(before) > _reach(read):
                 self._producers[producer_id] = before
+        ended = {*self.transactions.ended, *known.transactions.ended}
+        self.transactions = OpenTransactions(self._open(), ended)
+
+    def _open(self) -> Iterator[tuple[int, int]]:
+        for producer_id, producer in self._producers.items():
+            if producer.txn_first_offset != NO_OFFSET:
+                yield producer_id, producer.txn_first_offset
 
     def expire(self, now_ms: int) -> list[ProducerId]:
         """Forget producers that have not been used for the expiration time and have no open
@@ -266,17 +364,21 @@ class ProducerStates:
         expired a producer earlier.
         """
         return tuple(
-            ProducerSnapshot(
-                ProducerId(producer_id),
-                ProducerEpoch(producer.epoch),
-                tuple(producer.batches),
-                producer.last_timestamp,
-                producer.coordinator_epoch,
-                producer.txn_first_offset,
-                producer.begins_at,
-            )
+            _snapshot(producer_id, producer)
             for producer_id, producer in sorted(self._producers.items())
         )
+
+
+def _snapshot(producer_id: int, producer: _Producer) -> ProducerSnapshot:
+    return ProducerSnapshot(
+        ProducerId(producer_id),
+        ProducerEpoch(producer.epoch),
+        tuple(producer.batches),
+        producer.last_timestamp,
+        producer.coordinator_epoch,
+        producer.txn_first_offset,
+        producer.begins_at,
+    )
 
 
 def _restored(entry: PersistedProducer, used_ms: int) -> _Producer:
@@ -300,7 +402,7 @@ def _restored(entry: PersistedProducer, used_ms: int) -> _Producer:
 def _reach(producer: _Producer) -> tuple[int, int]:
     """(epoch, last offset) known of the producer; an end marker alone may have begun its epoch."""
     last_offset = producer.batches[-1].last_offset if producer.batches else NO_OFFSET
-    return producer.epoch, last_offset
+    return producer.epoch, max(last_offset, producer.marker_offset)
 
 
 def _check_sequence(header: BatchHeader, producer: _Producer) -> Accept | Duplicate:
@@ -330,6 +432,14 @@ def _check_sequence(header: BatchHeader, producer: _Producer) -> Accept | Duplic
     raise OutOfOrderSequenceNumber(
         f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected}"
     )
+
+
+def _check_outside_transaction(producer: _Producer, producer_id: int) -> None:
+    if producer.txn_first_offset != NO_OFFSET:
+        raise InvalidTxnState(
+            f"producer {producer_id} sent a plain batch; its transaction, which began at offset"
+            f" {producer.txn_first_offset}, is still open: end it first"
+        )
 
 
 def _distance(a: int, b: int) -> int:

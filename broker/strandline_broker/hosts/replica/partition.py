@@ -105,6 +105,16 @@ class Partition:
         """Id of the broker that holds the replica."""
         return self._config.current.node_id
 
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of what no open transaction can change, up to the high watermark (I-80). A
+        transaction may begin below the log's start (I-6).
+        """
+        unstable, high_watermark = self.producers.transactions.first_unstable, self.high_watermark
+        if unstable >= high_watermark:
+            return high_watermark
+        return max(unstable, self.log.log_start_offset)
+
     # State changes in every role
 
     def configure(self, entries: Mapping[str, str] | None) -> None:
@@ -157,6 +167,9 @@ class Partition:
         (I-13).
         """
         self.high_watermark = to
+        transactions = self.producers.transactions
+        if transactions.first_unstable < to:
+            transactions.on_committed(to)
 
     # Roles
 
@@ -245,6 +258,7 @@ class Partition:
             partial(
                 load_producers,
                 self.log,
+                high_watermark=self.high_watermark,
                 expiration_ms=self._config.current.producer_id_expiration_ms,
                 now_ms=monotonic_ms(clock),
                 wall_ms=wall_ms(clock),
@@ -257,6 +271,7 @@ class Partition:
     def take_producers(self, producers: ProducerStates) -> None:
         """Take the producer state at the log's end."""
         self.producers = producers
+        producers.transactions.on_committed(self.high_watermark)
         self.log.keep_producers(producers.entries)
 
     async def in_disk_pool(self, work: Callable[[], T]) -> T:

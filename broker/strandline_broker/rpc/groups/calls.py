@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.common.verifier import Verifier
     from strandline_broker.hosts.coordination.registry import Shards
     from strandline_broker.hosts.groups.group_shard import GroupShard
     from strandline_runtime.runtime import Runtime
@@ -27,6 +28,7 @@ class GroupCalls(LazyCalls):
     OffsetCommit = _imported("OffsetCommit")
     OffsetFetch = _imported("OffsetFetch")
     OffsetDelete = _imported("OffsetDelete")
+    TxnOffsetCommit = _imported("TxnOffsetCommit")
     ListGroups = _imported("ListGroups")
     ConsumerGroupDescribe = _imported("ConsumerGroupDescribe")
     DeleteGroups = _imported("DeleteGroups")
@@ -38,11 +40,14 @@ class GroupCalls(LazyCalls):
         shards: Shards[GroupShard],
         metadata: MetadataCache,
         listener: str,
+        verifier: Verifier | None = None,
     ) -> None:
+        """`verifier` asks the coordinators of transactions; None: transactions are refused."""
         super().__init__(runtime, "group-calls-loading")
         self._shards = shards
         self._metadata = metadata
         self._listener = listener
+        self._verifier = verifier
 
     def parts(self) -> Iterable[Any]:
         from strandline_broker.hosts.serving.groups import GroupsService
@@ -52,7 +57,7 @@ class GroupCalls(LazyCalls):
         from strandline_broker.rpc.groups.offset_commits import OffsetCommitsRpc
         from strandline_broker.rpc.groups.session import GroupSessionRpc
 
-        groups = GroupsService(self._shards)
+        groups = GroupsService(self._shards, self._verifier)
         return (
             FindCoordinatorRpc(self._metadata, self._listener),
             GroupsRpc(groups),
