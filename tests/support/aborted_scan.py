@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strandline_proto.batch import iter_headers, read_records
@@ -39,11 +40,9 @@ def scan(log: Log) -> list[Entry]:
 
 
 def indexed(log: Log) -> list[Entry]:
-    return [tuple(entry) for segment in log.segments for entry in segment.aborted().entries()]
+    return [(*each,) for segment in log.segments for each in segment.aborted().entries()]
 
 
 def on_disk(log: Log) -> bytes:
     """The files, one after the other."""
-    from pathlib import Path
-
     return b"".join(path.read_bytes() for path in sorted(Path(log.path).glob("*.txnindex")))

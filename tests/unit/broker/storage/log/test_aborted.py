@@ -10,8 +10,8 @@ import pytest
 from strandline_broker.core.replication.open_transactions import NONE_OPEN
 from strandline_broker.hosts.disks.producer_loading import load_producers
 from strandline_broker.storage.segment.txn_index import ENTRY, TxnIndex, serialize
-from strandline_runtime.real import RealFileSystem
 from support.aborted_scan import indexed, on_disk, scan
+from support.disk import FaultyDisk
 from support.producer_log import (
     ProducerLog,
     end_marker,
@@ -22,12 +22,12 @@ from support.producer_log import (
 from support.storage import LARGE, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from strandline_broker.storage.log.log import LogConfig
     from strandline_broker.storage.log.reader import LogRead
-    from strandline_runtime.runtime import Buffer
+    from strandline_proto.batch import BatchHeader
 
 A, B, C = 2, 3, 4
 
@@ -219,46 +219,43 @@ def test_a_clean_stop_keeps_the_index_and_an_unsound_one_is_rebuilt(tmp_path: Pa
     assert any("txnindex is unsound and is rebuilt" in report for report in p.store.reports)
 
 
-class FailingDisk(RealFileSystem):
-    """Writes to files of one ending fail."""
-
-    fails: str | None = None
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._paths: dict[int, str] = {}
-
-    def open(self, path: str, flags: int, mode: int) -> int:
-        fd = super().open(path, flags, mode)
-        self._paths[fd] = path
-        return fd
-
-    def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
-        if self.fails is not None and self._paths[fd].endswith(self.fails):
-            super().pwritev(fd, [bytes(buffers[0])[:20]], offset)
-            raise OSError(errno.ENOSPC, "full")
-        return super().pwritev(fd, buffers, offset)
-
-
-@pytest.mark.parametrize("ending", [".txnindex", ".log"])
-def test_a_failed_append_leaves_neither_the_entry_nor_the_marker(
-    tmp_path: Path, ending: str
-) -> None:
-    """P-108."""
-    disk = FailingDisk()
-    p = ProducerLog(Store(tmp_path, LARGE, fs=disk))
+@pytest.mark.parametrize("room", [0, 20, 34, 50])
+def test_a_failed_append_leaves_neither_the_entry_nor_the_marker(tmp_path: Path, room: int) -> None:
+    """P-108: the entry has 34 bytes."""
+    root = tmp_path / "data"
+    root.mkdir()
+    disk = FaultyDisk(root)
+    p = ProducerLog(Store(root, LARGE, fs=disk))
     begin(p, A)
     begin(p, B)
     end(p, B)
     before = on_disk(p.log)
-    disk.fails = ending
-    with pytest.raises(OSError, match="full"):
+    disk.room = room
+    with pytest.raises(OSError, match="No space"):
         end(p, A)
-    disk.fails = None
+    disk.room = None
     assert (p.log.log_end_offset, on_disk(p.log)) == (3, before)
     assert indexed(p.log) == scan(p.log)
     end(p, A)
     assert indexed(p.log) == [(B, 1, 2, 0), (A, 0, 3, 4)] == scan(p.log)
+
+
+def test_an_index_that_cannot_be_undone_ends_the_use_of_the_log(tmp_path: Path) -> None:
+    """P-108: the next start rebuilds it."""
+    root = tmp_path / "data"
+    root.mkdir()
+    disk = FaultyDisk(root)
+    p = ProducerLog(Store(root, LARGE, fs=disk))
+    begin(p, A)
+    disk.room = 10
+    disk.failing["ftruncate"] = errno.EIO
+    with pytest.raises(OSError, match="No space"):
+        end(p, A)
+    assert p.log.damaged is not None
+    disk.room = None
+    disk.failing.clear()
+    p.kill()
+    assert (indexed(p.log), on_disk(p.log)) == ([], b"")
 
 
 def test_what_is_flushed_includes_the_index(tmp_path: Path) -> None:
@@ -306,8 +303,13 @@ def test_a_snapshot_above_the_watermark_serves_without_transactions(tmp_path: Pa
     p.append(idempotent_batch(99, 0, b"plain"))
     p.log.roll()
     p.store.flush()
-    newest: list[int] = []
+    begun: list[int] = []
     real = p.log.replay
-    p.log.replay = lambda start: (newest.append(start), real(start))[1]  # type: ignore[method-assign]
+
+    def replay(start: int) -> Iterator[tuple[BatchHeader, int | None]]:
+        begun.append(start)
+        return real(start)
+
+    p.log.replay = replay  # type: ignore[method-assign]
     load_producers(p.log, expiration_ms=10**9, now_ms=0, wall_ms=0, high_watermark=0)
-    assert newest == [1]
+    assert begun == [1]
