@@ -53,9 +53,19 @@ def end_marker(
 
 
 def transactional_batch(
-    producer_id: int, *values: bytes, base_sequence: int = 0, producer_epoch: int = 0
+    producer_id: int,
+    *values: bytes,
+    base_sequence: int = 0,
+    producer_epoch: int = 0,
+    timestamp_ms: int = 1000,
 ) -> bytes:
-    batch = idempotent_batch(producer_id, base_sequence, *values, producer_epoch=producer_epoch)
+    batch = idempotent_batch(
+        producer_id,
+        base_sequence,
+        *values,
+        producer_epoch=producer_epoch,
+        timestamp_ms=timestamp_ms,
+    )
     return with_attributes(batch, TRANSACTIONAL)
 
 
