@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline_broker.core.transactions.commands import Producer
 from strandline_broker.core.transactions.transaction import WITH_BUMP, TxnPartition
 from strandline_broker.hosts.serving.transactions import Addition, TransactionsService
 from strandline_proto.errors import (
@@ -29,6 +28,8 @@ from support.transaction_broker import TransactionBroker, transaction_broker
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
     from pathlib import Path
+
+    from strandline_broker.core.transactions.commands import Producer
 
 KNOWN = TxnPartition(ORDERS, 0)
 UNKNOWN = TxnPartition(ORDERS, PARTITIONS)
