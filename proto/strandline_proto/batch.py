@@ -57,8 +57,15 @@ _TIMESTAMP: Final = struct.Struct(">q")
 _MAX_TIMESTAMP_AT: Final = 35
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _END_MARKER: Final = struct.Struct(">hi")
-_END_MARKER_TYPES: Final = (0, 1)
-"""Types in a control record's key: abort, commit."""
+_ABORT: Final = 0
+_COMMIT: Final = 1
+_END_MARKER_RECORD: Final = struct.Struct(">bbbbbhhbhib")
+"""A marker's record: its length 16, attributes, deltas of time and offset, length 4 and key, length
+6 and value, no headers; lengths and deltas are varints, so a length of 16 is the byte 32.
+"""
+CONTROL: Final = 0x20
+"""Attribute bit of a control batch."""
+_TRANSACTIONAL: Final = 0x10
 _END_MARKER_BOUND: Final = Bound(64 << 10)
 """Bound for a marker, which has some twenty bytes. The event loop reads markers, so it must not
 unpack long data.
@@ -317,9 +324,30 @@ def uncompressed(batch: Buffer, header: BatchHeader, bound: Bound = DEFAULT_BOUN
     return plain
 
 
-def end_marker_epoch(data: Buffer, at: int, header: BatchHeader) -> int | None:
-    """The coordinator epoch in the control batch at byte `at`, which ends a transaction; None for
-    any other batch.
+class EndMarkerRecord(NamedTuple):
+    """The content of a control batch that ends a transaction."""
+
+    is_commit: bool
+    coordinator_epoch: int
+
+
+def build_end_marker(
+    producer_id: int, producer_epoch: int, marker: EndMarkerRecord, *, timestamp_ms: int
+) -> bytes:
+    """The control batch that ends a transaction: base offset 0, no leader epoch, no sequence."""
+    kind = _COMMIT if marker.is_commit else _ABORT
+    record = _END_MARKER_RECORD.pack(32, 0, 0, 0, 8, 0, kind, 12, 0, marker.coordinator_epoch, 0)
+    length = HEADER_SIZE + len(record) - LENGTH_OVERHEAD
+    attributes = _TRANSACTIONAL | CONTROL
+    fields = (attributes, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, -1, 1)
+    batch = bytearray(_HEADER.pack(0, length, -1, MAGIC, 0, *fields) + record)
+    _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
+    return bytes(batch)
+
+
+def end_marker(data: Buffer, at: int, header: BatchHeader) -> EndMarkerRecord | None:
+    """The content of the control batch at byte `at`, which ends a transaction; None for any other
+    batch.
 
     A control record's key is version i16 and type i16, an end marker's value version i16 and
     coordinator epoch i32. A record that does not parse is no end marker. It stays in the log as it
@@ -330,9 +358,15 @@ def end_marker_epoch(data: Buffer, at: int, header: BatchHeader) -> int | None:
     try:
         for record in read_records(data, at, header, _END_MARKER_BOUND):
             _, kind = _CONTROL_KEY.unpack_from(record.key or b"")
-            if kind in _END_MARKER_TYPES:
+            if kind in (_ABORT, _COMMIT):
                 epoch: int = _END_MARKER.unpack_from(record.value or b"")[1]
-                return epoch
+                return EndMarkerRecord(kind == _COMMIT, epoch)
     except (WireError, struct.error):
         pass
     return None
+
+
+def end_marker_epoch(data: Buffer, at: int, header: BatchHeader) -> int | None:
+    """The coordinator epoch in the control batch at byte `at`, as `end_marker` finds it."""
+    marker = end_marker(data, at, header)
+    return None if marker is None else marker.coordinator_epoch

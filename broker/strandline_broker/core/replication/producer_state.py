@@ -9,9 +9,11 @@ Sequence numbers count records, per producer and epoch. They begin at 0, and beg
 - 1. A producer without state begins at 0 (I-56), unless `FirstBatches` has shown that it was
 forgotten: another number means that batches are missing in between.
 
+The state includes each producer's open transaction, and the epochs of its last end marker (I-159).
+A marker is checked as a batch is: a coordinator's epoch never falls, nor does a producer's (I-155).
+
 `entries` and `rebuild` carry the state over a restart. A `.snapshot` file holds the last batch of
-each producer, and later batches are read from the log. Transactions are not served, but a log that
-Kafka wrote may hold them: their state is kept as Kafka keeps it.
+each producer, and later batches are read from the log.
 
 A producer is forgotten when it was unused for `producer.id.expiration.ms` by this process's own
 clock. Kafka counts from the batch's timestamp, so it forgets a producer of old records while that
@@ -20,18 +22,30 @@ remembered too long costs memory; one forgotten too early costs a refused batch.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from strandline_proto.batch import SEQUENCE_MAX, BatchHeader, add_sequence
-from strandline_proto.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
+from strandline_broker.core.replication.end_marker import EndMarker
+from strandline_broker.core.replication.open_transactions import OpenTransactions
+from strandline_proto.batch import SEQUENCE_MAX, BatchHeader, add_sequence, end_marker
+from strandline_proto.decompression import Buffer
+from strandline_proto.errors import (
+    InvalidProducerEpoch,
+    OutOfOrderSequenceNumber,
+    TransactionCoordinatorFenced,
+)
 from strandline_proto.ids import Offset, ProducerEpoch, ProducerId
 
 PersistedProducer = tuple[int, int, int, int, int, int, int, int, int]
 """Producer id, producer epoch, last sequence, last offset, offset delta, timestamp, coordinator
 epoch, first offset of the open transaction, sequence where its batches begin; -1 where there is
 none, delta 0 without a batch.
+"""
+Aborted = tuple[int, int, int, int]
+"""An aborted transaction: producer id, first offset, offset of the marker, and the last stable
+offset at the marker: where the oldest other open transaction begins, or else the offset after the
+marker.
 """
 ReplayedBatch = tuple[BatchHeader, int | None]
 """(header, coordinator epoch of a transaction's end marker; None for any other batch)."""
@@ -62,6 +76,16 @@ class Duplicate:
     timestamp: int
     required_offset: Offset
     """End offset that the high watermark must reach before the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedMarker:
+    """The end marker is in the log already: acknowledge it without an append (I-156)."""
+
+    required_offset: Offset | None
+    """End offset that the high watermark must reach before the answer; None: any up to the log's
+    end.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +120,8 @@ class _Producer:
     coordinator_epoch: int = NO_EPOCH
     txn_first_offset: int = NO_OFFSET
     """Offset at which the open transaction begins."""
+    marker_offset: int = NO_OFFSET
+    """Offset of the last end marker; -1 if there is none, or if a file gave the state."""
     begins_at: int = NO_SEQUENCE
     """Sequence where the latest unbroken run of its batches begins: no batch before it is known to
     be in the log. -1 if the run has every sequence of the epoch, or half of all sequences.
@@ -124,6 +150,7 @@ class ProducerStates:
         self.expiration_ms = expiration_ms
         """Expiration time; it may change at any time, and the next `expire` uses it."""
         self._producers: dict[int, _Producer] = {}
+        self.transactions = OpenTransactions()
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -163,6 +190,30 @@ class ProducerStates:
         producer.last_used_ms = max(producer.last_used_ms, now_ms)
         return _check_sequence(header, producer)
 
+    def check_marker(self, marker: EndMarker) -> Accept | RepeatedMarker:
+        """Decide if the leader may append this end marker. Raises TransactionCoordinatorFenced or
+        InvalidProducerEpoch (I-155, I-156).
+        """
+        producer = self._producers.get(marker.producer_id)
+        if producer is None:
+            return _ACCEPT
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"a marker for producer {marker.producer_id} has coordinator epoch"
+                f" {marker.coordinator_epoch}, epoch {producer.coordinator_epoch} has ended a later"
+                " transaction"
+            )
+        is_equal = marker.producer_epoch == producer.epoch
+        if is_equal and producer.txn_first_offset == NO_OFFSET:
+            at = producer.marker_offset
+            return RepeatedMarker(None if at == NO_OFFSET else Offset(at + 1))
+        if marker.producer_epoch < producer.epoch or (is_equal and marker.raises_epoch):
+            raise InvalidProducerEpoch(
+                f"a marker for producer {marker.producer_id} has epoch {marker.producer_epoch},"
+                f" the partition has seen epoch {producer.epoch}"
+            )
+        return _ACCEPT
+
     def on_append(
         self, header: BatchHeader, now_ms: int, coordinator_epoch: int | None = None
     ) -> None:
@@ -185,9 +236,12 @@ class ProducerStates:
         if coordinator_epoch is not None:
             producer.coordinator_epoch = coordinator_epoch
             producer.txn_first_offset = NO_OFFSET
+            producer.marker_offset = header.last_offset
+            self.transactions.end(header.producer_id, header.last_offset)
             return
         if header.is_transactional and producer.txn_first_offset == NO_OFFSET:
             producer.txn_first_offset = header.base_offset
+            self.transactions.begin(header.producer_id, header.base_offset)
         appended = AppendedBatch(
             header.base_sequence,
             header.last_sequence,
@@ -196,6 +250,27 @@ class ProducerStates:
             header.max_timestamp,
         )
         producer.add(appended, self.first_sequence)
+
+    def aborted_in(self, records: Buffer, headers: Sequence[BatchHeader]) -> list[Aborted]:
+        """The transactions that the end markers of these batches abort. The batches follow the
+        log's end, and are not recorded yet.
+        """
+        open_ids = dict(self.transactions.open)
+        found: list[Aborted] = []
+        at = 0
+        for header in headers:
+            producer_id = header.producer_id
+            if not header.is_control:
+                if header.is_transactional and producer_id >= 0 and header.base_sequence >= 0:
+                    open_ids.setdefault(producer_id, header.base_offset)
+            elif (marker := end_marker(records, at, header)) is not None:
+                first = open_ids.pop(producer_id, None)
+                if first is not None and not marker.is_commit:
+                    last = header.last_offset
+                    stable = next(iter(open_ids.values()), last + 1)
+                    found.append((producer_id, first, last, stable))
+            at += header.size
+        return found
 
     def entries(self) -> list[PersistedProducer]:
         """The state as a `.snapshot` file keeps it, by producer id. Any thread may call this while
@@ -224,9 +299,12 @@ class ProducerStates:
         now_ms: int,
         entries: Iterable[PersistedProducer] = (),
         used_ms: Mapping[int, int] | None = None,
+        *,
+        high_watermark: int = 0,
     ) -> None:
         """Replace the state by these entries and these batches, oldest first: after a load or a
-        truncation (I-58).
+        truncation (I-58). The batches include all from `high_watermark` on that may end a
+        transaction (I-159).
 
         `used_ms` is the time when each producer of the entries may have been used last; `now_ms` if
         it has no value.
@@ -235,6 +313,7 @@ class ProducerStates:
         self._producers = {
             entry[0]: _restored(entry, used.get(entry[0], now_ms)) for entry in entries
         }
+        self.transactions = OpenTransactions(self._open(), high_watermark=high_watermark)
         for header, coordinator_epoch in batches:
             self.on_append(header, now_ms, coordinator_epoch)
 
@@ -246,6 +325,13 @@ class ProducerStates:
             read = self._producers.get(producer_id)
             if read is None or _reach(before) > _reach(read):
                 self._producers[producer_id] = before
+        ended = {*self.transactions.ended, *known.transactions.ended}
+        self.transactions = OpenTransactions(self._open(), ended)
+
+    def _open(self) -> Iterator[tuple[int, int]]:
+        for producer_id, producer in self._producers.items():
+            if producer.txn_first_offset != NO_OFFSET:
+                yield producer_id, producer.txn_first_offset
 
     def expire(self, now_ms: int) -> list[ProducerId]:
         """Forget producers that have not been used for the expiration time and have no open
@@ -300,7 +386,7 @@ def _restored(entry: PersistedProducer, used_ms: int) -> _Producer:
 def _reach(producer: _Producer) -> tuple[int, int]:
     """(epoch, last offset) known of the producer; an end marker alone may have begun its epoch."""
     last_offset = producer.batches[-1].last_offset if producer.batches else NO_OFFSET
-    return producer.epoch, last_offset
+    return producer.epoch, max(last_offset, producer.marker_offset)
 
 
 def _check_sequence(header: BatchHeader, producer: _Producer) -> Accept | Duplicate:

@@ -20,21 +20,38 @@ if TYPE_CHECKING:
 _base_of: Final = attrgetter("base_offset")
 
 
-def load_producers(log: Log, *, expiration_ms: int, now_ms: int, wall_ms: int) -> ProducerStates:
+def load_producers(
+    log: Log,
+    *,
+    expiration_ms: int,
+    now_ms: int,
+    wall_ms: int,
+    high_watermark: int | None = None,
+) -> ProducerStates:
     """The producer state up to the log's end; blocking, and nothing may be appended meanwhile.
 
     With a snapshot at the end, as a clean stop leaves it, no batch is read. A snapshot older than
     the first batch here is useless: the records between are gone. `now_ms` is monotonic, `wall_ms`
-    the wall clock.
+    the wall clock. `high_watermark` is that of the checkpoint if None.
+
+    A snapshot does not name the transactions that have ended. Those that ended at or above the high
+    watermark hold back the last stable offset, so a snapshot above it only serves without
+    transactions (I-159).
     """
+    committed = log.checkpointed_high_watermark if high_watermark is None else high_watermark
+    committed = min(max(committed, log.log_start_offset), log.log_end_offset)
+
+    def serves(offset: int, entries: tuple[ProducerEntry, ...]) -> bool:
+        return offset <= committed or all(entry.coordinator_epoch < 0 for entry in entries)
+
     producers = ProducerStates(expiration_ms)
     segments = log.segments
     first = segments[0].base_offset
-    newest = log.snapshots.newest(at_least=first, at_most=log.log_end_offset)
+    newest = log.snapshots.newest(at_least=first, at_most=log.log_end_offset, serves=serves)
     start, entries = newest if newest is not None else (first, ())
     idle_ms = _idle_ms(entries, segments, wall_ms)
     used_ms = {producer_id: now_ms - idle for producer_id, idle in idle_ms.items()}
-    producers.rebuild(log.replay(start), now_ms, entries, used_ms)
+    producers.rebuild(log.replay(start), now_ms, entries, used_ms, high_watermark=committed)
     return producers
 
 

@@ -19,7 +19,14 @@ from strandline_broker.core.replication.first_batches import FirstBatches
 from strandline_broker.core.replication.producer_state import Duplicate
 from strandline_broker.hosts.replica.purgatory import AckPurgatory, ProduceOutcome
 from strandline_broker.hosts.replica.record_check import LOG_APPEND_TIME, check_records
-from strandline_proto.batch import check_batch, end_marker_epoch, stamp
+from strandline_proto.batch import (
+    EndMarkerRecord,
+    build_end_marker,
+    check_batch,
+    end_marker_epoch,
+    read_header,
+    stamp,
+)
 from strandline_proto.errors import (
     InvalidRecord,
     InvalidTimestamp,
@@ -36,6 +43,7 @@ from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strandline_broker.core.replication.end_marker import EndMarker
     from strandline_broker.hosts.disks.flush_schedule import FlushSchedule
     from strandline_broker.hosts.replica.leading import Leading
     from strandline_broker.hosts.replica.partition import Partition
@@ -179,6 +187,33 @@ class Appends:
         acks: int,
         on_done: Callable[[ProduceOutcome], None],
     ) -> AckWaiter | None:
+        outcome, end_offset, rolled = self._write(batch, header)
+        waiter = self._wait(end_offset, outcome, acks, on_done)
+        self._on_written(end_offset, rolled=rolled)
+        return waiter
+
+    def append_marker(self, marker: EndMarker) -> Offset:
+        """Append the control batch of an end marker; returns its end offset. The caller has checked
+        the marker in this step (`end_markers.append_marker`).
+        """
+        batch = build_end_marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            EndMarkerRecord(marker.is_commit, marker.coordinator_epoch),
+            timestamp_ms=wall_ms(self._clock),
+        )
+        _, end_offset, rolled = self._write(batch, read_header(batch))
+        self._on_written(end_offset, rolled=rolled)
+        return Offset(end_offset)
+
+    def _on_written(self, end_offset: int, *, rolled: bool) -> None:
+        self._flushes.on_append(self._partition.log, rolled=rolled)
+        self._leading.on_append(Offset(end_offset))
+
+    def _write(self, batch: Buffer, header: BatchHeader) -> tuple[ProduceOutcome, int, bool]:
+        """Write the batch and record its producer; returns the outcome, the batch's end offset, and
+        True if a segment began with it.
+        """
         partition, leader_epoch = self._partition, self._leading.machine.leader_epoch
         log, now_ms = partition.log, wall_ms(self._clock)
         stamps = log.config.message_timestamp_type == LOG_APPEND_TIME
@@ -204,10 +239,7 @@ class Appends:
             leader_epoch=leader_epoch,
             appended=True,
         )
-        waiter = self._wait(done.next_offset, outcome, acks, on_done)
-        self._flushes.on_append(log, rolled=done.rolled)
-        self._leading.on_append(Offset(done.next_offset))
-        return waiter
+        return outcome, done.next_offset, done.rolled
 
     def _answer_again(
         self, first: Duplicate, acks: int, on_done: Callable[[ProduceOutcome], None]

@@ -8,7 +8,7 @@ step (P-25).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.replication.fencing import check_leader_epoch
 from strandline_broker.core.replication.isolation import Isolation
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.replica.ticks import Ticks
     from strandline_broker.hosts.replica.to_controller import ToController
     from strandline_runtime.runtime import Clock
+
+
+_COMMITTED: Final = Isolation.READ_COMMITTED
+"""Python 3.11 takes as long for an enumeration's member as for a call."""
 
 
 def check_leader(partition: Partition, current_leader_epoch: int | None) -> Leading:
@@ -138,8 +142,11 @@ class Leading:
     def readable_end(self, isolation: Isolation) -> Offset:
         """The only limit of client reads: the offset after the last record that they may have.
 
-        There are no transactions yet, so the last stable offset is the high watermark.
+        Each rise of it is a rise of the high watermark: the last stable offset waits for the commit
+        of an end marker (I-152). So the readers of both levels wake up at the same event.
         """
+        if isolation == _COMMITTED:
+            return Offset(self._partition.last_stable_offset)
         return self.machine.high_watermark
 
     def committed_end(self, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> int:

@@ -34,7 +34,7 @@ from crc32c import crc32c
 from strandline_broker.storage.files.file import File, read_whole, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from strandline_broker.storage.files.damage import Report
     from strandline_runtime.runtime import FileSystem
@@ -116,15 +116,23 @@ class ProducerSnapshots:
         names = map(SNAPSHOT_NAME.fullmatch, self._fs.listdir(self._directory))
         return sorted(int(match[1]) for match in names if match is not None)
 
+    def read(self, offset: int) -> tuple[ProducerEntry, ...]:
+        """The entries of that snapshot. Raises ValueError or OSError if it does not read."""
+        return parse(read_whole(self._fs, self.path(offset)))
+
     def write(self, offset: int, entries: Iterable[Entry]) -> File:
         """Write a snapshot. It is not durable yet: the caller syncs the file and the directory."""
         return write_whole(self._fs, self.path(offset), serialize(entries))
 
     def newest(
-        self, *, at_least: int, at_most: int
+        self,
+        *,
+        at_least: int,
+        at_most: int,
+        serves: Callable[[int, tuple[ProducerEntry, ...]], bool] = lambda _, __: True,
     ) -> tuple[int, tuple[ProducerEntry, ...]] | None:
         """(offset, entries) of the newest sound snapshot from `at_least` to `at_most`, both
-        included.
+        included, that `serves` accepts.
 
         Two kinds of snapshots are removed on the way, durably: those beyond `at_most`, whose
         batches are gone, and those that do not parse. The log may reach their offsets again with
@@ -136,7 +144,9 @@ class ProducerSnapshots:
                 break
             path = self.path(offset)
             try:
-                return offset, parse(read_whole(self._fs, path))
+                entries = self.read(offset)
+                if serves(offset, entries):
+                    return offset, entries
             except ValueError as error:
                 self._report(
                     f"{path} does not read as a producer snapshot ({error}) and is removed; the "
