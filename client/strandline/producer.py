@@ -201,6 +201,7 @@ class Producer(TransactionCalls, Generic[Key, Value]):
         # At the latest at the interpreter's exit; nothing that lives on holds the producer itself.
         self._watchdog = finalize(self, self._sender.on_dropped)
         session.tasks.start(self._sender.watch_deadlines(), "deadlines")
+        session.tasks.start(self._sender.keep_identity(), "identity")
 
     async def _begun(self, session: Session) -> TransactionState | None:
         """The state of a transactional producer, once it has its producer id; else None."""

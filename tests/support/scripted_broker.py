@@ -270,7 +270,7 @@ class ScriptedBroker(
         epoch, _ = p.producers.get(header.producer_id, (-1, -1))
         if header.producer_epoch < epoch:
             return errors.InvalidProducerEpoch.code
-        code = transactions.add(transactional_id, header.producer_id, header.producer_epoch)
+        code: int = transactions.add(transactional_id, header.producer_id, header.producer_epoch)
         known = transactions.ids.get(transactional_id)
         if not code and known is not None and all(p is not other for other in known.partitions):
             known.partitions.append(p)

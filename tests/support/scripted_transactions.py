@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from crc32c import crc32c
 
 from strandline_proto import errors as wire
-from strandline_proto.batch import ATTRIBUTES_AT, CRC_AT, build_batch
+from strandline_proto.batch import EndMarkerRecord, build_end_marker
 from strandline_proto.v1 import metadata_pb2, transactions_pb2
 
 if TYPE_CHECKING:
@@ -24,17 +23,8 @@ if TYPE_CHECKING:
 
 def end_marker(producer_id: int, producer_epoch: int, *, committed: bool) -> bytes:
     """The control batch that ends a transaction in one partition."""
-    key = b"\0\0" + (b"\0\1" if committed else b"\0\0")
-    plain = build_batch(
-        [(key, b"\0\0\0\0\0\0")],
-        timestamp_ms=0,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-    )
-    data = bytearray(plain)
-    data[ATTRIBUTES_AT : ATTRIBUTES_AT + 2] = b"\x00\x30"
-    data[CRC_AT : CRC_AT + 4] = crc32c(bytes(data[ATTRIBUTES_AT:])).to_bytes(4, "big")
-    return bytes(data)
+    marker = EndMarkerRecord(committed, 0)
+    return build_end_marker(producer_id, producer_epoch, marker, timestamp_ms=0)
 
 
 @dataclass(frozen=True)

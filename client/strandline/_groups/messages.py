@@ -28,6 +28,7 @@ class MemberOptions(NamedTuple):
     assignor: str | None
     rebalance_timeout_ms: int
     client_id: str
+    require_stable: bool = True
 
 
 def heartbeat(options: MemberOptions, beat: Beat) -> groups_pb2.ConsumerGroupHeartbeatRequest:
@@ -155,9 +156,14 @@ def commit_results(
 
 
 def fetch_request(
-    group_id: str, member_id: str, epoch: int, keys: Iterable[PartitionKey]
+    group_id: str,
+    member_id: str,
+    epoch: int,
+    keys: Iterable[PartitionKey],
+    *,
+    require_stable: bool = True,
 ) -> committed_offsets_pb2.OffsetFetchRequest:
-    request = committed_offsets_pb2.OffsetFetchRequest(require_stable=True)
+    request = committed_offsets_pb2.OffsetFetchRequest(require_stable=require_stable)
     group = request.groups.add(group_id=group_id, member_id=member_id, member_epoch=epoch)
     group.topics.SetInParent()
     for topic_id, partitions in _by_topic(keys).items():

@@ -49,7 +49,6 @@ class IdempotentIdentities:
         self._request_timeout_ms = request_timeout_ms
         self._known: Identity | None = None
         self._wanted = asyncio.Event()
-        session.tasks.start(self._keep(), "identity")
 
     def want(self, queue: PartitionQueue) -> None:
         known, spent = self._known, queue.spent_identity
@@ -59,7 +58,7 @@ class IdempotentIdentities:
         else:
             self._wanted.set()
 
-    async def _keep(self) -> None:
+    async def keep(self) -> None:
         """Gets a producer id, or a higher epoch of it, when a queue needs one."""
         backoff = Backoff()
         while True:

@@ -90,13 +90,13 @@ class Sender:
         self._reported_ms = float("-inf")
         self._homeless: dict[PartitionKey, float] = {}
         """Queues of deleted topics, with the time until which the topics may be created again."""
-        self._identities: Identities
-        if transaction is None:
-            self._identities = IdempotentIdentities(
-                session, self.queues, self.dispatch, request_timeout_ms
-            )
-        else:
-            self._identities = TransactionalIdentities(transaction, self.dispatch)
+        idempotent = IdempotentIdentities(session, self.queues, self.dispatch, request_timeout_ms)
+        self.keep_identity = idempotent.keep
+        self._identities: Identities = (
+            idempotent
+            if transaction is None
+            else TransactionalIdentities(transaction, self.dispatch)
+        )
         self.cluster.watchers.append(self._on_metadata)
         session.on_broken.append(self._on_broken)
 

@@ -21,7 +21,6 @@ from strandline.errors import (
 from strandline.group_types import ConsumerGroupMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
 
     from strandline._core.cluster_view import PartitionKey
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from strandline._net.session import Session
     from strandline._producer.sender import Sender
     from strandline._producer.transactions import Transactions
-    from strandline.group_types import OffsetAndMetadata
-    from strandline.types import TopicPartition
+    from strandline._reading.reading import ToCommit
 
 STOP_ABORT_S: Final = 5.0
 """Longest wait for an abort by `stop`: the transaction's timeout has the same effect."""
@@ -119,9 +117,7 @@ class TransactionCalls:
 
     async def send_offsets_to_transaction(
         self,
-        offsets: Mapping[
-            TopicPartition | tuple[str, int], int | tuple[int, str] | OffsetAndMetadata
-        ],
+        offsets: ToCommit,
         group_metadata: ConsumerGroupMetadata,
         *,
         timeout_ms: float | None = None,

@@ -144,6 +144,14 @@ class Positions(LogOffsets):
         mark = self._assigned.position(partition).high_watermark
         return None if mark < 0 else mark
 
+    def last_stable_offset(self, partition: TopicPartition | tuple[str, int]) -> int | None:
+        """Returns the last stable offset of the last fetch; None before the first one.
+
+        Records of open transactions begin there at the earliest.
+        """
+        position = self._assigned.position(partition)
+        return position.last_stable_offset if position.high_watermark >= 0 else None
+
     def pause(self, *partitions: TopicPartition) -> None:
         """Stops delivery from these partitions until `resume`."""
         for position in self._assigned.of(partitions):
