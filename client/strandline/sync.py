@@ -17,6 +17,7 @@ from strandline._admin.groups import BlockingGroupAdministration
 from strandline._admin.reassignments import BlockingReassignments
 from strandline._blocking.background import Blocking
 from strandline._blocking.consumer import Consumer, ConsumerRebalanceListener
+from strandline._blocking.exactly_once import ConsumeTransformProduce
 from strandline._blocking.producer import Producer
 from strandline._net.dotted_names import options_of
 from strandline._net.option_names import named_options
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     )
     from strandline_runtime.runtime import Runtime
 
-__all__ = ["Admin", "Consumer", "ConsumerRebalanceListener", "Producer"]
+__all__ = ["Admin", "ConsumeTransformProduce", "Consumer", "ConsumerRebalanceListener", "Producer"]
 
 
 class Admin(Blocking[AsyncAdmin], BlockingGroupAdministration, BlockingReassignments):

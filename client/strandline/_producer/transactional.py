@@ -157,6 +157,12 @@ class TransactionCalls:
         milliseconds("timeout_ms", limit_ms)
         return TransactionBlock(self, transactions.state, sender, limit_ms)
 
+    def _ending(self) -> TransactionBlock:
+        """The end of the open transaction, as a block ends it."""
+        block = self.transaction()
+        block.enter()
+        return block
+
     async def _abort_at_stop(self, timeout_ms: float | None) -> None:
         """Ends an open transaction of a producer that is closed."""
         transactions = self._transactions
@@ -193,6 +199,10 @@ class TransactionBlock:
 
     async def __aenter__(self) -> None:
         await self._producer.begin_transaction()
+        self.enter()
+
+    def enter(self) -> None:
+        """Takes the open transaction for the one of this block."""
         self._number = self._state.number
 
     async def __aexit__(
@@ -209,28 +219,31 @@ class TransactionBlock:
         if state.is_over(self._number):
             return  # by a call in the block
         if error is None:
-            await self._commit()
+            await self.commit()
         elif state.is_to_abort:
-            await self._abort(error)
+            await self.abort(error)
 
-    async def _commit(self) -> None:
+    async def commit(self) -> None:
+        """Repeats the commit until its outcome is known, or its time is over."""
         deadline_ms = self._sender.now_ms() + self._limit_ms
         while True:
             try:
                 await self._producer.commit_transaction()
                 return
             except AbortableTransactionError as error:
-                await self._abort(error)
+                await self.abort(error)
                 raise
             except CommitOutcomeUnknown:
                 if self._sender.now_ms() >= deadline_ms:
                     raise
 
-    async def _abort(self, error: BaseException) -> None:
+    async def abort(self, error: BaseException | None) -> None:
         """Aborts because of an error, which is raised afterwards."""
         try:
             await self._producer.abort_transaction()
         except StrandlineError as failed:
+            if error is None:
+                raise
             if isinstance(failed, FatalTransactionError) and isinstance(error, Exception):
                 raise  # it says more than the error of the block: this producer cannot go on
             error.add_note(f"the transaction is not aborted yet: {describe(failed)}")
