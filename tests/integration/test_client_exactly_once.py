@@ -126,7 +126,7 @@ async def test_an_error_in_the_block_aborts_and_the_records_come_again(rig: Rig)
 
 
 async def test_after_an_abort_the_positions_are_the_committed_ones(rig: Rig) -> None:
-    batches = rig.batches(max_records=2)
+    batches = rig.batches(max_records=1)
     await rig.work(await anext(batches))
     batch = await anext(batches)
     [tp] = batch.by_partition
