@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from strandline._admin.groups import BlockingGroupAdministration
 from strandline._admin.reassignments import BlockingReassignments
+from strandline._admin.transactions import BlockingTransactionAdministration
 from strandline._blocking.background import Blocking
 from strandline._blocking.consumer import Consumer, ConsumerRebalanceListener
 from strandline._blocking.exactly_once import ConsumeTransformProduce
@@ -47,7 +48,12 @@ if TYPE_CHECKING:
 __all__ = ["Admin", "ConsumeTransformProduce", "Consumer", "ConsumerRebalanceListener", "Producer"]
 
 
-class Admin(Blocking[AsyncAdmin], BlockingGroupAdministration, BlockingReassignments):
+class Admin(
+    Blocking[AsyncAdmin],
+    BlockingGroupAdministration,
+    BlockingTransactionAdministration,
+    BlockingReassignments,
+):
     """The blocking form of `strandline.Admin`, with the same options."""
 
     @named_options
