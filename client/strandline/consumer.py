@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from strandline._core.commit_state import CommitOffset
     from strandline.interceptors import ConsumerInterceptor
     from strandline.serialization import Deserializer
-    from strandline.types import ConsumerRecord
+    from strandline.types import ConsumerRecord, IsolationLevel
     from strandline_runtime.runtime import Runtime
 
     Collect = Callable[[list[Position]], dict[TopicPartition, list[ConsumerRecord[Any, Any]]]]
@@ -73,7 +73,7 @@ class Consumer(Subscriptions, Commits, Positions, Generic[Key, Value]):
         *topics: str,
         bootstrap_servers: str | Iterable[str],
         auto_offset_reset: str = "latest",
-        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+        isolation_level: IsolationLevel = "read_uncommitted",
         require_stable: bool = True,
         group_id: str | None = None,
         group_instance_id: str | None = None,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata
     from strandline.interceptors import ConsumerInterceptor
     from strandline.serialization import DeadLetters, Deserializer
-    from strandline.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+    from strandline.types import ConsumerRecord, IsolationLevel, OffsetAndTimestamp, TopicPartition
     from strandline_runtime.runtime import Runtime
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
         *topics: str,
         bootstrap_servers: str | Iterable[str],
         auto_offset_reset: str = "latest",
-        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+        isolation_level: IsolationLevel = "read_uncommitted",
         require_stable: bool = True,
         group_id: str | None = None,
         group_instance_id: str | None = None,
