@@ -11,6 +11,7 @@ logs. The clean-shutdown marker is written last, and only if all of that succeed
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.metadata_cache import MetadataCache
@@ -18,6 +19,7 @@ from strandline_broker.hosts.common.events import Events
 from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
 from strandline_broker.hosts.groups.coordinator import group_shards
 from strandline_broker.hosts.groups.group_settings import group_settings
+from strandline_broker.hosts.groups.markers import write_marker
 from strandline_broker.hosts.member.envelopes import Envelopes
 from strandline_broker.hosts.member.lifecycle import BrokerLifecycle, CannotStart
 from strandline_broker.hosts.member.producer_ids import ProducerIds
@@ -36,6 +38,11 @@ from strandline_broker.hosts.serving.fetch_range import FetchRangeService
 from strandline_broker.hosts.serving.log_dirs import LogDirsService
 from strandline_broker.hosts.serving.offsets import OffsetsService
 from strandline_broker.hosts.serving.produce import ProduceService
+from strandline_broker.hosts.serving.producers.describe import ProducersService
+from strandline_broker.hosts.serving.producers.markers import MarkersService
+from strandline_broker.hosts.transactions.coordinator import transaction_shards
+from strandline_broker.hosts.transactions.marker_sender import MarkerSender
+from strandline_broker.hosts.transactions.verifying import Verifying
 from strandline_broker.listeners import Listeners
 from strandline_broker.metrics_server import Monitored, serve_http
 from strandline_broker.rpc.broker_service import Service
@@ -57,6 +64,10 @@ from strandline_broker.rpc.records.fetch_range import FetchRangeRpc
 from strandline_broker.rpc.records.offsets import OffsetsRpc
 from strandline_broker.rpc.records.produce import ProduceRpc
 from strandline_broker.rpc.records.producer_ids import ProducerIdsRpc
+from strandline_broker.rpc.transactions.broker_client import BrokerClient
+from strandline_broker.rpc.transactions.calls import CoordinatorCalls, TransactionCalls
+from strandline_broker.rpc.transactions.markers import MarkersRpc
+from strandline_broker.rpc.transactions.partition_producers import PartitionProducersRpc
 from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory.directory import DirectoryError
 from strandline_broker.storage.segment.open_segments import sealed_max
@@ -131,6 +142,7 @@ class Broker:
             self._runtime.exit(f"a background task failed: {group.exceptions[0]!r}")
         finally:
             await self.listeners.stop()
+            await self._brokers.close()
             await self.link.close()
         await self._close()
 
@@ -150,6 +162,14 @@ class Broker:
         self.producer_ids = ProducerIds(self.link, self.broker_id, epoch)
         events, streams = Events(runtime.clock), PushStreams(runtime)
         self.shards = group_shards(runtime, config, self.metadata, is_sure, events)
+        self.transactions = transaction_shards(
+            runtime,
+            config,
+            self.metadata,
+            is_sure,
+            self.producer_ids,
+            lambda: self.marker_sender,
+        )
         controller = ControllerSide(self.lifecycle, self.isr_changes, streams)
         self.replicas = ReplicaManager(
             runtime,
@@ -158,9 +178,10 @@ class Broker:
             self.metadata,
             controller,
             open_fetch=FetchClient(runtime.network),
-            observers=(self.shards,),
+            observers=(self.shards, self.transactions),
             events=events,
         )
+        self._build_transactions()
         thread = runtime.serial_executor("record-checks")
         self._record_checks = RecordChecks(runtime.clock, self.replicas.partitions, thread)
         self._copies_out = LeaderThrottle(runtime.clock, self.replicas.config)
@@ -186,6 +207,17 @@ class Broker:
             on_applied=self._on_applied,
         )
 
+    def _build_transactions(self) -> None:
+        """Makes what connects partitions, their transactions and the coordinators of these."""
+        runtime, metadata = self._runtime, self.metadata
+        listener = self._config.inter_broker_listener_name
+        self._brokers = BrokerClient(runtime)
+        self._markers = MarkersService(self.replicas, metadata, partial(write_marker, self.shards))
+        self.verifying = Verifying(self.broker_id, metadata, listener, self._brokers)
+        self.marker_sender = MarkerSender(
+            runtime, self.broker_id, metadata, listener, self._brokers, self._markers.write
+        )
+
     def _report(self) -> None:
         registry = self._runtime.metrics
         registry.register(BrokerMetrics(self.replicas, lambda: self.lifecycle.state))
@@ -201,6 +233,8 @@ class Broker:
     def _on_applied(self) -> None:
         self.views.published()
         self.shards.published()
+        self.transactions.published()
+        self.marker_sender.published()
         self.replicas.fetchers.on_published()
         self.lifecycle.on_applied()
 
@@ -214,7 +248,7 @@ class Broker:
             self._runtime,
             self.metrics,
             ProduceRpc(
-                ProduceService(replicas, metadata, self._record_checks),
+                ProduceService(replicas, metadata, self._record_checks, self.verifying),
                 metadata,
                 listener.name,
                 times,
@@ -229,8 +263,16 @@ class Broker:
             ReplicasInfoRpc(clock, replicas, metadata),
             LogDirsRpc(LogDirsService(self._runtime.fs, replicas)),
             ConfigsRpc(ConfigsService(self._config, metadata)),
-            ProducerIdsRpc(self.producer_ids),
-            GroupCalls(self._runtime, self.shards, self.metadata, listener.name),
+            TransactionCalls(
+                self._runtime,
+                self.transactions,
+                metadata,
+                self.producer_ids,
+                ProducerIdsRpc(self.producer_ids),
+                self.broker_id,
+            ),
+            PartitionProducersRpc(ProducersService(replicas, metadata), self._markers),
+            GroupCalls(self._runtime, self.shards, metadata, listener.name, self.verifying),
         )
 
     def _kafka_services(self) -> Services:
@@ -248,6 +290,7 @@ class Broker:
             shards=self.shards,
             producer_ids=self.producer_ids,
             controller=self.link,
+            verifier=self.verifying,
         )
 
     def _replica_service(self) -> Service:
@@ -256,6 +299,8 @@ class Broker:
             self.metrics,
             PushRpc(self.receiver, self._runtime.serial_executor("push-decoding")),
             IdentifyRpc(self.broker_id, self.lifecycle.incarnation_id, self.metadata),
+            CoordinatorCalls(self._runtime, self.transactions, self.metadata, self.producer_ids),
+            MarkersRpc(self._markers),
         )
 
     def _watch_source(self) -> Source:
@@ -316,6 +361,11 @@ class Broker:
             # In this order: the first push may start fetchers, which the replica manager owns.
             group.create_task(self.replicas.run(), name="replica-manager")
             group.create_task(self.shards.run(self.replicas.dirs), name="group-coordinators")
+            group.create_task(
+                self.transactions.run(self.replicas.dirs), name="transaction-coordinators"
+            )
+            group.create_task(self.verifying.run(), name="verifying")
+            group.create_task(self.marker_sender.run(), name="marker-sender")
             group.create_task(self._apply_pushes(), name="push-receiver")
 
     async def _apply_pushes(self) -> None:

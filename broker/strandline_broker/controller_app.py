@@ -21,8 +21,9 @@ from strandline_broker.core.controller.log.records import LaterRecord
 from strandline_broker.core.controller.log.state import ControllerState
 from strandline_broker.core.controller.partitions.balance import BalanceSettings
 from strandline_broker.core.controller.topics.configs import ServerKeys
-from strandline_broker.core.controller.topics.offsets_topic import OffsetsTopic
+from strandline_broker.core.controller.topics.internal_topics import InternalTopic
 from strandline_broker.core.controller.topics.topics import TopicDefaults
+from strandline_broker.core.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from strandline_broker.hosts.controller.controller import Controller
 from strandline_broker.hosts.controller.controller_metrics import ControllerMetrics
 from strandline_broker.hosts.controller.pipeline import replay_log
@@ -74,6 +75,7 @@ class ControllerProcess:
         *,
         levels: Levels = OURS,
         has_groups: bool = True,
+        has_transactions: bool = True,
     ) -> None:
         """Lock the data directory and replay the log; raises CannotStart."""
         self._runtime = runtime
@@ -106,7 +108,9 @@ class ControllerProcess:
                 max_bytes=config.metadata_log_max_record_bytes_between_snapshots,
                 interval_ms=config.metadata_log_max_snapshot_interval_ms,
             ),
-            offsets_topic=_offsets_topic(config) if has_groups else None,
+            internal_topics=_internal_topics(
+                config, has_groups=has_groups, has_transactions=has_transactions
+            ),
             here=here,
         )
         dial = BrokerLinks(
@@ -225,12 +229,26 @@ async def run_controller(
     await ControllerProcess(runtime, config, build).run(stop)
 
 
-def _offsets_topic(config: ControllerConfig) -> OffsetsTopic:
-    return OffsetsTopic(
+def _internal_topics(
+    config: ControllerConfig, *, has_groups: bool, has_transactions: bool
+) -> tuple[InternalTopic, ...]:
+    """The topics in the order of their creation; without groups there are no transactions."""
+    groups = InternalTopic(
+        CONSUMER_OFFSETS,
         config.offsets_topic_num_partitions,
         config.offsets_topic_replication_factor,
         config.offsets_topic_segment_bytes,
     )
+    transactions = InternalTopic(
+        TRANSACTION_STATE,
+        config.transaction_state_log_num_partitions,
+        config.transaction_state_log_replication_factor,
+        config.transaction_state_log_segment_bytes,
+        config.transaction_state_log_min_isr,
+    )
+    if not has_groups:
+        return ()
+    return (groups, transactions) if has_transactions else (groups,)
 
 
 def _open_directory(runtime: Runtime, config: ControllerConfig) -> DataDirectory:

@@ -256,14 +256,15 @@ def _is_usable(port: int, *, beside: int) -> bool:
 
 
 def _replicas(brokers: int) -> dict[str, str]:
-    """Replicas of topics and of __consumer_offsets where there are fewer brokers than by default.
-    Otherwise neither could be created.
+    """Replicas of topics and of the coordinators' topics where there are fewer brokers than by
+    default. Otherwise none could be created.
     """
     if brokers >= REPLICAS:
         return {}
     return {
         "default.replication.factor": str(brokers),
         "offsets.topic.replication.factor": str(brokers),
+        "transaction.state.log.replication.factor": str(brokers),
     }
 
 

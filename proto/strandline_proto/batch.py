@@ -246,6 +246,7 @@ def build_batch(
     *,
     timestamp_ms: int,
     compression: Compression = Compression.NONE,
+    is_transactional: bool = False,
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
@@ -256,7 +257,7 @@ def build_batch(
     builder = DefaultRecordBatchBuilder(
         magic=MAGIC,
         compression_type=int(compression),
-        is_transactional=0,
+        is_transactional=int(is_transactional),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,

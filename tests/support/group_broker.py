@@ -8,7 +8,7 @@ import asyncio
 import threading
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from strandline_broker.config.loading import load_broker_config
 from strandline_broker.core.addresses import Endpoint
@@ -58,7 +58,7 @@ from support.applied_envelopes import applied_to
 from support.told_controller import ToldController
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from pathlib import Path
 
     from strandline_broker.config.keys import BrokerConfig
@@ -76,6 +76,7 @@ ORDERS_ID = TopicId(b"t" * 16)
 ORDERS = "orders"
 PARTITIONS = 4
 WAIT_S = 120.0
+B = TypeVar("B", bound="GroupBroker")
 BROKERS = (1, 2)
 REPLICAS = tuple(BrokerId(b) for b in BROKERS)
 
@@ -93,6 +94,7 @@ class GroupBroker:
     partition_epoch: int = 0
     orders_leader: BrokerId = NO_LEADER
     """The leader of the topics of users."""
+    coordinators_topic: str = CONSUMER_OFFSETS
 
     # As the controller
 
@@ -113,7 +115,7 @@ class GroupBroker:
     ) -> None:
         self.partition_epoch += 1
         decided = PartitionState(
-            topic=CONSUMER_OFFSETS,
+            topic=self.coordinators_topic,
             topic_id=OFFSETS_ID,
             partition=0,
             leader=BrokerId(leader),
@@ -136,7 +138,7 @@ class GroupBroker:
             isr=tuple(BrokerId(b) for b in isr),
         )
         topic = TopicMetadata(
-            CONSUMER_OFFSETS, OFFSETS_ID, (metadata,), {"cleanup.policy": "compact"}
+            self.coordinators_topic, OFFSETS_ID, (metadata,), {"cleanup.policy": "compact"}
         )
         await self._push(leader_and_isr=(decided,), topics=(topic,), publish=publish)
 
@@ -348,6 +350,24 @@ async def group_broker(
     path: Path, *, fs: FileSystem | None = None, **settings: str
 ) -> AsyncIterator[GroupBroker]:
     """Broker 1, which leads nothing yet."""
+
+    def make(runtime: Runtime, config: BrokerConfig, metadata: MetadataCache) -> Shards[GroupShard]:
+        return group_shards(runtime, config, metadata, lambda: True, Events(runtime.clock))
+
+    async with broker_of(GroupBroker, make, path, fs=fs, **settings) as broker:
+        yield broker
+
+
+@asynccontextmanager
+async def broker_of(
+    kind: Callable[..., B],
+    make: Callable[[Runtime, BrokerConfig, MetadataCache], Shards[Any]],
+    path: Path,
+    *,
+    fs: FileSystem | None = None,
+    **settings: str,
+) -> AsyncIterator[B]:
+    """Broker 1 with the shards of one coordinator."""
     exits: list[str] = []
     runtime = _runtime(exits)
     if fs is not None:
@@ -357,8 +377,7 @@ async def group_broker(
         runtime.fs, [str(path)], node_id=1, cluster_id="c", new_id=runtime.random_id
     )
     metadata = MetadataCache(cluster_id="c")
-    events = Events(runtime.clock)
-    shards = group_shards(runtime, config, metadata, lambda: True, events)
+    shards = make(runtime, config, metadata)
     controller = ToldController(1)
     replicas = ReplicaManager(
         runtime,
@@ -368,7 +387,7 @@ async def group_broker(
         controller,
         open_fetch=FetchClient(runtime.network),
         observers=(shards,),
-        events=events,
+        events=Events(runtime.clock),
     )
     await replicas.load()
     loop = asyncio.get_running_loop()
@@ -378,7 +397,7 @@ async def group_broker(
     envelopes = applied_to(replicas, runtime, metadata, controller, session_s=lambda: 9.0)
     try:
         async with envelopes.late.owned():
-            yield GroupBroker(shards, replicas, envelopes, metadata, topics, exits)
+            yield kind(shards, replicas, envelopes, metadata, topics, exits)
     finally:
         for task in reversed(tasks):
             task.cancel()

@@ -40,7 +40,7 @@ from strandline_proto.ids import MetadataOffset, Offset, TopicId
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from strandline_broker.core.coordination.decision import Decision
+    from strandline_broker.core.coordination.decision import Decision, Producer
     from strandline_broker.core.groups.assignors import PartitionSets
     from strandline_broker.core.groups.commands import Command, FetchedOffset, Reply
     from strandline_broker.core.groups.effects import Effect, TimerKey
@@ -119,7 +119,7 @@ class GroupsRig:
 
     def run(self, command: Command) -> Decision[Reply, Effect]:
         decision = self.groups.decide(command, self.inputs())
-        self.take(decision.records)
+        self.take(decision.records, decision.producer)
         for effect in decision.effects:
             if isinstance(effect, StartTimer):
                 self.timers[effect.key] = effect
@@ -127,7 +127,8 @@ class GroupsRig:
                 self.timers.pop(effect.key, None)
         return decision
 
-    def take(self, records: Iterable[Record]) -> None:
+    def take(self, records: Iterable[Record], producer: Producer | None = None) -> None:
+        assert producer is None, "TransactionalRig takes these"
         for record in records:
             value = None if record.value is None else codec.encode_value(record.value)
             decoded = codec.decode(codec.encode_key(record.key), value)

@@ -76,7 +76,11 @@ def kafka_cluster(
 
     made = KafkaCluster(path, brokers, **settings)
     factor = str(min(3, brokers))
-    defaults = {"offsets_topic_replication_factor": factor, "default_replication_factor": factor}
+    defaults = {
+        "offsets_topic_replication_factor": factor,
+        "transaction_state_log_replication_factor": factor,
+        "default_replication_factor": factor,
+    }
     try:
         made.start_controller(**(defaults | (controller or {})))
         for broker_id in made.kafka_ports:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from strandline_broker.hosts.common.verifier import Verifier
     from strandline_runtime.runtime import Buffer
 
 LISTENER = "PLAINTEXT"
@@ -79,7 +80,12 @@ class KafkaRecords:
 
 @asynccontextmanager
 async def kafka_records(
-    path: Path, *, controller: str = NO_CONTROLLER, led: bool = True, **settings: str
+    path: Path,
+    *,
+    controller: str = NO_CONTROLLER,
+    led: bool = True,
+    verifier: Verifier | None = None,
+    **settings: str,
 ) -> AsyncIterator[KafkaRecords]:
     """Broker 1, which leads orders-0 alone."""
     async with run_node(path, 1, **settings) as node:
@@ -113,6 +119,7 @@ async def kafka_records(
             shards=unused,  # type: ignore[arg-type] # of groups
             producer_ids=ProducerIds(link, BrokerId(1), lambda: BrokerEpoch(1)),
             controller=link,
+            verifier=verifier,
         )
         yield KafkaRecords(node, Calls(services, LISTENER))
         await link.close()

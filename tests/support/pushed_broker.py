@@ -29,6 +29,7 @@ from strandline_proto.v1 import common_pb2, push_pb2
 from strandline_proto.v1.services_pb2_grpc import ReplicaServiceStub
 from strandline_runtime.real import real_runtime
 from support.applied_envelopes import applied_to
+from support.replica_nodes import not_served
 from support.scripted_controller import WAIT_S, running
 from support.told_controller import ToldController
 
@@ -111,7 +112,13 @@ async def broker(
     server = runtime.network.server()
     identify = IdentifyRpc(BrokerId(1), "incarnation", metadata)
     pushes = PushRpc(receiver, runtime.serial_executor("push-decoding"))
-    service = Service(runtime, ServerMetrics(runtime.metrics, runtime.clock), pushes, identify)
+    parts = (pushes, identify)
+    service = Service(
+        runtime,
+        ServerMetrics(runtime.metrics, runtime.clock),
+        *parts,
+        not_served(*parts, service="ReplicaService"),
+    )
     add_replica_service(server, service)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -159,9 +159,9 @@ async def _refuse(self: object, request: object, context: object) -> None:
     raise AssertionError(f"not served here: {request}")
 
 
-def not_served(*parts: object) -> object:
+def not_served(*parts: object, service: str = "BrokerService") -> object:
     """The calls that these tests do not make, of a class of their own: all that no part serves."""
-    calls = services_pb2.DESCRIPTOR.services_by_name["BrokerService"].methods_by_name
+    calls = services_pb2.DESCRIPTOR.services_by_name[service].methods_by_name
     names = [name for name in calls if not any(hasattr(part, name) for part in parts)]
     return type("NotServed", (), dict.fromkeys(names, _refuse))()
 

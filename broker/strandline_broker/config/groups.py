@@ -71,7 +71,8 @@ class GroupCoordinatorConfig(ServerConfig):
     offsets_commit_timeout_ms: int = _key(
         ms(),
         "5000",
-        "Longest wait of a commit or a heartbeat for the followers of the group's log.",
+        "Longest wait of a commit, a heartbeat or a step of a transaction for the followers of the"
+        " coordinator's log.",
     )
     offsets_load_buffer_size: int = _key(
         byte_count(1),

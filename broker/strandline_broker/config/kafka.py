@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strandline_broker.config.addresses import NamedProtocol, protocol_map
-from strandline_broker.config.groups import GroupCoordinatorConfig
 from strandline_broker.config.key import declared as _key
 from strandline_broker.config.parsers import byte_count, limit_ms
+from strandline_broker.config.transactions import TransactionCoordinatorConfig
 from strandline_broker.core.config_values import boolean, integer
 from strandline_broker.core.topic_config import INT32_MAX, INT64_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaListenerConfig(GroupCoordinatorConfig):
+class KafkaListenerConfig(TransactionCoordinatorConfig):
     listener_security_protocol_map: tuple[NamedProtocol, ...] = _key(
         protocol_map,
         "",

@@ -348,6 +348,26 @@ class ControllerConfig(ServerConfig):
     offsets_topic_segment_bytes: int = _key(
         byte_count(14), str(100 << 20), "Segment size of __consumer_offsets, set at its creation."
     )
+    transaction_state_log_num_partitions: int = _key(
+        integer(1, 10_000),
+        "50",
+        "Partitions of __transaction_state. The number determines the coordinator of each"
+        " transactional id, so it never changes once the topic exists.",
+    )
+    transaction_state_log_replication_factor: int = _key(
+        integer(1, 32767),
+        "3",
+        "Replicas of each partition of __transaction_state. The topic is created, and transactions"
+        " start, once so many brokers live. `strandline up -n N` sets no more than N.",
+    )
+    transaction_state_log_min_isr: int = _key(
+        integer(1, 32767),
+        "2",
+        "min.insync.replicas of __transaction_state, set at its creation; at most its replicas.",
+    )
+    transaction_state_log_segment_bytes: int = _key(
+        byte_count(14), str(100 << 20), "Segment size of __transaction_state, set at its creation."
+    )
     cluster_id: str = _key(text, "", "The cluster's id; empty: generated at the first start.")
     metadata_log_max_record_bytes_between_snapshots: int = _key(
         integer(1, INT64_MAX, "bytes"),

@@ -18,6 +18,8 @@ ONLY_VALUE: Final[dict[str, str]] = {
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.migration.policy": "disabled",
     "group.coordinator.rebalance.protocols": "classic,consumer",
+    "transaction.partition.verification.enable": "true",
+    "transaction.two.phase.commit.enable": "false",
 }
 """Keys accepted with this value, and refused with any other."""
 

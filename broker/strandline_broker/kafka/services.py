@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from strandline_broker.config.keys import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.common.verifier import Verifier
     from strandline_broker.hosts.coordination.registry import Shards
     from strandline_broker.hosts.fetching.copy_throttle import LeaderThrottle
     from strandline_broker.hosts.groups.group_shard import GroupShard
@@ -34,3 +35,5 @@ class Services:
     shards: Shards[GroupShard]
     producer_ids: ProducerIds
     controller: ToController
+    verifier: Verifier | None = None
+    """None: transactions are refused."""

@@ -9,14 +9,14 @@ records are committed; without records, when the last record about `Decision.abo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
     from strandline_broker.core.coordination.decision import Decision, Entity, Record
     from strandline_proto.errors import WireError
-    from strandline_proto.ids import Offset
+    from strandline_proto.ids import Offset, ProducerId
 
 Command = TypeVar("Command")
 
@@ -37,6 +37,22 @@ class LoggedState(Protocol):
 
     def entities(self, records: Iterable[Record]) -> set[Entity]:
         """Returns the entities that the records are about."""
+
+
+@runtime_checkable
+class TransactionalState(LoggedState, Protocol):
+    """The state of a shard whose partition takes part in producers' transactions. A marker ends the
+    open transaction of its producer.
+    """
+
+    def replay_transactional(self, offset: Offset, record: Record, producer_id: ProducerId) -> None:
+        """Applies one record of the producer's open transaction, live or during a load."""
+
+    def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
+        """Applies the marker that ends the producer's transaction, live or during a load."""
+
+    def entities_of(self, producer_id: ProducerId) -> set[Entity]:
+        """Returns the entities that the end of the producer's open transaction is about."""
 
 
 class Application(Protocol[Command]):

@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from strandline_broker.core.replication.verification import Guard
+    from strandline_proto.ids import ProducerEpoch, ProducerId
 
 Entity: TypeAlias = Hashable
 """The object that an answer waits for; the application chooses its name. Groups have a group's id,
@@ -31,6 +35,17 @@ class Record:
     value: Any
 
 
+class Producer(NamedTuple):
+    """The producer whose transaction a batch belongs to."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    guard: Guard | None = None
+    """The guard of the question to the transaction's coordinator (I-158); None: the transaction was
+    open in this partition before.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Answer, Effect]):
     """One atomic batch, possibly empty, with its immediate effects and the answer after its
@@ -45,3 +60,5 @@ class Decision(Generic[Answer, Effect]):
     """The entity whose last record must be committed before the answer is sent, if there are no
     records; None stands for the whole shard. With records the answer waits for these.
     """
+    producer: Producer | None = None
+    """The producer whose open transaction the records belong to; None: to no transaction."""

@@ -191,6 +191,10 @@ class Writer:
             element(value)
         return self
 
+    def null_array(self) -> Writer:
+        self._size(_I32, _NULL)
+        return self
+
     def tags(self, fields: Mapping[int, bytes] | None = None) -> Writer:
         """End a structure of a flexible version; nothing is written in a plain one."""
         if not self._flexible:

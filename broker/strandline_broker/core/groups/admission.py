@@ -7,6 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.groups.classic import members as classic_members
+from strandline_broker.core.groups.classic.group import GroupState
+from strandline_broker.core.groups.commands import NO_EPOCH
 from strandline_broker.core.groups.consumer.static_members import check_instance
 from strandline_broker.core.groups.group_ids import check_new_group_id
 from strandline_proto.errors import (
@@ -21,7 +23,11 @@ from strandline_proto.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_broker.core.groups.commands import CommitOffsets, FetchOffsets
+    from strandline_broker.core.groups.commands import (
+        CommitOffsets,
+        FetchOffsets,
+        TxnOffsetCommit,
+    )
     from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
     from strandline_broker.core.groups.group_table import GroupTable
     from strandline_proto.ids import TopicId
@@ -47,9 +53,56 @@ def admit_commit(table: GroupTable, command: CommitOffsets) -> Callable[[TopicId
         if command.knows_member_epochs:
             raise GroupIdNotFound(f"there is no group {group_id!r}")
         raise IllegalGeneration(f"there is no group {group_id!r}, so it is in no generation")
-    elif group_id not in table.offsets:
-        check_new_group_id(group_id)
+    else:
+        _check_id_if_new(table, group_id)
     return lambda _topic_id, _partition: None
+
+
+def admit_txn_commit(table: GroupTable, command: TxnOffsetCommit) -> None:
+    """Raise the error that refuses a commit in a transaction (KIP-447).
+
+    A sender that names neither member nor epoch is not checked: older producers know neither. The
+    producer's epoch fences such a sender. Every other sender must be a member, with the present
+    epoch or generation. A group that waits for its leader's assignments admits it.
+    """
+    group_id, epoch = command.group_id, command.member_epoch
+    group, classic = table.consumer.get(group_id), table.classic_group(group_id)
+    if group is None and classic is None:
+        if epoch >= 0:
+            raise IllegalGeneration(f"there is no group {group_id!r}, so it is in no generation")
+        _check_id_if_new(table, group_id)
+        return
+    names_nobody = not command.member_id and command.instance_id is None and epoch == NO_EPOCH
+    if names_nobody:
+        return
+    if group is not None:
+        _admit_txn_to_consumer_group(group, command)
+        return
+    assert classic is not None
+    if epoch < 0 and classic.state is GroupState.EMPTY:
+        return
+    classic_members.known_member(classic, group_id, command.member_id, command.instance_id)
+    classic_members.check_generation(classic, epoch)
+
+
+def _admit_txn_to_consumer_group(group: ConsumerGroup, command: TxnOffsetCommit) -> None:
+    sender, epoch = command.member_id, command.member_epoch
+    if epoch < 0 and not group.members:
+        return
+    check_instance(group, command.instance_id, sender)
+    if sender not in group.members:
+        raise UnknownMemberId(f"group {group.group_id!r} has no member {sender!r}")
+    current = group.current(sender)
+    if epoch != current.epoch:
+        raise IllegalGeneration(
+            f"member {sender!r} of group {group.group_id!r} says epoch {epoch}, and its epoch is"
+            f" {current.epoch}: abort the transaction and continue with the present epoch"
+        )
+
+
+def _check_id_if_new(table: GroupTable, group_id: str) -> None:
+    if not table.is_known(group_id):
+        check_new_group_id(group_id)
 
 
 def _admit_to_consumer_group(

@@ -16,6 +16,7 @@ from strandline_broker.core.groups.settings import INT32_MAX
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from strandline_broker.core.coordination.decision import Producer
     from strandline_broker.core.groups.assignors import GroupAssignment, PartitionSets
     from strandline_broker.core.groups.classic.commands import ClassicReply
     from strandline_broker.core.metadata_cache import MetadataView
@@ -221,6 +222,23 @@ class CommitOffsets:
     """Life of the offsets from now on; None: the broker's retention decides."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommit:
+    """A commit as a part of the producer's transaction, which decides about it. The answer is
+    `OffsetsCommitted`.
+
+    Whoever sends the command has verified that the transaction is open and contains the partition
+    of this shard.
+    """
+
+    group_id: str
+    partitions: tuple[PartitionCommit, ...]
+    producer: Producer
+    member_id: str = ""
+    member_epoch: int = NO_EPOCH
+    instance_id: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetsCommitted:
     errors: tuple[WireError | None, ...]
@@ -243,6 +261,9 @@ class FetchOffsets:
     topics: tuple[TopicPartitionsRef, ...] | None = None
     """The partitions; None: every partition that has an offset."""
     require_stable: bool = False
+    """True: UnstableOffsetCommit is the answer for a partition with an offset in an open
+    transaction (I-147).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +395,7 @@ class GroupsListed:
     groups: tuple[ListedGroup, ...]
 
 
+OffsetsCommand: TypeAlias = CommitOffsets | TxnOffsetCommit | FetchOffsets | DeleteOffsets
 GroupCommand: TypeAlias = (
     ConsumerBeat
     | Reconcile
@@ -382,9 +404,7 @@ GroupCommand: TypeAlias = (
     | RebalanceEnded
     | TopicsChanged
     | RemoveMembers
-    | CommitOffsets
-    | FetchOffsets
-    | DeleteOffsets
+    | OffsetsCommand
     | Expire
     | DeleteGroup
     | DescribeGroup

@@ -2,7 +2,8 @@
 
 An offset lives `offsets.retention.minutes` from its last commit or, if that was later, from the
 time when its group became empty. While members of the group subscribe to its topic, it lives at any
-age (I-148, P-110). A value with its own expiry ends by that.
+age (I-148, P-110). It lives too while an open transaction contains an offset of its partition. A
+value with its own expiry ends by that.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ def expire(table: GroupTable, command: Expire, context: Context) -> Decision[int
     wall_ms = context.inputs.wall_ms
     retention_ms = context.settings.offsets_retention_ms
     expired: list[Record] = []
-    kept = False
+    kept = group_id in table.pending.groups
     bases = _Bases(table, group_id)
     for topic, partition, value in table.offsets_of(group_id):
         base = bases.of(topic, value)
         due = base is not None and wall_ms >= base + retention_ms
         if value.expire_timestamp_ms is not None:
             due = base is not None and wall_ms >= value.expire_timestamp_ms
-        if due and len(expired) < EXPIRED_AT_ONCE_MAX:
+        is_pending = table.pending.is_pending(group_id, topic, partition)
+        if due and not is_pending and len(expired) < EXPIRED_AT_ONCE_MAX:
             expired.append(Record(OffsetCommitKey(group_id, topic, partition), None))
         else:
             kept = True
@@ -50,7 +52,7 @@ def expire(table: GroupTable, command: Expire, context: Context) -> Decision[int
 def delete_group(
     table: GroupTable, command: DeleteGroup, context: Context
 ) -> Decision[None, Effect]:
-    """Delete a group with all its offsets; only an empty one (I-151)."""
+    """Delete a group with all its offsets, pending ones too; only an empty group (I-151)."""
     group_id = command.group_id
     if not table.is_known(group_id):
         raise GroupIdNotFound(f"there is no group {group_id!r}")
@@ -59,9 +61,11 @@ def delete_group(
             f"group {group_id!r} has {_members(table, group_id)} members: stop them first, or "
             "remove them"
         )
+    committed = {(topic, partition) for topic, partition, _ in table.offsets_of(group_id)}
+    pending = {(topic, partition) for topic, partition, _ in table.pending.of_group(group_id)}
     offsets = tuple(
         Record(OffsetCommitKey(group_id, topic, partition), None)
-        for topic, partition, _ in table.offsets_of(group_id)
+        for topic, partition in sorted(committed | pending)
     )
     records = (*offsets, *_group_tombstones(table, group_id))
     return Decision(records, None, forget(table, group_id), about=group_id)

@@ -4,6 +4,8 @@ Every record sets or removes one entry, whatever the table contains (I-139). A g
 own record, or by an offset only. The latter is a simple group, whose consumers divide the
 partitions themselves.
 
+An offset in a transactional batch is staged until the marker of its producer (I-146).
+
 Classic groups have a volatile part too. Decisions change it, `replay` never does, and an unload
 drops it.
 """
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from strandline_broker.core.groups.classic.group import from_value
 from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
+from strandline_broker.core.groups.pending_offsets import PendingOffsets
 from strandline_broker.core.groups.records.classic_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.groups.classic.group import ClassicGroup
     from strandline_broker.core.groups.records.codec import GroupKey, GroupValue
+    from strandline_proto.ids import Offset, ProducerId
 
 
 class GroupTable:
@@ -34,6 +38,7 @@ class GroupTable:
         self.classic: dict[str, GroupMetadataValue] = {}
         self.offsets: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
         """Committed offsets by group, topic name and partition."""
+        self.pending = PendingOffsets()
         self.live: dict[str, ClassicGroup] = {}
         """Volatile: the classic groups with members or handed-out ids, as their members know
         them.
@@ -46,7 +51,7 @@ class GroupTable:
         return tuple(sorted({group_id for kind in self._kinds() for group_id in kind}))
 
     def _kinds(self) -> tuple[Collection[str], ...]:
-        return self.consumer, self.classic, self.live, self.offsets
+        return self.consumer, self.classic, self.live, self.offsets, self.pending.groups
 
     def classic_group(self, group_id: str) -> ClassicGroup | None:
         """The classic group of that id, as its members or else its record know it."""
@@ -72,10 +77,10 @@ class GroupTable:
             for partition, value in sorted(partitions.items()):
                 yield topic, partition, value
 
-    def replay(self, key: GroupKey, value: GroupValue | None) -> None:
+    def replay(self, offset: Offset, key: GroupKey, value: GroupValue | None) -> None:
         if isinstance(key, OffsetCommitKey):
             assert value is None or isinstance(value, OffsetCommitValue)
-            self._replay_offset(key, value)
+            self._replay_offset(offset, key, value)
         elif isinstance(key, GroupMetadataKey):
             assert value is None or isinstance(value, GroupMetadataValue)
             if value is None:
@@ -90,11 +95,32 @@ class GroupTable:
             else:
                 self.consumer[key.group] = group
 
-    def _replay_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+    def replay_transactional(
+        self, offset: Offset, key: GroupKey, value: GroupValue | None, producer_id: ProducerId
+    ) -> None:
+        """Replay a record of a producer's open transaction. Only offsets are staged."""
+        if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
+            self.pending.stage(producer_id, offset, key, value)
+        else:
+            self.replay(offset, key, value)
+
+    def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
+        """Replay the end of the producer's transaction."""
+        for key, staged in self.pending.end(producer_id):
+            if is_commit and not staged.is_overtaken:
+                self._replay_offset(staged.record_offset, key, staged.value)
+
+    def _replay_offset(
+        self, offset: Offset, key: OffsetCommitKey, value: OffsetCommitValue | None
+    ) -> None:
         if value is not None:
             topics = self.offsets.setdefault(key.group, {})
             topics.setdefault(key.topic, {})[key.partition] = value
+            if self.pending:
+                self.pending.overtake(key, offset)
             return
+        if self.pending:
+            self.pending.drop(key)
         topics = self.offsets.get(key.group, {})
         partitions = topics.get(key.topic, {})
         if partitions.pop(key.partition, None) is not None and not partitions:

@@ -33,6 +33,7 @@ from strandline_broker.core.groups.commands import (
     RemoveMembers,
     SessionEnded,
     TopicsChanged,
+    TxnOffsetCommit,
 )
 from strandline_broker.core.groups.consumer import removal
 from strandline_broker.core.groups.consumer.consumer import ConsumerGroup, Draft
@@ -79,7 +80,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.consumer.subscription import Matcher
     from strandline_broker.core.groups.effects import Effect
     from strandline_broker.core.groups.settings import GroupSettings
-    from strandline_proto.ids import Offset
+    from strandline_proto.ids import Offset, ProducerId
 
 
 class Groups:
@@ -122,12 +123,8 @@ class Groups:
         match command:
             case ConsumerBeat():
                 return self._heartbeat(command, context)
-            case CommitOffsets():
-                return offsets.commit(table, command, context)
-            case FetchOffsets():
-                return offsets.fetch(table, command, context)
-            case DeleteOffsets():
-                return offsets.delete(table, command, context)
+            case CommitOffsets() | TxnOffsetCommit() | FetchOffsets() | DeleteOffsets():
+                return offsets.decide(table, command, context)
             case Expire():
                 return expiry.expire(table, command, context)
             case DeleteGroup():
@@ -255,10 +252,22 @@ class Groups:
     def replay(self, offset: Offset, record: Record) -> None:
         """Replay records of decisions, or any part of them that compaction has left (I-139)."""
         key, value = record.key, record.value
-        self.table.replay(key, value)
+        self.table.replay(offset, key, value)
         if isinstance(key, ConsumerGroupMemberMetadataKey) and value is None:
             self._told_epochs.pop((key.group, key.member_id), None)
             self._told.pop((key.group, key.member_id), None)
+
+    def replay_transactional(self, offset: Offset, record: Record, producer_id: ProducerId) -> None:
+        """Replay a record of an open transaction."""
+        self.table.replay_transactional(offset, record.key, record.value, producer_id)
+
+    def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
+        """Replay the marker that ends the producer's transaction."""
+        self.table.replay_marker(producer_id, is_commit=is_commit)
+
+    def entities_of(self, producer_id: ProducerId) -> set[Entity]:
+        """Returns the groups that the marker of the producer's transaction is about."""
+        return {*self.table.pending.groups_of(producer_id)}
 
     def encode(self, record: Record) -> tuple[bytes, bytes | None]:
         """Returns the record's key and value as the log has them."""

@@ -53,7 +53,7 @@ class FirstBatches:
         ):
             found = self._begin(header, connection)
         sequences, sequence = found.sequences, header.base_sequence
-        while sequences and _is_before(sequence, sequences[-1]):
+        while sequences and is_before(sequence, sequences[-1]):
             sequences.pop()
         if sequences and sequences[-1] == sequence:
             return True
@@ -73,6 +73,6 @@ class FirstBatches:
         self._of.pop(producer_id, None)
 
 
-def _is_before(a: int, b: int) -> bool:
+def is_before(a: int, b: int) -> bool:
     """True if sequence `a` comes before `b`, over the wrap."""
     return 0 < (b - a) & SEQUENCE_MAX <= SEQUENCE_MAX // 2

@@ -32,6 +32,7 @@ from strandline_proto.batch import SEQUENCE_MAX, BatchHeader, add_sequence, end_
 from strandline_proto.decompression import Buffer
 from strandline_proto.errors import (
     InvalidProducerEpoch,
+    InvalidTxnState,
     OutOfOrderSequenceNumber,
     TransactionCoordinatorFenced,
 )
@@ -158,12 +159,28 @@ class ProducerStates:
     def knows(self, producer_id: int) -> bool:
         return producer_id in self._producers
 
+    def open_epoch(self, producer_id: int) -> int | None:
+        """The producer's epoch, if it has an open transaction; None: it has none."""
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.txn_first_offset == NO_OFFSET:
+            return None
+        return producer.epoch
+
+    def ids(self) -> list[int]:
+        """The ids of all producers with state."""
+        return sorted(self._producers)
+
+    def of(self, producer_id: int) -> ProducerSnapshot | None:
+        """The producer's state as a value; None: it has none."""
+        producer = self._producers.get(producer_id)
+        return None if producer is None else _snapshot(producer_id, producer)
+
     def check(
         self, header: BatchHeader, now_ms: int, *, was_forgotten: bool = False
     ) -> Accept | Duplicate:
-        """Decide if the leader may append this batch. Raises InvalidProducerEpoch or
-        OutOfOrderSequenceNumber. `was_forgotten`: a producer without state may continue with any
-        sequence.
+        """Decide if the leader may append this batch. Raises InvalidProducerEpoch,
+        OutOfOrderSequenceNumber or InvalidTxnState. `was_forgotten`: a producer without state may
+        continue with any sequence.
         """
         if header.producer_id < 0:
             return _ACCEPT
@@ -186,9 +203,31 @@ class ProducerStates:
                     f"producer {header.producer_id} begins epoch {header.producer_epoch} here with"
                     f" sequence {header.base_sequence} instead of {self.first_sequence}"
                 )
-            return _ACCEPT
-        producer.last_used_ms = max(producer.last_used_ms, now_ms)
-        return _check_sequence(header, producer)
+            verdict: Accept | Duplicate = _ACCEPT
+        else:
+            producer.last_used_ms = max(producer.last_used_ms, now_ms)
+            verdict = _check_sequence(header, producer)
+        if verdict is _ACCEPT and producer is not None and not header.is_transactional:
+            _check_outside_transaction(producer, header.producer_id)
+        return verdict
+
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """Decide if a coordinator may append a transactional batch of this producer. Its sequence
+        says nothing: it is 0 each time (P-129). Raises InvalidProducerEpoch or InvalidTxnState.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch == producer_epoch:
+            return
+        if producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {producer_id} sent epoch {producer_epoch},"
+                f" epoch {producer.epoch} has taken its place"
+            )
+        if producer.txn_first_offset != NO_OFFSET:
+            raise InvalidTxnState(
+                f"producer {producer_id} sent epoch {producer_epoch}; its transaction of epoch"
+                f" {producer.epoch} is still open: end it first"
+            )
 
     def check_marker(self, marker: EndMarker) -> Accept | RepeatedMarker:
         """Decide if the leader may append this end marker. Raises TransactionCoordinatorFenced or
@@ -352,17 +391,21 @@ class ProducerStates:
         expired a producer earlier.
         """
         return tuple(
-            ProducerSnapshot(
-                ProducerId(producer_id),
-                ProducerEpoch(producer.epoch),
-                tuple(producer.batches),
-                producer.last_timestamp,
-                producer.coordinator_epoch,
-                producer.txn_first_offset,
-                producer.begins_at,
-            )
+            _snapshot(producer_id, producer)
             for producer_id, producer in sorted(self._producers.items())
         )
+
+
+def _snapshot(producer_id: int, producer: _Producer) -> ProducerSnapshot:
+    return ProducerSnapshot(
+        ProducerId(producer_id),
+        ProducerEpoch(producer.epoch),
+        tuple(producer.batches),
+        producer.last_timestamp,
+        producer.coordinator_epoch,
+        producer.txn_first_offset,
+        producer.begins_at,
+    )
 
 
 def _restored(entry: PersistedProducer, used_ms: int) -> _Producer:
@@ -416,6 +459,14 @@ def _check_sequence(header: BatchHeader, producer: _Producer) -> Accept | Duplic
     raise OutOfOrderSequenceNumber(
         f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected}"
     )
+
+
+def _check_outside_transaction(producer: _Producer, producer_id: int) -> None:
+    if producer.txn_first_offset != NO_OFFSET:
+        raise InvalidTxnState(
+            f"producer {producer_id} sent a plain batch; its transaction, which began at offset"
+            f" {producer.txn_first_offset}, is still open: end it first"
+        )
 
 
 def _distance(a: int, b: int) -> int:

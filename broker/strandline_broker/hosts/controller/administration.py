@@ -24,9 +24,10 @@ from strandline_broker.core.controller.partitions.reassignment import (
 )
 from strandline_broker.core.controller.topics.added_partitions import decide_create_partitions
 from strandline_broker.core.controller.topics.configs import decide_alter_configs
-from strandline_broker.core.controller.topics.offsets_topic import (
+from strandline_broker.core.controller.topics.internal_topics import (
+    InternalTopic,
     can_be_made,
-    decide_offsets_topic,
+    decide_internal_topic,
     exists,
 )
 from strandline_broker.core.controller.topics.topics import (
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 ELECTIONS_PER_BATCH: Final = 500
 """Partitions elected in one decision; so many delay neither other decisions nor the event loop."""
 LOOK_S: Final = 0.1
-"""Time between two checks for enough brokers to hold the offsets topic, while it does not exist."""
+"""Time between two checks for enough brokers to hold an internal topic, while it does not exist."""
 AFTER_FIRST_ANSWERS_S: Final = 0.3
 AFTER_REFUSAL_S: Final = 10.0
 """Time until the next try after a refusal, which an operator has to resolve."""
@@ -96,20 +97,21 @@ class Administration:
             )
         )
 
-    async def make_offsets_topic(self) -> None:
-        """Create the offsets topic in the background: the first answers of a new cluster come
-        before it.
+    async def make_internal_topics(self) -> None:
+        """Create the coordinators' topics in the background, one after the other: the first answers
+        of a new cluster come before them.
         """
-        wanted = self._settings.offsets_topic
-        if wanted is None:
-            return
-        while not exists(self._state):
+        for wanted in self._settings.internal_topics:
+            await self._make(wanted)
+
+    async def _make(self, wanted: InternalTopic) -> None:
+        while not exists(self._state, wanted):
             if not can_be_made(self._state, wanted):
                 await asyncio.sleep(LOOK_S)
                 continue
             await asyncio.sleep(AFTER_FIRST_ANSWERS_S)
             decide = partial(
-                decide_offsets_topic,
+                decide_internal_topic,
                 self._state,
                 wanted,
                 topic_id=TopicId(self._runtime.random_id()),
@@ -120,7 +122,9 @@ class Administration:
                 continue
             except WireError as refused:
                 # For example, brokers lack room: no reason to end, and it may pass.
-                self._runtime.log.warning("no topic for groups is made", why=str(refused))
+                self._runtime.log.warning(
+                    "an internal topic is not made", topic=wanted.name, why=str(refused)
+                )
                 await asyncio.sleep(AFTER_REFUSAL_S)
                 continue
             if made is not None:

@@ -181,7 +181,7 @@ class Controller:
             tasks.create_task(self._sweep())
             tasks.create_task(self._balancer.run())
             tasks.create_task(self._snapshots.run())
-            tasks.create_task(self.administration.make_offsets_topic())
+            tasks.create_task(self.administration.make_internal_topics())
 
     def close(self) -> None:
         self._snapshots.close()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from strandline_broker.core.compatibility import UNNAMED, Server
 from strandline_broker.core.controller.partitions.balance import BalanceSettings
 from strandline_broker.core.controller.topics.configs import ServerKeys
-from strandline_broker.core.controller.topics.offsets_topic import OffsetsTopic
+from strandline_broker.core.controller.topics.internal_topics import InternalTopic
 from strandline_broker.core.controller.topics.topics import TopicDefaults
 from strandline_proto.ids import BrokerId
 
@@ -36,6 +36,6 @@ class ControllerSettings:
     balance: BalanceSettings
     snapshots: SnapshotLimits = SnapshotLimits()
     unclean_election: bool = False
-    offsets_topic: OffsetsTopic | None = None
-    """The offsets topic's configuration; None: the cluster has no groups."""
+    internal_topics: tuple[InternalTopic, ...] = ()
+    """The coordinators' topics, in the order of their creation."""
     here: Server = UNNAMED

@@ -4,19 +4,21 @@ loop go on.
 A load ends at the offset at which the leadership began, and advances by batches, of which
 compaction may have left no record (I-112). What it does not know it skips and tells of once; a
 record of a known type that does not parse ends it, as state without that record would be another
-one.
+one. Records of open transactions and end markers go to the state in their order in the log, as they
+did when they were written (I-146).
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strandline_broker.config.parsers import RecordPlace
+from strandline_broker.core.coordination.application import TransactionalState
 from strandline_broker.core.coordination.wire import MalformedRecord
-from strandline_proto.batch import iter_headers, read_records
+from strandline_proto.batch import end_marker, iter_headers, read_records
 from strandline_proto.errors import WireError
-from strandline_proto.ids import Offset
+from strandline_proto.ids import NO_PRODUCER_ID, Offset, ProducerId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,8 +65,8 @@ async def load_state(
         if read.next_offset <= offset:
             raise CannotLoad(f"nothing can be read at offset {offset}, and {end} is not reached")
         pause_s = clock.monotonic() + SLICE_S
-        for record in _records(read.records, offset, end):
-            unknown += not _replay(context, partition, state, record)
+        for entry in _entries(read.records, offset, end):
+            unknown += not _replay(context, partition, state, entry)
             if clock.monotonic() >= pause_s:
                 await asyncio.sleep(0)
                 if not is_current():
@@ -111,22 +113,40 @@ async def until_sound(partition: Partition, end: int, is_wanted: Callable[[], bo
             return
 
 
-def _records(data: bytes, start: int, end: int) -> Iterator[batch.Record]:
+class _Entry(NamedTuple):
+    """A record or, without one, an end marker."""
+
+    record: batch.Record | None
+    producer_id: ProducerId
+    """The producer of a marker, or of the open transaction that the record belongs to; -1: the
+    record belongs to none.
+    """
+    is_commit: bool = False
+
+
+def _entries(data: bytes, start: int, end: int) -> Iterator[_Entry]:
     for at, header in iter_headers(data):
         if header.is_control:
+            marker = end_marker(data, at, header)
+            if marker is not None and start <= header.base_offset < end:
+                yield _Entry(None, ProducerId(header.producer_id), marker.is_commit)
             continue
+        producer_id = ProducerId(header.producer_id if header.is_transactional else NO_PRODUCER_ID)
         try:
             for record in read_records(data, at, header):
                 if start <= record.offset < end:
-                    yield record
+                    yield _Entry(record, producer_id)
         except WireError as error:
             raise CannotLoad(str(error)) from error
 
 
-def _replay(
-    context: ShardContext, partition: Partition, state: LoggedState, record: batch.Record
-) -> bool:
-    """Replays one record; True if its type and version are known."""
+def _replay(context: ShardContext, partition: Partition, state: LoggedState, entry: _Entry) -> bool:
+    """Replays one record or marker; True if its type and version are known."""
+    record, producer_id = entry.record, entry.producer_id
+    if record is None:
+        if isinstance(state, TransactionalState):
+            state.replay_marker(producer_id, is_commit=entry.is_commit)
+        return True
     if record.key is None:
         return False
     try:
@@ -147,5 +167,8 @@ def _replay(
         return True
     if found is None:
         return False
-    state.replay(Offset(record.offset), found)
+    if producer_id == NO_PRODUCER_ID or not isinstance(state, TransactionalState):
+        state.replay(Offset(record.offset), found)
+    else:
+        state.replay_transactional(Offset(record.offset), found, producer_id)
     return True

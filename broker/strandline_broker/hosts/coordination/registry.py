@@ -154,17 +154,25 @@ class Shards(Generic[App]):
             raise CoordinatorNotAvailable(f"{topic_name} is not made yet; try again soon")
         index = partition_for(name, len(topic.partitions))
         key = (topic.topic_id, index)
-        led = self._led.get(key)
-        if led is None:
+        if key not in self._led:
             leader = self._metadata.view.current_leader(topic.topic_id, index)
             where = "nobody" if leader is None else f"broker {leader.broker_id}"
             raise NotCoordinator(
                 f"broker {self._node_id} does not coordinate {self._coordinator.noun} {name!r}; the"
                 f" leader of {topic_name}-{index} does, which is {where}"
             )
+        return self.of_partition(key)
+
+    def of_partition(self, key: Key) -> App:
+        """Returns the application of that partition's shard. Raises NotCoordinator or
+        CoordinatorLoadInProgress.
+        """
+        where = f"{self._coordinator.topic}-{key[1]}"
+        if key not in self._led:
+            raise NotCoordinator(f"broker {self._node_id} does not lead {where}")
         if key in self._new or self._group is None:
             raise CoordinatorLoadInProgress(
-                f"{topic_name}-{index}: broker {self._node_id} leads it only now; try again"
+                f"{where}: broker {self._node_id} leads it only now; try again"
             )
         return (self._hosts.get(key) or self._begin(key)).application
 

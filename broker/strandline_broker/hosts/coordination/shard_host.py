@@ -15,14 +15,17 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from strandline_broker.core.coordination.application import TransactionalState
 from strandline_broker.core.coordination.shard import Drop, Load, Release, Serve, Shard, ShardState
 from strandline_broker.core.replication.append_origin import AppendOrigin
 from strandline_broker.hosts.coordination.loader import CannotLoad, load_state, until_sound
 from strandline_broker.hosts.coordination.waiting import Asked, CommitWaits
+from strandline_broker.hosts.replica.end_markers import append_marker
 from strandline_broker.hosts.replica.leading import check_leader
 from strandline_proto.batch import build_batch
 from strandline_proto.errors import (
     CoordinatorNotAvailable,
+    InvalidTxnState,
     NotCoordinator,
     NotEnoughReplicas,
     WireError,
@@ -30,11 +33,12 @@ from strandline_proto.errors import (
 from strandline_proto.ids import LeaderEpoch, Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable
 
     from strandline_broker.core.coordination.application import Application
-    from strandline_broker.core.coordination.decision import Decision, Entity, Record
+    from strandline_broker.core.coordination.decision import Decision, Entity, Producer, Record
     from strandline_broker.core.coordination.shard import ShardEffect
+    from strandline_broker.core.replication.end_marker import EndMarker
     from strandline_broker.hosts.coordination.shard_context import ShardContext
     from strandline_broker.hosts.coordination.waiting import Ticket, Waiting
     from strandline_broker.hosts.replica.partition import Partition
@@ -42,6 +46,11 @@ if TYPE_CHECKING:
 
 RETRY_MS: Final = 1_000
 """Pause before a timer that could do nothing, for want of replicas in sync, tries again."""
+
+FIRST_SEQUENCE: Final = 0
+"""Sequence of each transactional batch of a shard. Such batches are not checked for duplicates, or
+the second one of a transaction would count as one (P-129).
+"""
 
 App = TypeVar("App", bound="Application[Any]")
 
@@ -103,7 +112,7 @@ class ShardHost(Generic[App]):
         self._steps += 1
         try:
             decision = self.application.decide(command)
-            end = self._append(command, decision.records) if decision.records else None
+            end = self._append(command, decision) if decision.records else None
             is_told = False
             if ticket is not None and ticket.decided(decision.answer):
                 is_told = self._park(ticket, decision, end)
@@ -191,10 +200,10 @@ class ShardHost(Generic[App]):
                 raise CoordinatorNotAvailable(f"broker {self.context.me}: {error}") from error
             raise
 
-    def _append(self, command: Any, records: Sequence[Record]) -> Offset:
-        """The end of the one batch that holds them all."""
-        partition, application = self.partition, self.application
-        batch = self._batch_of(records)
+    def _append(self, command: Any, decision: Decision[Any, Any]) -> Offset:
+        """The end of the one batch that holds all records of the decision."""
+        partition, application, records = self.partition, self.application, decision.records
+        batch = self._batch_of(decision)
         if len(batch) > partition.max_message_bytes:
             if not application.is_undone(command):
                 self._load_again()
@@ -202,7 +211,9 @@ class ShardHost(Generic[App]):
                 f"{self.name}: {len(records)} records of {len(batch)} bytes do not fit into one"
                 f" batch of {partition.max_message_bytes}"
             )
-        self._replay(records)
+        if decision.producer is not None:
+            self._check_transaction(decision.producer)
+        self._replay(decision)
         try:
             check_leader(partition, self.machine.epoch).appends.append(
                 batch,
@@ -219,21 +230,97 @@ class ShardHost(Generic[App]):
         application.appended(records)
         return end
 
-    def _batch_of(self, records: Iterable[Record]) -> bytes:
-        encode = self.application.state.encode
-        return build_batch(map(encode, records), timestamp_ms=self.context.wall_ms())
+    def _check_transaction(self, producer: Producer) -> None:
+        """Raises WireError unless the batch belongs to a transaction that is open or was verified
+        under its guard: epoch, then guard (P-120, I-158).
+        """
+        partition, (producer_id, epoch, guard) = self.partition, producer
+        partition.producers.check_epoch(producer_id, epoch)
+        if partition.producers.open_epoch(producer_id) == epoch:
+            return
+        if guard is None:
+            raise InvalidTxnState(
+                f"{self.name}: the transaction of producer {producer_id} in epoch {epoch} has ended"
+                " meanwhile; begin another one"
+            )
+        leading = check_leader(partition, self.machine.epoch)
+        leading.appends.guards.check(guard, FIRST_SEQUENCE)
 
-    def _replay(self, records: Sequence[Record]) -> None:
+    def _batch_of(self, decision: Decision[Any, Any]) -> bytes:
+        """The batch of the decision's records."""
+        records = map(self.application.state.encode, decision.records)
+        timestamp_ms, producer = self.context.wall_ms(), decision.producer
+        if producer is None:
+            return build_batch(records, timestamp_ms=timestamp_ms)
+        return build_batch(
+            records,
+            timestamp_ms=timestamp_ms,
+            is_transactional=True,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=FIRST_SEQUENCE,
+        )
+
+    def _replay(self, decision: Decision[Any, Any]) -> None:
+        replay = self._replaying(decision.producer)
         offset = self.partition.log.log_end_offset
-        for number, record in enumerate(records):
+        for number, record in enumerate(decision.records):
             try:
-                self.application.state.replay(Offset(offset + number), record)
+                replay(Offset(offset + number), record)
             except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be written after it
                 self.context.runtime.exit(f"{self.name}: cannot replay {record}: {error!r}")
+
+    def _replaying(self, producer: Producer | None) -> Callable[[Offset, Record], None]:
+        state = self.application.state
+        if producer is None:
+            return state.replay
+        assert isinstance(state, TransactionalState), state
+        return partial(state.replay_transactional, producer_id=producer.producer_id)
 
     def _load_again(self) -> None:
         log_end = Offset(self.partition.log.log_end_offset)
         self._carry_out(self.machine.append_failed(log_end))
+
+    # End markers
+
+    def end_transaction(self, marker: EndMarker, ticket: Ticket) -> None:
+        """Writes the end marker of a transaction in this partition, and carries out what it decides
+        (I-104, P-104). The ticket gets None when the marker is committed, or an error.
+        """
+        try:
+            self._end_transaction(marker, ticket)
+        except WireError as error:
+            ticket.lost(error)
+
+    def _end_transaction(self, marker: EndMarker, ticket: Ticket) -> None:
+        self._check(marker)
+        self._steps += 1
+        try:
+            log, state = self.partition.log, self.application.state
+            assert isinstance(state, TransactionalState), state
+            entities, before = state.entities_of(marker.producer_id), log.log_end_offset
+            end = append_marker(self.partition, marker)
+            if log.log_end_offset > before:  # else the marker is there already (I-156)
+                self._replay_marker(state, marker)
+                self.machine.appended(entities, Offset(log.log_end_offset))
+            if not ticket.decided(None):
+                return
+            if end is None or self.machine.park_until(ticket, end):
+                ticket.committed()
+            else:
+                ticket.parked()
+        finally:
+            self._steps -= 1
+            self._catch_up()
+
+    def _replay_marker(self, state: TransactionalState, marker: EndMarker) -> None:
+        """Unlike a record, a marker is replayed after its append, because the log decides if it may
+        be written. Its replay parses nothing.
+        """
+        try:
+            state.replay_marker(marker.producer_id, is_commit=marker.is_commit)
+        except Exception as error:  # noqa: BLE001 - the state is no longer the fold of the log
+            self.context.runtime.exit(f"{self.name}: cannot replay {marker}: {error!r}")
 
     # The shard's life
 

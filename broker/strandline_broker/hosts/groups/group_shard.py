@@ -35,6 +35,7 @@ from strandline_broker.core.groups.commands import (
     Reconcile,
     SessionEnded,
     ToRender,
+    TxnOffsetCommit,
 )
 from strandline_broker.core.groups.effects import (
     Answer,
@@ -54,6 +55,7 @@ from strandline_broker.hosts.groups.leadership_proof import LeadershipProof
 from strandline_broker.hosts.groups.parked_calls import ParkedCalls
 from strandline_broker.hosts.groups.sessions import Sessions
 from strandline_broker.hosts.groups.topics_watch import TopicsWatch
+from strandline_broker.hosts.replica.leading import check_leader
 from strandline_proto.errors import InvalidCommitOffsetSize, WireError
 
 if TYPE_CHECKING:
@@ -65,6 +67,8 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.consumer.target import ToAssign
     from strandline_broker.core.groups.effects import Effect
     from strandline_broker.core.groups.groups import Groups
+    from strandline_broker.core.replication.end_marker import EndMarker
+    from strandline_broker.core.replication.verification import Guards
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_broker.hosts.coordination.waiting import Waiting
     from strandline_broker.hosts.groups.group_context import GroupContext
@@ -111,6 +115,31 @@ class GroupShard:
         """Carries the command out without a ticket; WireError if nothing was done."""
         reply: Reply = self.shard.run(command)
         return reply
+
+    def end_transaction(self, marker: EndMarker) -> Asked[None]:
+        """Writes the marker of a transaction that may contain offsets of these groups. The answer
+        is None once the marker is committed; an error is an answer.
+        """
+        asked = Asked[None](self.shard, self.context.timeout_s)
+        ended = self.groups.table.pending.groups_of(marker.producer_id)
+        self.shard.end_transaction(marker, asked)
+        if self.context.events.is_watched:
+            for group_id in sorted(ended):
+                self.context.changed.note(group_id)
+        return asked
+
+    def is_in_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """True if the producer's transaction in this epoch has offsets in this partition."""
+        return self.shard.partition.producers.open_epoch(producer_id) == producer_epoch
+
+    @property
+    def guards(self) -> Guards:
+        """The guards of transactions in this partition. Raises WireError if the shard does not
+        serve.
+        """
+        if (refusal := self.shard.refusal()) is not None:
+            raise refusal
+        return check_leader(self.shard.partition, self.machine.epoch).appends.guards
 
     # Answers
 
@@ -225,7 +254,7 @@ class GroupShard:
 
     def is_undone(self, command: Command) -> bool:
         """True for a commit, which changes nothing but by its records."""
-        return isinstance(command, CommitOffsets)
+        return isinstance(command, CommitOffsets | TxnOffsetCommit)
 
     def too_large(self, what: str) -> WireError:
         """Returns the error for records that exceed a batch."""

@@ -71,7 +71,16 @@ class ProducerIds:
             return await self._new(timeout_s), ProducerEpoch(0)
         return producer_id, ProducerEpoch(epoch + 1)
 
-    async def _new(self, timeout_s: float) -> ProducerId:
+    def take(self) -> ProducerId | None:
+        """Returns a new id; None if the block is used up."""
+        if self._next == self._end:
+            return None
+        given = ProducerId(self._next)
+        self._next += 1
+        return given
+
+    async def until_some(self, timeout_s: float) -> None:
+        """Gets a block if the present one is used up. Raises WireError."""
         try:
             async with asyncio.timeout(timeout_s):
                 while self._next == self._end:
@@ -84,8 +93,11 @@ class ProducerIds:
                 "no block of producer ids came from the controller at "
                 f"{self._controller.target} within {timeout_s:g} s; retry"
             ) from None
-        given = ProducerId(self._next)
-        self._next += 1
+
+    async def _new(self, timeout_s: float) -> ProducerId:
+        await self.until_some(timeout_s)
+        given = self.take()
+        assert given is not None, "nothing else runs between the two"
         return given
 
     async def have_some(self) -> None:

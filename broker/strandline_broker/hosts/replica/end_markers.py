@@ -28,6 +28,7 @@ def append_marker(partition: Partition, marker: EndMarker) -> Offset | None:
     """
     leading = check_leader(partition, None)
     verdict = partition.producers.check_marker(marker)
+    leading.appends.on_marker(marker)  # a repeated marker may end a transaction without batches
     if isinstance(verdict, RepeatedMarker):
         end = verdict.required_offset
         required = Offset(partition.log.log_end_offset) if end is None else end

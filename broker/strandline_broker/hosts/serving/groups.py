@@ -13,6 +13,7 @@ from strandline_broker.core.groups.commands import (
     ListGroups,
     OffsetsFetched,
 )
+from strandline_broker.hosts.groups.txn_commits import TxnCommits
 from strandline_broker.hosts.serving.turns import ANSWERED_MAX, Turns, in_turns
 from strandline_proto.errors import GroupIdNotFound, InvalidRequest, WireError
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         ListedGroup,
         Reply,
     )
+    from strandline_broker.hosts.common.verifier import Verifier
     from strandline_broker.hosts.coordination.registry import Shards
     from strandline_broker.hosts.coordination.waiting import Asked
     from strandline_broker.hosts.groups.group_shard import GroupShard
@@ -45,8 +47,11 @@ _TOO_MANY_MEMBERS: Final = InvalidRequest(
 
 
 class GroupsService:
-    def __init__(self, shards: Shards[GroupShard]) -> None:
+    """`verifier` asks the coordinators of transactions; None: transactions are refused."""
+
+    def __init__(self, shards: Shards[GroupShard], verifier: Verifier | None = None) -> None:
         self._shards = shards
+        self.txn_commits = TxnCommits(shards, verifier)
 
     async def ask(self, command: Command, group_id: str) -> Reply:
         """Returns the coordinator's answer; raises WireError."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.core.replication.end_marker import EPOCH_OF_ITS_OWN
 from strandline_broker.hosts.serving.replicas import current_leader, node_on
 from strandline_proto.errors import RequestTimedOut, WireError
 from strandline_proto.hot_messages import (
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.hosts.replica.purgatory import ProduceOutcome
     from strandline_broker.hosts.replica.record_check import Ahead, Looked
+    from strandline_broker.hosts.replica.transactions.unverified import (
+        UnverifiedAppend,
+        Verification,
+    )
     from strandline_broker.hosts.serving.produce import AwaitedAppend, ProduceService
     from strandline_proto.hot_messages import ProduceData
 
@@ -99,24 +104,27 @@ class RequestedAppends:
         correlation_id: int,
         acks: int,
         timeout_ms: int,
-        is_transactional: bool,
+        transactional_id: str | None = None,
+        transaction_version: int = EPOCH_OF_ITS_OWN,
         connection: object = None,
     ) -> None:
         """`on_done` is called once with the outcomes in the order of the batches, unless acks is
-        0. `connection`: as `Appends.append` has it.
+        0. `transaction_version`: the one that the client uses, which its request's version tells.
+        `connection`: as `Appends.append` has it.
         """
         self._service = service
         self._metadata = metadata
         self._listener = listener
         self._acks = acks
         self._timeout_ms = timeout_ms
-        self._is_transactional = is_transactional
+        self._transactional_id = transactional_id
+        self._transaction_version = transaction_version
         self._connection = connection
         self._deadlines = deadlines
         self._on_done = on_done
         self._response = ProduceResponse(correlation_id)
         self._left = 1  # this method itself: no answer before every batch was looked at
-        self._waiting: list[AwaitedAppend] = []
+        self._waiting: list[AwaitedAppend | UnverifiedAppend] = []
 
     async def start(self, batches: Sequence[ProduceData], ahead: Ahead) -> bool:
         """True if another request may follow; False if a batch was refused and no answer reports
@@ -125,13 +133,17 @@ class RequestedAppends:
         if self._acks != 0 and len(batches) > AT_ONCE:
             # Between two pauses the stream may end: then this request is among those given up.
             self._deadlines.expect(self, self._timeout_ms)
+        refusal, verification = self._verification()
         for place, data in enumerate(batches):
             if place > 0 and place % AT_ONCE == 0:
                 await asyncio.sleep(0)
             self._left += 1
             result = ProduceResult(data.topic_id, data.partition, base_offset=-1, leader_epoch=-1)
             self._response.partitions.append(result)
-            self._append(data, result, ahead.get(place))
+            if refusal is not None:
+                self._refuse(result, refusal)
+            else:
+                self._append(data, result, ahead.get(place), verification)
         if self._left > 1 and self._acks != 0:
             self._deadlines.expect(self, self._timeout_ms)
         self._one_less()
@@ -142,7 +154,24 @@ class RequestedAppends:
         """The reasons of the batches that were refused so far."""
         return [each.error_message for each in self._response.partitions if not each.appended]
 
-    def _append(self, data: ProduceData, result: ProduceResult, looked: Looked | None) -> None:
+    def _verification(self) -> tuple[WireError | None, Verification | None]:
+        """Returns (the refusal of a wrong transactional id, what its batches need)."""
+        if self._transactional_id is None:
+            return None, None
+        try:
+            return None, self._service.verification(
+                self._transactional_id, self._transaction_version
+            )
+        except WireError as error:
+            return error, None
+
+    def _append(
+        self,
+        data: ProduceData,
+        result: ProduceResult,
+        looked: Looked | None,
+        verification: Verification | None,
+    ) -> None:
         def on_done(outcome: ProduceOutcome) -> None:
             self._set(result, outcome)
 
@@ -153,7 +182,7 @@ class RequestedAppends:
                 records,
                 current_leader_epoch=epoch,
                 acks=self._acks,
-                is_transactional=self._is_transactional,
+                verification=verification,
                 on_done=on_done,
                 looked=looked,
                 connection=self._connection,
@@ -166,8 +195,7 @@ class RequestedAppends:
 
     def _refuse(self, result: ProduceResult, error: WireError) -> None:
         result.error_code, result.error_message = error.code, str(error)
-        if error.record_index is not None:
-            result.record_errors = (RecordError(error.record_index, str(error)),)
+        self._name_record(result, error)
         result.appended = False
         self._hint(result)
         self._one_less()
@@ -180,8 +208,14 @@ class RequestedAppends:
         result.leader_epoch = outcome.leader_epoch
         if outcome.error is not None:
             result.error_code, result.error_message = outcome.error.code, str(outcome.error)
+            self._name_record(result, outcome.error)
             self._hint(result)
         self._one_less()
+
+    @staticmethod
+    def _name_record(result: ProduceResult, error: WireError) -> None:
+        if error.record_index is not None:
+            result.record_errors = (RecordError(error.record_index, str(error)),)
 
     def _hint(self, result: ProduceResult) -> None:
         """Names the current leader and its address to the producer (KIP-951)."""
@@ -207,7 +241,7 @@ class RequestedAppends:
         """Drops the waiters of an ended stream: they would stay as long as nothing is committed."""
         self._left += 1  # it never gets so far
         for awaited in self._waiting:
-            awaited.waiter.give_up(_ENDED)
+            awaited.abandon(_ENDED)
 
     def time_out(self) -> None:
         for awaited in self._waiting:

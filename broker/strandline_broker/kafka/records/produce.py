@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.hosts.serving.produce import ProduceService
 from strandline_broker.hosts.serving.produce_requests import ProduceDeadlines, RequestedAppends
-from strandline_broker.kafka.records.produce_answer import produce_answer
+from strandline_broker.kafka.records.produce_answer import ADDS_PARTITIONS, produce_answer
 from strandline_broker.kafka.records.produce_request import ParsedProduce, parse_produce
 from strandline_broker.kafka.request import CloseConnection
 from strandline_broker.kafka.transactions import Transactions
@@ -34,7 +34,10 @@ class ProduceCalls:
     def __init__(self, services: Services, listener: str) -> None:
         self._metadata = services.metadata
         self._listener = listener
-        self._service = ProduceService(services.replicas, services.metadata, services.checks)
+        self._service = ProduceService(
+            services.replicas, services.metadata, services.checks, services.verifier
+        )
+        self._verifies = services.verifier is not None
         self._transactions = Transactions(services.runtime)
         self._deadlines: ProduceDeadlines | None = None
 
@@ -47,7 +50,7 @@ class ProduceCalls:
                 " client of Kafka 0.11 or later"
             )
         parsed = parse_produce(request.body, version, self._metadata.view.ids_by_name)
-        if parsed.transactional_id is not None:
+        if parsed.transactional_id is not None and not self._verifies:
             self._transactions.refuse(request, parsed.transactional_id)
         batches = parsed.batches
         ahead = await self._service.checks.ahead(
@@ -87,7 +90,8 @@ class ProduceCalls:
             correlation_id=request.header.correlation_id,
             acks=parsed.acks,
             timeout_ms=parsed.timeout_ms,
-            is_transactional=parsed.transactional_id is not None,
+            transactional_id=parsed.transactional_id,
+            transaction_version=2 if request.version >= ADDS_PARTITIONS else 1,
             connection=request.connection,
         )
 

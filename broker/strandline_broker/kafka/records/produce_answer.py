@@ -6,11 +6,21 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from strandline_broker.kafka.records.leader_hints import HINTED, endpoints_tag, leader_tag
-from strandline_broker.kafka.versions import BY_NAME
+from strandline_broker.kafka.versions import BY_NAME, NEVER
 from strandline_broker.kafka.wire import Writer
 from strandline_proto.errors import (
     NONE,
+    ConcurrentTransactions,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    NetworkException,
+    NotCoordinator,
     NotEnoughReplicas,
+    ProducerFenced,
+    ThrottlingQuotaExceeded,
+    TransactionAbortable,
     UnknownProducerId,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -29,9 +39,28 @@ MESSAGES: Final = 8
 HINTS: Final = 10
 """First version whose answers name the current leader."""
 TOPIC_IDS: Final = 13
+ABORTABLE: Final = 11
+"""First version with TransactionAbortable."""
+ADDS_PARTITIONS: Final = 12
+"""First version whose transactional batches add their partitions to the transaction (KIP-890)."""
 REPEAT: Final = NotEnoughReplicas
 """The error for a producer that must repeat its batch. Each client repeats a batch for this error,
-and not each does for UnknownProducerId.
+and not each does for UnknownProducerId, or for the errors of a transaction's coordinator.
+"""
+_NAMED: Final = {
+    UnknownProducerId.code: (REPEAT.code, NEVER),
+    CoordinatorLoadInProgress.code: (REPEAT.code, NEVER),
+    CoordinatorNotAvailable.code: (REPEAT.code, NEVER),
+    NotCoordinator.code: (REPEAT.code, NEVER),
+    NetworkException.code: (REPEAT.code, NEVER),
+    ThrottlingQuotaExceeded.code: (REPEAT.code, NEVER),
+    ConcurrentTransactions.code: (REPEAT.code, ADDS_PARTITIONS),
+    ProducerFenced.code: (InvalidProducerEpoch.code, NEVER),
+    TransactionAbortable.code: (InvalidTxnState.code, ABORTABLE),
+    UnknownTopicId.code: (UnknownTopicOrPartition.code, TOPIC_IDS),
+}
+"""Error -> (the error that Kafka's clients get in its place, first version that gets the error
+itself).
 """
 _API: Final = BY_NAME["Produce"]
 _RESULT: Final = Struct(">ihqq")
@@ -69,16 +98,20 @@ def produce_answer(
     return out.buffers()
 
 
+def _named(code: int, version: int) -> int:
+    """Returns the error as clients of this version know it."""
+    instead = _NAMED.get(code)
+    return code if instead is None or version >= instead[1] else instead[0]
+
+
 def _write_result(out: Writer, version: int, result: ProduceResult, hinted: set[int]) -> int:
     """Returns the code of the result as this version names it."""
     code, base_offset = result.error_code, result.base_offset
     append_time, log_start = result.log_append_time_ms, result.log_start_offset
     if not result.appended:
         base_offset = append_time = log_start = -1
-    if code == UnknownTopicId.code and version < TOPIC_IDS:
-        code = UnknownTopicOrPartition.code
-    elif code == UnknownProducerId.code:
-        code = REPEAT.code
+    if code != NONE:
+        code = _named(code, version)
     out.raw(_RESULT.pack(result.partition, code, base_offset, append_time))
     if version >= LOG_START:
         out.int64(log_start)

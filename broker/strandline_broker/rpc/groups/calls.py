@@ -4,29 +4,22 @@ one. The import takes 0.2 s of the processor, so it runs off the event loop.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
+from strandline_broker.rpc.lazy_calls import LazyCalls
+from strandline_broker.rpc.lazy_calls import imported as _imported
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Iterable
 
     from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.common.verifier import Verifier
     from strandline_broker.hosts.coordination.registry import Shards
     from strandline_broker.hosts.groups.group_shard import GroupShard
     from strandline_runtime.runtime import Runtime
 
-    Call = Callable[[Any, Any], Awaitable[Any]]
 
-
-def _imported(name: str) -> Callable[[GroupCalls, Any, Any], Awaitable[Any]]:
-    async def call(self: GroupCalls, request: Any, context: Any) -> Any:
-        calls = self._calls if self._calls is not None else await self._first()
-        return await calls[name](request, context)
-
-    return call
-
-
-class GroupCalls:
+class GroupCalls(LazyCalls):
     """The group calls on one listener."""
 
     FindCoordinator = _imported("FindCoordinator")
@@ -35,6 +28,7 @@ class GroupCalls:
     OffsetCommit = _imported("OffsetCommit")
     OffsetFetch = _imported("OffsetFetch")
     OffsetDelete = _imported("OffsetDelete")
+    TxnOffsetCommit = _imported("TxnOffsetCommit")
     ListGroups = _imported("ListGroups")
     ConsumerGroupDescribe = _imported("ConsumerGroupDescribe")
     DeleteGroups = _imported("DeleteGroups")
@@ -46,23 +40,16 @@ class GroupCalls:
         shards: Shards[GroupShard],
         metadata: MetadataCache,
         listener: str,
+        verifier: Verifier | None = None,
     ) -> None:
-        self._runtime = runtime
+        """`verifier` asks the coordinators of transactions; None: transactions are refused."""
+        super().__init__(runtime, "group-calls-loading")
         self._shards = shards
         self._metadata = metadata
         self._listener = listener
-        self._calls: dict[str, Call] | None = None
-        self._loading = asyncio.Lock()
+        self._verifier = verifier
 
-    async def _first(self) -> dict[str, Call]:
-        async with self._loading:
-            if self._calls is None:
-                thread = self._runtime.serial_executor("group-calls-loading")
-                loop = asyncio.get_running_loop()
-                self._calls = await loop.run_in_executor(thread, self._load)
-        return self._calls
-
-    def _load(self) -> dict[str, Call]:
+    def parts(self) -> Iterable[Any]:
         from strandline_broker.hosts.serving.groups import GroupsService
         from strandline_broker.rpc.groups.admin import GroupAdminRpc
         from strandline_broker.rpc.groups.find_coordinator import FindCoordinatorRpc
@@ -70,17 +57,11 @@ class GroupCalls:
         from strandline_broker.rpc.groups.offset_commits import OffsetCommitsRpc
         from strandline_broker.rpc.groups.session import GroupSessionRpc
 
-        groups = GroupsService(self._shards)
-        parts = (
+        groups = GroupsService(self._shards, self._verifier)
+        return (
             FindCoordinatorRpc(self._metadata, self._listener),
             GroupsRpc(groups),
             GroupSessionRpc(self._shards),
             OffsetCommitsRpc(groups),
             GroupAdminRpc(groups, self._metadata),
         )
-        return {
-            name: getattr(part, name)
-            for part in parts
-            for name in vars(type(part))
-            if name[0].isupper()
-        }

@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from strandline_broker.core.coordination.decision import Producer
 from strandline_broker.core.groups.commands import (
     CommitOffsets,
     ConsumerBeat,
@@ -14,11 +15,12 @@ from strandline_broker.core.groups.commands import (
     PartitionCommit,
     TopicPartitionsRef,
     TopicRef,
+    TxnOffsetCommit,
 )
 from strandline_broker.core.groups.group_ids import TEXT_BYTES_MAX, check_group_id
 from strandline_proto.errors import InvalidRequest, WireError
-from strandline_proto.ids import TopicId
-from strandline_proto.v1 import committed_offsets_pb2, groups_pb2
+from strandline_proto.ids import ProducerEpoch, ProducerId, TopicId
+from strandline_proto.v1 import committed_offsets_pb2, groups_pb2, transactions_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -98,17 +100,37 @@ def commit_from_wire(request: committed_offsets_pb2.OffsetCommitRequest) -> Comm
         member_id=request.member_id,
         member_epoch=request.generation_id_or_member_epoch,
         instance_id=_given(request, "group_instance_id"),
-        partitions=tuple(
-            PartitionCommit(
-                _topic(topic),
-                asked.partition,
-                asked.committed_offset,
-                asked.committed_leader_epoch,
-                asked.committed_metadata,
-            )
-            for topic in request.topics
-            for asked in topic.partitions
-        ),
+        partitions=_commits(request.topics),
+    )
+
+
+def txn_commit_from_wire(request: transactions_pb2.TxnOffsetCommitRequest) -> TxnOffsetCommit:
+    check_group_id(request.group_id)
+    _check_text("member_id", request.member_id)
+    _check_text("transactional_id", request.transactional_id)
+    return TxnOffsetCommit(
+        group_id=request.group_id,
+        producer=Producer(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
+        member_id=request.member_id,
+        member_epoch=request.generation_id_or_member_epoch,
+        instance_id=_given(request, "group_instance_id"),
+        partitions=_commits(request.topics),
+    )
+
+
+def _commits(
+    topics: Iterable[committed_offsets_pb2.OffsetCommitTopic],
+) -> tuple[PartitionCommit, ...]:
+    return tuple(
+        PartitionCommit(
+            _topic(topic),
+            asked.partition,
+            asked.committed_offset,
+            asked.committed_leader_epoch,
+            asked.committed_metadata,
+        )
+        for topic in topics
+        for asked in topic.partitions
     )
 
 
@@ -117,9 +139,29 @@ def commit_to_wire(
 ) -> committed_offsets_pb2.OffsetCommitResponse:
     """The answer to this commit; `reply` belongs to the command of this request."""
     response = committed_offsets_pb2.OffsetCommitResponse()
+    _add_results(request, reply, response)
+    return response
+
+
+def txn_commit_to_wire(
+    request: transactions_pb2.TxnOffsetCommitRequest, reply: object
+) -> transactions_pb2.TxnOffsetCommitResponse:
+    """The answer to this commit; `reply` belongs to the command of this request."""
+    response = transactions_pb2.TxnOffsetCommitResponse()
+    _add_results(request, reply, response)
+    return response
+
+
+def _add_results(
+    request: committed_offsets_pb2.OffsetCommitRequest | transactions_pb2.TxnOffsetCommitRequest,
+    reply: object,
+    response: (
+        committed_offsets_pb2.OffsetCommitResponse | transactions_pb2.TxnOffsetCommitResponse
+    ),
+) -> None:
     if isinstance(reply, WireError):
         response.error_code, response.error_message = reply.code, str(reply)
-        return response
+        return
     assert isinstance(reply, OffsetsCommitted), reply
     errors = iter(reply.errors)
     for topic in request.topics:
@@ -128,7 +170,6 @@ def commit_to_wire(
             result, error = results.partitions.add(partition=asked.partition), next(errors)
             if error is not None:
                 result.error_code, result.error_message = error.code, str(error)
-    return response
 
 
 def fetch_from_wire(

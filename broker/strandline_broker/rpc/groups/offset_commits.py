@@ -1,10 +1,13 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete, for clients without a member's stream."""
+"""OffsetCommit, OffsetFetch and OffsetDelete for clients without a member's stream, and
+TxnOffsetCommit for producers.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from strandline_broker.core.groups.commands import DeleteOffsets, OffsetsDeleted
+from strandline_broker.hosts.groups.txn_commits import ADDS_ITSELF
 from strandline_broker.hosts.serving.turns import EVERY, Turns, in_turns
 from strandline_broker.rpc.groups.codec import (
     commit_from_wire,
@@ -12,9 +15,11 @@ from strandline_broker.rpc.groups.codec import (
     deletion_from_wire,
     fetch_from_wire,
     fetched_to_wire,
+    txn_commit_from_wire,
+    txn_commit_to_wire,
 )
 from strandline_proto.errors import WireError
-from strandline_proto.v1 import committed_offsets_pb2
+from strandline_proto.v1 import committed_offsets_pb2, transactions_pb2
 
 if TYPE_CHECKING:
     from strandline_broker.core.groups.commands import FetchOffsets, Reply
@@ -35,6 +40,20 @@ class OffsetCommitsRpc:
         except WireError as error:
             reply = error
         return commit_to_wire(request, reply)
+
+    async def TxnOffsetCommit(
+        self, request: transactions_pb2.TxnOffsetCommitRequest, context: Any
+    ) -> transactions_pb2.TxnOffsetCommitResponse:
+        reply: Reply
+        try:
+            reply = await self._groups.txn_commits.commit(
+                txn_commit_from_wire(request),
+                request.transactional_id,
+                transaction_version=ADDS_ITSELF,
+            )
+        except WireError as error:
+            reply = error
+        return txn_commit_to_wire(request, reply)
 
     async def OffsetFetch(
         self, request: committed_offsets_pb2.OffsetFetchRequest, context: Any

@@ -66,7 +66,7 @@ class ProduceRpc:
                         correlation_id=request.correlation_id,
                         acks=request.acks,
                         timeout_ms=request.timeout_ms,
-                        is_transactional=request.transactional_id is not None,
+                        transactional_id=request.transactional_id,
                     ).start(request.partitions, ahead)
                     answers.appended(arrival, is_answered=request.acks == 0)
                     del request  # the batches are in the log; do not keep them twice

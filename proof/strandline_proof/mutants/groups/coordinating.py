@@ -111,7 +111,7 @@ COORDINATING: Final = (
         (
             Edit(
                 _HOST,
-                "        self._replay(records)\n        try:\n"
+                "        self._replay(decision)\n        try:\n"
                 "            check_leader(partition, self.machine.epoch).appends.append(\n",
                 "        try:\n"
                 "            check_leader(partition, self.machine.epoch).appends.append(\n",
@@ -120,7 +120,7 @@ COORDINATING: Final = (
                 _HOST,
                 "        end = Offset(partition.log.log_end_offset)\n"
                 "        self.machine.appended(application.state.entities(records), end)\n",
-                "        self._replay(records)\n"
+                "        self._replay(decision)\n"
                 "        end = Offset(partition.log.log_end_offset)\n"
                 "        self.machine.appended(application.state.entities(records), end)\n",
             ),

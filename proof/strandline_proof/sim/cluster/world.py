@@ -145,7 +145,9 @@ class World:
     async def _run_controller(self, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
         config: Any = controller_config(self.topology, node.name)
         has_groups = self.topology.offsets_partitions > 0
-        node.process = ControllerProcess(runtime, config, VERSION, has_groups=has_groups)
+        node.process = ControllerProcess(
+            runtime, config, VERSION, has_groups=has_groups, has_transactions=False
+        )
         await node.process.run(stop)
 
     async def _run_broker(self, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:

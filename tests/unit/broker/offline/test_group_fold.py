@@ -25,7 +25,14 @@ from strandline_broker.core.groups.records.consumer_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
-from strandline_broker.offline.group_fold import Folded, FoldedGroup, fold
+from strandline_broker.offline.group_fold import (
+    EndMarker,
+    Folded,
+    FoldedGroup,
+    Logged,
+    TransactionalRecord,
+    fold,
+)
 from strandline_broker.offline.group_records import BrokenRecord
 from strandline_proto.ids import Offset
 
@@ -111,3 +118,37 @@ def test_what_is_not_known_is_counted_and_skipped() -> None:
 def test_a_broken_record_ends_the_fold(record: tuple[bytes | None, bytes | None]) -> None:
     with pytest.raises(BrokenRecord):
         fold([record])
+
+
+def staged(partition: int, offset: int | None, producer_id: int = 1) -> TransactionalRecord:
+    return TransactionalRecord(*commit(partition, offset), producer_id)
+
+
+def offsets(folded: Folded) -> dict[tuple[str, int], int]:
+    return {at: value["offset"] for at, value in folded.offsets.get("g", {}).items()}
+
+
+def test_an_offset_of_a_transaction_counts_from_its_commit_on() -> None:
+    log: list[Logged] = [commit(0, 1), staged(0, 5), staged(1, 6), staged(1, 7, producer_id=2)]
+    folded = fold(log)
+    assert offsets(folded) == {("t", 0): 1}
+    pending = {
+        at: [value["offset"] for value in values] for at, values in folded.pending["g"].items()
+    }
+    assert pending == {("t", 0): [5], ("t", 1): [6, 7]}
+    assert offsets(fold([*log, EndMarker(1, True)])) == {("t", 0): 5, ("t", 1): 6}
+    ended = [EndMarker(2, True), EndMarker(1, True)]
+    assert offsets(fold([*log, *ended])) == {("t", 0): 5, ("t", 1): 7}
+    assert fold([*log, *ended]).pending == {}
+    aborted = fold([*log, EndMarker(1, False), EndMarker(2, False)])
+    assert (offsets(aborted), aborted.pending) == ({("t", 0): 1}, {})
+
+
+def test_a_record_above_a_staged_one_wins_over_it() -> None:
+    assert offsets(fold([staged(0, 5), commit(0, 1), EndMarker(1, True)])) == {("t", 0): 1}
+    assert offsets(fold([commit(0, 1), staged(0, 5), EndMarker(1, True)])) == {("t", 0): 5}
+
+
+def test_a_tombstone_ends_a_staged_offset() -> None:
+    folded = fold([staged(0, 5), commit(0, None), EndMarker(1, True)])
+    assert (offsets(folded), folded.pending) == ({}, {})

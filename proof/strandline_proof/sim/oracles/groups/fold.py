@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from strandline_broker.offline.group_records import BrokenRecord, GroupRecord, decode
 from strandline_proof.sim.oracles.violation import Violation
-from strandline_proto.batch import raw_records, read_header
+from strandline_proto.batch import end_marker, raw_records, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -121,10 +121,22 @@ class Classic(NamedTuple):
     """Each member's id, instance and assignment, the latter in hexadecimal digits."""
 
 
+class Staged(NamedTuple):
+    """An offset of an open transaction."""
+
+    at: int
+    """Base offset of its batch."""
+    value: Offset
+
+
 @dataclass(frozen=True, slots=True)
 class Fold:
     groups: Mapping[str, Group] = field(default_factory=dict)
     offsets: Mapping[OffsetKey, Offset] = field(default_factory=dict)
+    offsets_at: Mapping[OffsetKey, int] = field(default_factory=dict)
+    """The base offset of the batch that holds each committed offset."""
+    staged: Mapping[int, Mapping[OffsetKey, Staged]] = field(default_factory=dict)
+    """Offsets of open transactions, by producer."""
     classic: Mapping[str, Classic] = field(default_factory=dict)
     written: Mapping[Entity, int] = field(default_factory=dict)
     """The end of the last batch about each group or member."""
@@ -147,6 +159,10 @@ class Decision(NamedTuple):
     epoch: int
     at_ms: int
     records: tuple[GroupRecord, ...]
+    producer_id: int = -1
+    """The producer of a transactional batch or an end marker; -1: of neither."""
+    is_commit: bool | None = None
+    """The outcome that an end marker brings; None: the batch is none."""
 
     @property
     def identity(self) -> Identity:
@@ -172,8 +188,15 @@ def read_decision(batch: bytes) -> Decision:
         decoded = tuple(decode(bytes(r.key), _bytes(r.value)) for r in records if r.key is not None)
     except BrokenRecord as error:
         raise Violation("I-102", f"the batch at offset {header.base_offset}: {error}") from error
+    marker = end_marker(batch, 0, header)
     return Decision(
-        header.base_offset, header.next_offset, header.leader_epoch, header.base_timestamp, decoded
+        header.base_offset,
+        header.next_offset,
+        header.leader_epoch,
+        header.base_timestamp,
+        decoded,
+        header.producer_id if header.is_transactional else -1,
+        None if marker is None else marker.is_commit,
     )
 
 
@@ -182,8 +205,9 @@ def _bytes(value: Any) -> bytes | None:
 
 
 def apply(fold: Fold, decision: Decision) -> Fold:
-    groups, offsets, written = dict(fold.groups), dict(fold.offsets), dict(fold.written)
-    classic = dict(fold.classic)
+    groups, written, classic = dict(fold.groups), dict(fold.written), dict(fold.classic)
+    offsets = _Offsets(fold)
+    written.update(dict.fromkeys(offsets.end(decision), decision.end))
     for record in decision.records:
         key, value = record.key, record.value
         if "group" not in key:
@@ -192,7 +216,7 @@ def apply(fold: Fold, decision: Decision) -> Fold:
         if "member_id" in key:
             written[key["group"], key["member_id"]] = decision.end
         if record.kind == "offset_commit":
-            _apply_offset(offsets, OffsetKey(key["group"], key["topic"], key["partition"]), value)
+            offsets.take(decision, OffsetKey(key["group"], key["topic"], key["partition"]), value)
         elif record.kind == "group_metadata":
             classic.pop(key["group"], None)
             if value is not None and "hex" not in value:
@@ -202,7 +226,47 @@ def apply(fold: Fold, decision: Decision) -> Fold:
             groups[key["group"]] = after
             if after == EMPTY:
                 del groups[key["group"]]
-    return Fold(groups, offsets, classic, written)
+    return Fold(groups, offsets.committed, offsets.at, offsets.staged, classic, written)
+
+
+class _Offsets:
+    """The offsets of a fold under change."""
+
+    def __init__(self, fold: Fold) -> None:
+        self.committed = dict(fold.offsets)
+        self.at = dict(fold.offsets_at)
+        self.staged = {producer: dict(staged) for producer, staged in fold.staged.items()}
+
+    def take(self, decision: Decision, key: OffsetKey, value: dict[str, Any] | None) -> None:
+        if value is None:
+            self.committed.pop(key, None)
+            self.at.pop(key, None)
+            for staged in self.staged.values():
+                staged.pop(key, None)
+            self.staged = {producer: staged for producer, staged in self.staged.items() if staged}
+        elif "hex" not in value:
+            offset = Offset(
+                value["offset"],
+                value.get("leader_epoch", -1),
+                value["metadata"],
+                value["commit_timestamp"],
+                value.get("topic_id"),
+            )
+            if decision.producer_id < 0:
+                self.committed[key], self.at[key] = offset, decision.base
+            else:
+                staged = self.staged.setdefault(decision.producer_id, {})
+                staged[key] = Staged(decision.base, offset)
+
+    def end(self, decision: Decision) -> set[str]:
+        """Ends the transaction of a marker; returns the groups that it concerns (I-146)."""
+        if decision.is_commit is None:
+            return set()
+        ended = self.staged.pop(decision.producer_id, {})
+        for key, staged in ended.items():
+            if decision.is_commit and self.at.get(key, -1) < staged.at:
+                self.committed[key], self.at[key] = staged.value, staged.at
+        return {key.group for key in ended}
 
 
 def _classic(value: dict[str, Any]) -> Classic:
@@ -216,21 +280,6 @@ def _classic(value: dict[str, Any]) -> Classic:
             for member in value["members"]
         ),
     )
-
-
-def _apply_offset(
-    offsets: dict[OffsetKey, Offset], key: OffsetKey, value: dict[str, Any] | None
-) -> None:
-    if value is None:
-        offsets.pop(key, None)
-    elif "hex" not in value:
-        offsets[key] = Offset(
-            value["offset"],
-            value.get("leader_epoch", -1),
-            value["metadata"],
-            value["commit_timestamp"],
-            value.get("topic_id"),
-        )
 
 
 def _group_epoch(group: Group, key: dict[str, Any], value: dict[str, Any] | None) -> Group:

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
     from strandline_broker.core.groups.effects import TimerKey
     from strandline_broker.core.groups.group_table import GroupTable
+    from strandline_broker.core.groups.records.offset_records import OffsetCommitValue
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_broker.hosts.groups.group_shard import GroupShard
-    from strandline_proof.sim.oracles.groups.fold import Fold, Group, OffsetKey, Place
+    from strandline_proof.sim.oracles.groups.fold import Fold, Group, Offset, OffsetKey, Place
 
 NO_CLASSIC_GROUPS: Final[Mapping[str, ClassicGroup]] = MappingProxyType({})
 Timer = tuple[str, str, str]
@@ -50,6 +51,9 @@ def check_fold(where: str, fold: Fold, table: GroupTable) -> None:
     offsets = dict(_offsets(table))
     if offsets != dict(fold.offsets):
         raise Violation("I-102", f"{where}: in memory {_difference(offsets, dict(fold.offsets))}")
+    pending, staged = _pending(table), _staged(fold)
+    if pending != staged:
+        raise Violation("I-146", f"{where}: pending in memory {_difference(pending, staged)}")
     for name, group in table.consumer.items():
         holders = {(topic_id_text(t), p): m for (t, p), m in group.holders.items()}
         held = {
@@ -135,23 +139,46 @@ def _held(held: Mapping[Any, Mapping[int, int]]) -> dict[Place, int]:
     return {(topic_id_text(t), p): epoch for t, ps in held.items() for p, epoch in ps.items()}
 
 
-def _offsets(table: GroupTable) -> Iterable[tuple[OffsetKey, tuple[Any, ...]]]:
-    from strandline_proof.sim.oracles.groups.fold import Offset, OffsetKey
+def _offsets(table: GroupTable) -> Iterable[tuple[OffsetKey, Offset]]:
+    from strandline_proof.sim.oracles.groups.fold import OffsetKey
 
     for group, topics in table.offsets.items():
         for topic, partitions in topics.items():
             for partition, value in partitions.items():
-                topic_id = None if value.topic_id is None else topic_id_text(value.topic_id)
-                yield (
-                    OffsetKey(group, topic, partition),
-                    Offset(
-                        value.offset,
-                        value.leader_epoch,
-                        value.metadata,
-                        value.commit_timestamp_ms,
-                        topic_id,
-                    ),
-                )
+                yield OffsetKey(group, topic, partition), _offset(value)
+
+
+def _offset(value: OffsetCommitValue) -> Offset:
+    from strandline_proof.sim.oracles.groups.fold import Offset
+
+    return Offset(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp_ms,
+        None if value.topic_id is None else topic_id_text(value.topic_id),
+    )
+
+
+def _pending(table: GroupTable) -> dict[OffsetKey, list[Offset]]:
+    """Pending offsets in memory, in order of their records."""
+    from strandline_proof.sim.oracles.groups.fold import OffsetKey
+
+    return {
+        OffsetKey(group, topic, partition): [
+            _offset(each.value) for each in sorted(staged, key=lambda each: each.record_offset)
+        ]
+        for group in table.pending.groups
+        for topic, partition, staged in table.pending.of_group(group)
+    }
+
+
+def _staged(fold: Fold) -> dict[OffsetKey, list[Offset]]:
+    found: dict[OffsetKey, list[tuple[int, Offset]]] = {}
+    for staged in fold.staged.values():
+        for key, each in staged.items():
+            found.setdefault(key, []).append((each.at, each.value))
+    return {key: [value for _, value in sorted(values)] for key, values in found.items()}
 
 
 def timers_of(fold: Fold) -> set[Timer]:

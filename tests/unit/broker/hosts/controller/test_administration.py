@@ -10,7 +10,8 @@ import structlog
 
 from strandline_broker.core.controller.partitions.log_ends import LogEnds
 from strandline_broker.core.controller.partitions.reassignment import ReassignmentResult, Wish
-from strandline_broker.core.controller.topics.offsets_topic import OffsetsTopic, exists
+from strandline_broker.core.controller.topics.internal_topics import InternalTopic, exists
+from strandline_broker.core.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from strandline_broker.hosts.controller import administration
 from strandline_broker.hosts.controller.administration import MOVES_PER_BATCH, Administration
 from strandline_proto.errors import InvalidRequest, ThrottlingQuotaExceeded
@@ -20,7 +21,8 @@ from support.scripted_pipeline import ScriptedPipeline
 
 B4 = BrokerId(4)
 MANY = 2 * MOVES_PER_BATCH + 50
-OFFSETS = OffsetsTopic(partitions=4, replication_factor=3, segment_bytes=1 << 20)
+OFFSETS = InternalTopic(CONSUMER_OFFSETS, 4, replication_factor=3, segment_bytes=1 << 20)
+TRANSACTIONS = InternalTopic(TRANSACTION_STATE, 2, replication_factor=3, segment_bytes=1 << 20)
 
 
 def reassign(room: int) -> tuple[list[ReassignmentResult], list[int]]:
@@ -53,16 +55,16 @@ def test_moves_that_are_not_taken_any_more_say_so_each() -> None:
     assert all(isinstance(outcome.error, ThrottlingQuotaExceeded) for outcome in others)
 
 
-def test_the_offsets_topic_is_made_when_the_brokers_for_it_have_come(
+def test_the_internal_topics_are_made_when_the_brokers_for_them_have_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(administration, "LOOK_S", 0.0)
     monkeypatch.setattr(administration, "AFTER_FIRST_ANSWERS_S", 0.0)
-    asyncio.run(make_offsets_topic())
+    asyncio.run(make_internal_topics())
 
 
 def administration_of(cluster: Cluster, pipeline: ScriptedPipeline) -> Administration:
-    settings = SimpleNamespace(offsets_topic=OFFSETS)
+    settings = SimpleNamespace(internal_topics=(OFFSETS, TRANSACTIONS))
     runtime = SimpleNamespace(random_id=lambda: bytes(range(16)), log=structlog.get_logger())
     return Administration(
         cast("Any", runtime),
@@ -73,24 +75,25 @@ def administration_of(cluster: Cluster, pipeline: ScriptedPipeline) -> Administr
     )
 
 
-async def make_offsets_topic() -> None:
+async def make_internal_topics() -> None:
     cluster = Cluster([B1, B2])
     pipeline = ScriptedPipeline(cluster, room=0)
     admin = administration_of(cluster, pipeline)
     async with asyncio.timeout(60):
-        making = asyncio.create_task(admin.make_offsets_topic())
+        making = asyncio.create_task(admin.make_internal_topics())
         for _ in range(20):
             await asyncio.sleep(0)
-        assert not exists(cluster.state)
+        assert not exists(cluster.state, OFFSETS)
         cluster.up(B3)
         for _ in range(20):
             await asyncio.sleep(0)
-        assert not exists(cluster.state), "refused: too many decisions wait"
-        pipeline.room = 1
+        assert not exists(cluster.state, OFFSETS), "refused: too many decisions wait"
+        pipeline.room = 2
         await making
-    assert pipeline.sizes == [1 + len(OFFSETS.configs) + 4]
-    await admin.make_offsets_topic()
-    assert exists(cluster.state)
+    assert pipeline.sizes == [1 + len(OFFSETS.configs) + 4, 1 + len(TRANSACTIONS.configs) + 2]
+    await admin.make_internal_topics()
+    assert exists(cluster.state, OFFSETS)
+    assert exists(cluster.state, TRANSACTIONS)
 
 
 def test_a_refused_offsets_topic_is_tried_again_and_does_not_end_the_controller(
@@ -99,19 +102,19 @@ def test_a_refused_offsets_topic_is_tried_again_and_does_not_end_the_controller(
     """I-88: its brokers may have no room for more replicas until one has a greater limit."""
     monkeypatch.setattr(administration, "AFTER_FIRST_ANSWERS_S", 0.0)
     monkeypatch.setattr(administration, "AFTER_REFUSAL_S", 0.0)
-    asyncio.run(make_offsets_topic_without_room())
+    asyncio.run(make_internal_topics_without_room())
 
 
-async def make_offsets_topic_without_room() -> None:
+async def make_internal_topics_without_room() -> None:
     cluster = Cluster([B1, B2])
     cluster.up(B3, replicas_max=OFFSETS.partitions - 1)
     admin = administration_of(cluster, ScriptedPipeline(cluster, room=10))
     async with asyncio.timeout(60):
-        making = asyncio.create_task(admin.make_offsets_topic())
+        making = asyncio.create_task(admin.make_internal_topics())
         for _ in range(20):
             await asyncio.sleep(0)
         assert not making.done()
-        assert not exists(cluster.state)
-        cluster.up(B3, replicas_max=OFFSETS.partitions)
+        assert not exists(cluster.state, OFFSETS)
+        cluster.up(B3, replicas_max=OFFSETS.partitions + TRANSACTIONS.partitions)
         await making
-    assert exists(cluster.state)
+    assert exists(cluster.state, OFFSETS)

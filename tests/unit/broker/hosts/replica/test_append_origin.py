@@ -14,10 +14,10 @@ from strandline_broker.hosts.replica.leading import check_leader
 from strandline_proto.batch import ATTRIBUTES_AT, build_batch, read_header
 from strandline_proto.errors import (
     FencedLeaderEpoch,
+    InvalidRecord,
     InvalidTopic,
     NotEnoughReplicas,
     RecordTooLarge,
-    UnsupportedVersion,
 )
 from support.replica_nodes import TOPIC_ID, decide, run_node, state
 
@@ -53,7 +53,7 @@ def append(
 async def test_only_a_coordinator_may_write_what_only_a_broker_may_say(tmp_path: Path) -> None:
     async with run_node(tmp_path, 1, flush_policy="replicated") as node:
         await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), node)
-        with pytest.raises(UnsupportedVersion):
+        with pytest.raises(InvalidRecord):
             append(node.partition, end_marker(), AppendOrigin.CLIENT)
         assert node.partition.log.log_end_offset == 0, "nothing was written (I-20)"
         (outcome,) = append(node.partition, end_marker(), AppendOrigin.COORDINATOR)

@@ -52,7 +52,7 @@ def produce(
         BATCH,
         current_leader_epoch=epoch,
         acks=acks,
-        is_transactional=False,
+        verification=None,
         on_done=lambda _: None,
         looked=None,
     )

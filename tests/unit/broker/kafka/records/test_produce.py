@@ -251,12 +251,13 @@ async def test_records_that_are_no_single_batch_are_refused_and_others_are_appen
     assert (result.error_code, result.base_offset) == (NONE, 0)
 
 
-@pytest.mark.parametrize("attributes", [0x10, 0x20, 0x30])
-async def test_transactional_and_control_batches_are_refused(
-    broker: KafkaRecords, attributes: int
+@pytest.mark.parametrize(("attributes", "code"), [(0x10, 42), (0x20, 87), (0x30, 87)])
+async def test_transactional_batches_without_an_id_and_control_batches_are_refused(
+    broker: KafkaRecords, attributes: int, code: int
 ) -> None:
     (result,) = await results(broker, 9, with_attributes(batch(producer_id=1), attributes))
-    assert result.error_code == UnsupportedVersion.code
+    assert result.error_code == code
+    assert result.error_message
     assert broker.node.partition.log.log_end_offset == 0
 
 

@@ -18,8 +18,9 @@ from strandline_proof.sim.oracles.groups.shards import (
     check_timers,
 )
 from strandline_proof.sim.oracles.violation import Violation
-from strandline_proto.batch import build_batch
+from strandline_proto.batch import EndMarkerRecord, build_batch, build_end_marker, prefix
 from support.groups_rig import WALL_MS, GroupsRig
+from support.transactional_rig import Entry, TransactionalRig, key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -112,3 +113,54 @@ def test_what_is_left_of_a_leadership_is_named(left: str | None) -> None:
         return
     with pytest.raises(Violation, match="I-110"):
         check_gone("here", host)
+
+
+def test_the_fold_of_a_transaction_is_the_shards_state() -> None:
+    """Staged, overtaken, committed and aborted offsets, and the groups that a marker is about."""
+    rig = TransactionalRig()
+    rig.topic("t", 3)
+    fold, written = NOTHING, 0
+
+    def check() -> None:
+        nonlocal fold, written
+        for entry in rig.entries[written:]:
+            fold = apply(fold, read_decision(batch_of(entry)))
+        written = len(rig.entries)
+        check_fold("here", fold, rig.groups.table)
+
+    for producer, partition in ((1, 0), (2, 0), (1, 1)):
+        rig.txn_commit(5 + producer, producer_id=producer, partition=partition)
+        check()
+    rig.commit(9, partition=1)
+    check()
+    rig.groups.table.pending.drop(key(0))
+    with pytest.raises(Violation, match="I-146"):
+        check()
+    rig.fail_over()
+    rig.mark(2)
+    check()
+    assert fold.end_of("g") == rig.end
+    rig.mark(1)
+    check()
+    assert {at.partition: value.offset for at, value in fold.offsets.items()} == {0: 7, 1: 9}
+    rig.txn_commit(11, partition=2)
+    check()
+    rig.mark(is_commit=False)
+    check()
+    assert not fold.staged
+
+
+def batch_of(entry: Entry) -> bytes:
+    if entry.record is None:
+        marker = EndMarkerRecord(entry.is_commit, 1)
+        batch = build_end_marker(entry.producer_id, 0, marker, timestamp_ms=WALL_MS)
+    else:
+        batch = build_batch(
+            [codec.encode(entry.record)],
+            timestamp_ms=WALL_MS,
+            is_transactional=entry.producer_id >= 0,
+            producer_id=entry.producer_id,
+            producer_epoch=0 if entry.producer_id >= 0 else -1,
+            base_sequence=0 if entry.producer_id >= 0 else -1,
+        )
+    return prefix(entry.offset, len(batch) - 12, 0) + batch[16:]

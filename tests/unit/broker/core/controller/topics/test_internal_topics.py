@@ -1,4 +1,4 @@
-"""The topic of the groups: when it is made, as what, and what nobody may do to it."""
+"""The coordinators' topics: when one is made, as what, and what nobody may do to it."""
 
 import pytest
 
@@ -14,10 +14,10 @@ from strandline_broker.core.controller.topics.configs import (
     Alteration,
     decide_alter_configs,
 )
-from strandline_broker.core.controller.topics.offsets_topic import (
-    OffsetsTopic,
+from strandline_broker.core.controller.topics.internal_topics import (
+    InternalTopic,
     can_be_made,
-    decide_offsets_topic,
+    decide_internal_topic,
     exists,
 )
 from strandline_broker.core.controller.topics.topics import (
@@ -26,19 +26,24 @@ from strandline_broker.core.controller.topics.topics import (
     decide_create_topic,
     decide_delete_topic,
 )
-from strandline_broker.core.internal_topics import CONSUMER_OFFSETS, INTERNAL_TOPICS
+from strandline_broker.core.internal_topics import (
+    CONSUMER_OFFSETS,
+    INTERNAL_TOPICS,
+    TRANSACTION_STATE,
+)
 from strandline_broker.core.topic_config import check_topic_configs
 from strandline_proto.errors import InvalidConfig, InvalidTopic
 from strandline_proto.ids import BrokerId, TopicId
 from support.controller_cluster import B1, B2, B3, DEFAULTS, SERVER_KEYS, Cluster
 
 B4 = BrokerId(4)
-WANTED = OffsetsTopic(partitions=5, replication_factor=3, segment_bytes=100 << 20)
+WANTED = InternalTopic(CONSUMER_OFFSETS, 5, replication_factor=3, segment_bytes=100 << 20)
+TRANSACTIONS = InternalTopic(TRANSACTION_STATE, 2, 3, 1 << 20, min_insync_replicas=3)
 ID = TopicId(b"\x09" * 16)
 
 
-def make(cluster: Cluster, wanted: OffsetsTopic = WANTED) -> CreatedTopic | None:
-    return cluster.commit(decide_offsets_topic(cluster.state, wanted, topic_id=ID))
+def make(cluster: Cluster, wanted: InternalTopic = WANTED) -> CreatedTopic | None:
+    return cluster.commit(decide_internal_topic(cluster.state, wanted, topic_id=ID))
 
 
 def made() -> Cluster:
@@ -55,11 +60,19 @@ def test_it_is_made_once_as_many_brokers_live_as_it_has_replicas() -> None:
     assert make(cluster) is None, "registered, and fenced yet"
     cluster.unfence(B3)
     assert make(cluster) is not None
-    assert exists(cluster.state)
+    assert exists(cluster.state, WANTED)
     assert make(cluster) is None, "once"
     for index in range(5):
         assert sorted(cluster.partition(ID, index).replicas) == [B1, B2, B3]
     assert cluster.replayed() == cluster.state
+
+
+def test_the_topic_of_transactions_has_its_own_minimum_of_replicas_in_sync() -> None:
+    cluster = made()
+    topic_id = TopicId(b"\x08" * 16)
+    decided = decide_internal_topic(cluster.state, TRANSACTIONS, topic_id=topic_id)
+    assert cluster.commit(decided) == CreatedTopic(TRANSACTION_STATE, topic_id, 2, 3)
+    assert cluster.state.topics[topic_id].configs["min.insync.replicas"] == "3"
 
 
 def test_a_broker_that_takes_no_replicas_does_not_count() -> None:
@@ -74,7 +87,7 @@ def test_a_broker_that_takes_no_replicas_does_not_count() -> None:
 def test_it_is_compacted_elected_cleanly_and_has_room_for_a_whole_decision(
     replicas: int, minimum: str
 ) -> None:
-    configs = dict(OffsetsTopic(50, replicas, 100 << 20).configs)
+    configs = dict(InternalTopic(CONSUMER_OFFSETS, 50, replicas, 100 << 20).configs)
     check_topic_configs(configs)
     assert configs == {
         "cleanup.policy": "compact",

@@ -1,8 +1,9 @@
-"""Creation of the topic that stores groups. The controller creates it once as many brokers live as
-it needs replicas.
+"""Creation of the coordinators' topics: that of the groups and that of the transactions. The
+controller creates each once as many brokers live as it needs replicas.
 
-The number of its partitions never changes: it determines which of them coordinates a group. The
-records of a coordinator's decision are one batch (I-107), so batches may be large.
+The number of its partitions never changes: it determines which of them coordinates a group or a
+transactional id. The records of a coordinator's decision are one batch (I-107), so batches may be
+large.
 """
 
 from dataclasses import dataclass
@@ -16,24 +17,26 @@ from strandline_broker.core.controller.topics.topics import (
     TopicDefaults,
     decide_new_topic,
 )
-from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_proto.ids import TopicId
 
 MAX_MESSAGE_BYTES: Final = 10 << 20
-MIN_INSYNC_REPLICAS_MAX: Final = 2
+MIN_INSYNC_REPLICAS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsTopic:
-    """The topic as configured."""
+class InternalTopic:
+    """One of these topics as configured."""
 
+    name: str
     partitions: int
     replication_factor: int
     segment_bytes: int
+    min_insync_replicas: int = MIN_INSYNC_REPLICAS
+    """The minimum of replicas in sync, but no more than there are replicas."""
 
     @property
     def configs(self) -> tuple[tuple[str, str], ...]:
-        minimum = min(MIN_INSYNC_REPLICAS_MAX, self.replication_factor)
+        minimum = min(self.min_insync_replicas, self.replication_factor)
         return (
             ("cleanup.policy", "compact"),
             ("max.message.bytes", str(MAX_MESSAGE_BYTES)),
@@ -43,27 +46,25 @@ class OffsetsTopic:
         )
 
 
-def exists(state: ControllerState) -> bool:
-    return CONSUMER_OFFSETS in state.topic_ids
+def exists(state: ControllerState, wanted: InternalTopic) -> bool:
+    return wanted.name in state.topic_ids
 
 
-def can_be_made(state: ControllerState, wanted: OffsetsTopic) -> bool:
+def can_be_made(state: ControllerState, wanted: InternalTopic) -> bool:
     """True if enough brokers live for all its replicas."""
     live = sum(broker.takes_replicas for broker in state.brokers.values())
     return live >= wanted.replication_factor
 
 
-def decide_offsets_topic(
-    state: ControllerState, wanted: OffsetsTopic, *, topic_id: TopicId
+def decide_internal_topic(
+    state: ControllerState, wanted: InternalTopic, *, topic_id: TopicId
 ) -> Decision[CreatedTopic | None]:
     """Create the topic; the answer is None if it exists, or cannot be created now. `topic_id` is
     fresh and random.
     """
-    if exists(state) or not can_be_made(state, wanted):
+    if exists(state, wanted) or not can_be_made(state, wanted):
         return Decision((), answer=None)
-    wish = NewTopic(
-        CONSUMER_OFFSETS, wanted.partitions, wanted.replication_factor, (), wanted.configs
-    )
+    wish = NewTopic(wanted.name, wanted.partitions, wanted.replication_factor, (), wanted.configs)
     defaults = TopicDefaults(wanted.partitions, wanted.replication_factor)
     made = decide_new_topic(state, wish, defaults=defaults, topic_id=topic_id, validate_only=False)
     return Decision(made.records, answer=made.answer)
