@@ -38,6 +38,7 @@ from strandline_cli.commands.replica.strays import strays
 from strandline_cli.commands.server.broker import broker_app
 from strandline_cli.commands.server.controller import controller_app
 from strandline_cli.commands.topic.topic import topic_app
+from strandline_cli.commands.transaction.transaction import transaction_app
 from strandline_cli.errors import UsageMistake
 from strandline_cli.options import CONTEXT_VARIABLE, ContextOption
 from strandline_cli.shown.help_page import command_group
@@ -78,7 +79,12 @@ def _sections() -> dict[str, dict[str, typer.Typer | Callable[..., Any]]]:
             "kill": kill,
         },
         "Records": {"produce": produce, "consume": consume},
-        "Topics and groups": {"topic": topic_app(), "group": group_app(), "config": config_app()},
+        "Topics and groups": {
+            "topic": topic_app(),
+            "group": group_app(),
+            "transaction": transaction_app(),
+            "config": config_app(),
+        },
         "The state of a cluster": {
             "status": status,
             "health": health,

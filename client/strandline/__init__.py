@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from strandline.admin import Admin
     from strandline.consumer import Consumer
     from strandline.errors import DeliveryError, StrandlineError
+    from strandline.exactly_once import ConsumeTransformProduce
     from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata
     from strandline.producer import Producer
     from strandline.types import (
@@ -43,6 +44,7 @@ _HOMES = {
     "AlterConfigOpType": "types",
     "ConfigChange": "types",
     "ConfigSource": "types",
+    "ConsumeTransformProduce": "exactly_once",
     "Consumer": "consumer",
     "ConsumerGroupMetadata": "group_types",
     "ConsumerRebalanceListener": "_groups.rebalance_listener",
@@ -67,6 +69,7 @@ __all__ = [
     "AlterConfigOpType",
     "ConfigChange",
     "ConfigSource",
+    "ConsumeTransformProduce",
     "Consumer",
     "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",

@@ -26,6 +26,7 @@ from strandline._admin.topic_calls import (
     partitions_before,
     results,
 )
+from strandline._admin.transactions import TransactionAdministration
 from strandline._net.answers import check
 from strandline._net.arguments import INT64_MAX, mapping, milliseconds, several, whole
 from strandline._net.arguments import client_id as named
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 
-class Admin(GroupAdministration, Reassignments):
+class Admin(GroupAdministration, TransactionAdministration, Reassignments):
     """Describes and changes the cluster. Use it as an asynchronous context manager.
 
     Every call takes its deadline from `request_timeout_ms`. A call about several topics raises the

@@ -49,6 +49,10 @@ class Batches:
 
     def __init__(self, producer: Producer) -> None:
         self._sender, self._hand_over = sender_of(producer)
+        if self._sender.transaction is not None:
+            raise ConfigurationError(
+                "batches have identities of their own: give a producer without a transactional_id"
+            )
         self.size_of = self._hand_over.size_of
         """Bytes of one record (topic, value, key, headers). Raises RecordTooLarge."""
         self.acknowledged = 0

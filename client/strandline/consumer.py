@@ -10,6 +10,7 @@ positions. Without one, the consumer reads its topics whole, or the partitions o
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from strandline._consumer.assigned import Assigned
@@ -29,7 +30,7 @@ from strandline._net.dotted_names import options_of
 from strandline._net.option_names import named_options
 from strandline._net.session import Session
 from strandline._reading.commits import Commits
-from strandline._reading.dead_letters import DeadLetterSender
+from strandline._reading.dead_letters import DeadLetterSender, producer_of
 from strandline._reading.intercepting import Intercepting
 from strandline._reading.positions import Positions
 from strandline._reading.reading import Partition, ToCommit
@@ -48,9 +49,8 @@ if TYPE_CHECKING:
     from strandline._core.cluster_view import Changes, PartitionKey
     from strandline._core.commit_state import CommitOffset
     from strandline.interceptors import ConsumerInterceptor
-    from strandline.producer import Producer
     from strandline.serialization import Deserializer
-    from strandline.types import ConsumerRecord
+    from strandline.types import ConsumerRecord, IsolationLevel
     from strandline_runtime.runtime import Runtime
 
     Collect = Callable[[list[Position]], dict[TopicPartition, list[ConsumerRecord[Any, Any]]]]
@@ -73,6 +73,8 @@ class Consumer(Subscriptions, Commits, Positions, Generic[Key, Value]):
         *topics: str,
         bootstrap_servers: str | Iterable[str],
         auto_offset_reset: str = "latest",
+        isolation_level: IsolationLevel = "read_uncommitted",
+        require_stable: bool = True,
         group_id: str | None = None,
         group_instance_id: str | None = None,
         group_remote_assignor: str | None = None,
@@ -100,6 +102,8 @@ class Consumer(Subscriptions, Commits, Positions, Generic[Key, Value]):
     ) -> None:
         options = ConsumerOptions(
             auto_offset_reset=auto_offset_reset,
+            isolation_level=isolation_level,
+            require_stable=require_stable,
             group_id=group_id,
             group_instance_id=group_instance_id,
             group_remote_assignor=group_remote_assignor,
@@ -163,24 +167,12 @@ class Consumer(Subscriptions, Commits, Positions, Generic[Key, Value]):
                     f"on_deserialization_error={on_error!r} sends to a topic that the consumer "
                     "reads: its dead letters would come back; name another topic"
                 )
-            self._dead_letters = DeadLetterSender(topic, self._dead_letter_producer)
+            self._dead_letters = DeadLetterSender(
+                topic, partial(producer_of, self._options, self._bootstrap, self._runtime)
+            )
         self._delivery.is_holding = True
         send = None if self._dead_letters is None else self._dead_letters.send
         return Deserializing(chosen, self._delivery, send)
-
-    def _dead_letter_producer(self, max_request_size: int) -> Producer:
-        from strandline.producer import Producer  # not for every consumer
-
-        options = self._options
-        return Producer(
-            self._bootstrap,
-            delivery_timeout_ms=options.request_timeout_ms,
-            request_timeout_ms=options.request_timeout_ms,
-            connect_timeout_ms=options.connect_timeout_ms,
-            max_request_size=max_request_size,
-            client_id=options.client_id,
-            runtime=self._runtime,
-        )
 
     @classmethod
     def from_config(cls, config: Mapping[str, object], *topics: str) -> Self:
@@ -366,10 +358,14 @@ class Consumer(Subscriptions, Commits, Positions, Generic[Key, Value]):
             "buffer_bytes": fetcher.buffered_bytes,
             "assigned_partitions": len(positions),
             "paused_partitions": sum(position.paused for position in positions),
-            "lag_max": max(
-                (p.high_watermark - p.offset for p in positions if p.is_read), default=0
-            ),
+            "lag_max": max((self._end_of(p) - p.offset for p in positions if p.is_read), default=0),
         }
+
+    def _end_of(self, position: Position) -> int:
+        """The end of what this consumer may read, as of the last fetch."""
+        if self._options.is_read_committed:
+            return position.last_stable_offset
+        return position.high_watermark
 
     # Records.
 

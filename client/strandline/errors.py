@@ -191,6 +191,45 @@ class NoOffsetForPartition(StrandlineError):
     """The group has no committed offset for the partition, and `auto_offset_reset` is error."""
 
 
+class WrongTransactionState(StrandlineError, RuntimeError):
+    """The state of the producer's transaction does not allow the call.
+
+    The message names the state and the calls that are allowed.
+    """
+
+
+class AbortableTransactionError(StrandlineError):
+    """The transaction can only be aborted; `cause` is the reason.
+
+    The producer can begin another transaction after `abort_transaction()`.
+    """
+
+    def __init__(self, message: str, cause: Exception | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class FatalTransactionError(StrandlineError):
+    """The transactional producer cannot go on and must be closed; `cause` is the reason."""
+
+    def __init__(self, message: str, cause: Exception | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class CommitOutcomeUnknown(OperationTimedOut):
+    """The answer to a commit was lost: the transaction may be committed.
+
+    A repeated `commit_transaction()` brings the outcome; an abort is refused until then.
+    """
+
+    may_have_been_written = True
+
+
+class TransactionAborted(DeliveryError):
+    """The transaction of the records was aborted: no reader of committed transactions gets them."""
+
+
 class BrokerError(StrandlineError, wire.WireError):
     """A broker returned an error code."""
 
@@ -487,6 +526,11 @@ class InvalidRegularExpression(wire.InvalidRegularExpression, BrokerError):
 
 
 # To here.
+
+
+class TransactionFenced(FatalTransactionError, ProducerFenced):
+    """Another producer has the transactional id now, or the transaction took too long."""
+
 
 UnknownTopic = UnknownTopicOrPartition
 

@@ -35,7 +35,10 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """A consumer's identity in its group; empty member id and generation -1 if it is no member."""
+    """A consumer's identity in its group.
+
+    A consumer that does not subscribe has an empty member id and generation -1.
+    """
 
     group_id: str
     generation_id: int

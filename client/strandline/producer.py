@@ -13,9 +13,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Generic
 from weakref import finalize
 
+from strandline._core.transaction_state import TransactionState
 from strandline._net.arguments import INT64_MAX, milliseconds, text, whole
 from strandline._net.arguments import client_id as named
 from strandline._net.connections import parse_bootstrap
+from strandline._net.coordinator import TRANSACTIONS_TOPIC
 from strandline._net.dotted_names import options_of
 from strandline._net.option_names import named_options
 from strandline._net.session import Session
@@ -27,12 +29,14 @@ from strandline._producer.accumulator import (
     as_record,
     header_pairs,
 )
-from strandline._producer.acknowledgement import Acknowledgement
+from strandline._producer.acknowledgement import Acknowledgement, Unheard
 from strandline._producer.options import queue_options, record_limit
 from strandline._producer.partitioners import partitioner_of
 from strandline._producer.send_many import Collector
 from strandline._producer.sender import UNDER_WAY, Sender
 from strandline._producer.serializing import Serializing
+from strandline._producer.transactional import TransactionCalls
+from strandline._producer.transactions import Transactions
 from strandline.errors import (
     ClientClosed,
     ConfigurationError,
@@ -67,10 +71,11 @@ else:
     Key, Value = TypeVar("Key"), TypeVar("Value")
 
 
-class Producer(Generic[Key, Value]):
+class Producer(TransactionCalls, Generic[Key, Value]):
     """Sends records to topics. Use it as an asynchronous context manager.
 
-    Keys and values are bytes, or what `key_serializer` and `value_serializer` take.
+    Keys and values are bytes, or what `key_serializer` and `value_serializer` take. With a
+    `transactional_id`, all records are sent in transactions, which end whole or not at all.
     """
 
     @named_options
@@ -91,6 +96,8 @@ class Producer(Generic[Key, Value]):
         max_request_size: int = 1 << 20,
         max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
         buffer_memory: int = 64 << 20,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
         partitioner: Callable[[bytes, int], int] | str = "murmur2",
         client_id: str | None = None,
         interceptors: Iterable[ProducerInterceptor] = (),
@@ -115,7 +122,12 @@ class Producer(Generic[Key, Value]):
             batch_size=min(batch_size, self._limit.max_bytes),
             max_in_flight=max_in_flight,
             delivery_timeout_ms=delivery_timeout_ms,
+            transactional_id=transactional_id,
         )
+        self._transactional_id = transactional_id
+        whole("transaction_timeout_ms", transaction_timeout_ms, 1)
+        self._transaction_timeout_ms = transaction_timeout_ms
+        self._transactions: Transactions | None = None
         milliseconds("request_timeout_ms", request_timeout_ms)
         milliseconds("connect_timeout_ms", connect_timeout_ms)
         milliseconds("metadata_max_age_ms", metadata_max_age_ms)
@@ -159,13 +171,21 @@ class Producer(Generic[Key, Value]):
                 raise
 
     async def start(self) -> None:
-        """Connects. Raises NoBrokerReachable, and leaves no connection behind then."""
+        """Connects. Raises NoBrokerReachable, and leaves no connection behind then.
+
+        With a `transactional_id`, it fences every earlier producer of the id, whose open
+        transaction the coordinator aborts. Raises InvalidTransactionTimeout if
+        `transaction_timeout_ms` is above the brokers' `transaction.max.timeout.ms`.
+        """
         if self._session is not None:
             self._session.require()
             raise ClientClosed("the producer has been started already")
         session = Session("producer", self._bootstrap, self._runtime, self._client_id)
         session.cluster.max_age_s = self._metadata_max_age_s
+        if self._transactional_id is not None:  # the first metadata answer then has the topic
+            session.cluster.follow(TRANSACTIONS_TOPIC)
         await session.open(self._connect_timeout_ms / 1000, lambda: self._session)
+        state = await self._begun(session)
         self._session = session
         if self._serializing is not None:
             self._serializing.log = session.runtime.log
@@ -174,6 +194,7 @@ class Producer(Generic[Key, Value]):
             options=self._options,
             request_timeout_ms=self._request_timeout_ms,
             buffer_memory=self._buffer_memory,
+            transaction=state,
         )
         self._hand_over = HandOver(self._sender, partitioner=self._partitioner, limit=self._limit)
         session.on_broken.append(self._hand_over.end)
@@ -182,12 +203,29 @@ class Producer(Generic[Key, Value]):
         session.tasks.start(self._sender.watch_deadlines(), "deadlines")
         session.tasks.start(self._sender.keep_identity(), "identity")
 
+    async def _begun(self, session: Session) -> TransactionState | None:
+        """The state of a transactional producer, once it has its producer id; else None."""
+        if self._transactional_id is None:
+            return None
+        state = TransactionState(self._transactional_id)
+        transactions = Transactions(session, state, self._transaction_timeout_ms)
+        try:
+            await transactions.open(self._request_timeout_ms / 1000)
+            if self._session is not None:
+                raise ClientClosed("the producer has been started already")
+        except BaseException:
+            await session.close()
+            raise
+        self._transactions = transactions
+        return state
+
     async def stop(self, timeout_ms: float | None = None) -> None:
         """Refuses new records, waits for those under way, then closes.
 
         `stop` waits at most `timeout_ms`, even if every broker is silent (None: until each record's
         own `delivery_timeout_ms`). Records that are not acknowledged by then fail. Raises
-        FlushFailed at the end if a record failed and its failure was not reported yet.
+        FlushFailed at the end if a record failed and its failure was not reported yet. An open
+        transaction is aborted.
         """
         if timeout_ms is not None:
             milliseconds("timeout_ms", timeout_ms, least=0)
@@ -201,16 +239,23 @@ class Producer(Generic[Key, Value]):
             hand_over.end(closed)
         try:
             if not session.is_broken:
+                await self._abort_at_stop(timeout_ms)
                 await sender.flush(timeout_ms)
         except OperationTimedOut as late:
             closed = ClientClosed(f"the producer was closed: {str(late).removesuffix(UNDER_WAY)}")
         finally:
             self._watchdog.detach()
-            self._session = self._sender = None
+            self._session = self._sender = self._transactions = None
             sender.fail_everything(closed)
             await session.close()
         if (failed := sender.take_unheard()) is not None:
             raise failed
+
+    def _parts(self) -> tuple[Session, Sender]:
+        if self._session is None or self._sender is None:
+            raise ClientClosed("the producer is not started, or closed; use `async with`")
+        self._session.require()
+        return self._session, self._sender
 
     def _started(self) -> tuple[Sender, HandOver]:
         if self._session is None or self._sender is None or self._hand_over is None:
@@ -245,6 +290,7 @@ class Producer(Generic[Key, Value]):
             at_home = False
         if not at_home:
             self._started()
+            hand_over.require()
         serializing = self._serializing
         sent: Any = value
         by_key: Any = key
@@ -324,6 +370,7 @@ class Producer(Generic[Key, Value]):
         every record was acknowledged.
         """
         sender, hand_over = self._started()
+        number = hand_over.number
         await hand_over.topic(topic)
         serializing = self._serializing
         collector = Collector(None if serializing is None else serializing.observe_batch)
@@ -340,6 +387,7 @@ class Producer(Generic[Key, Value]):
                     await hand_over.room(batch_size)
                 own = held.partition if isinstance(held, Record) else None
                 view = await hand_over.topic(topic, partition if own is None else own)
+                hand_over.require_same(number)
                 if type(held) is bytes:
                     held = hand_over.fill(view, held, items, partition, timestamp_ms, collector)
                     await asyncio.sleep(0)  # let the batch go out before the next is filled
@@ -348,7 +396,7 @@ class Producer(Generic[Key, Value]):
                     held = next(items, END)
             result = await collector.result()
         except BaseException as error:
-            collector.abandon(sender.unheard)
+            collector.abandon(sender.unheard if sender.transaction is None else Unheard())
             error.add_note(
                 f"{collector.handed_over} records of this send_many were handed over before this; "
                 "flush() waits for them"

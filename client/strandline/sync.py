@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 from strandline._admin.groups import BlockingGroupAdministration
 from strandline._admin.reassignments import BlockingReassignments
+from strandline._admin.transactions import BlockingTransactionAdministration
 from strandline._blocking.background import Blocking
 from strandline._blocking.consumer import Consumer, ConsumerRebalanceListener
+from strandline._blocking.exactly_once import ConsumeTransformProduce
 from strandline._blocking.producer import Producer
 from strandline._net.dotted_names import options_of
 from strandline._net.option_names import named_options
@@ -43,10 +45,15 @@ if TYPE_CHECKING:
     )
     from strandline_runtime.runtime import Runtime
 
-__all__ = ["Admin", "Consumer", "ConsumerRebalanceListener", "Producer"]
+__all__ = ["Admin", "ConsumeTransformProduce", "Consumer", "ConsumerRebalanceListener", "Producer"]
 
 
-class Admin(Blocking[AsyncAdmin], BlockingGroupAdministration, BlockingReassignments):
+class Admin(
+    Blocking[AsyncAdmin],
+    BlockingGroupAdministration,
+    BlockingTransactionAdministration,
+    BlockingReassignments,
+):
     """The blocking form of `strandline.Admin`, with the same options."""
 
     @named_options

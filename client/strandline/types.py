@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Generic, NamedTuple
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,12 @@ HeadersLike = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 """Headers as the calls of a producer take them: any iterable of (name, value) pairs, or a mapping.
 
 The client reads an iterator once, at the call.
+"""
+
+
+IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
+"""The records that a consumer reads: all committed to replicas, or those of no open or aborted
+transaction.
 """
 
 

@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 
 from strandline_proto import errors
+from strandline_proto.batch import read_header
 from strandline_proto.v1 import (
     fetch_pb2,
     metadata_pb2,
@@ -25,6 +26,7 @@ from support.scripted_admin import ScriptedAdmin
 from support.scripted_groups import Groups, ScriptedGroups
 from support.scripted_log import Act, Partition
 from support.scripted_reassignments import ScriptedReassignments
+from support.scripted_transactions import ScriptedTransactions, Transactions
 from support.unscripted import Unscripted
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class ScriptedCluster:
         self.topics: dict[str, tuple[bytes, list[Partition]]] = {}
         self.brokers: dict[int, ScriptedBroker] = {}
         self.groups = Groups(self.topics)
+        self.transactions = Transactions()
         self.metadata_offset = 1
         self.next_producer_id = 1000
         self.identity_requests: list[tuple[int, int]] = []
@@ -82,6 +85,7 @@ class ScriptedBroker(
     ScriptedGroups,
     ScriptedAdmin,
     ScriptedReassignments,
+    ScriptedTransactions,
     Unscripted,
     services_pb2_grpc.BrokerServiceServicer,
 ):
@@ -156,6 +160,8 @@ class ScriptedBroker(
         return answer
 
     async def InitProducerId(self, request: Any, context: Any) -> Any:
+        if request.HasField("transactional_id"):
+            return await self.init_transactional(request, context)
         await self.awake.wait()
         cluster = self.cluster
         cluster.identity_requests.append((request.producer_id, request.producer_epoch))
@@ -215,7 +221,7 @@ class ScriptedBroker(
         for topic in request.topics:
             result_topic = produce_pb2.TopicProduceResult(topic_id=topic.topic_id)
             for data in topic.partitions:
-                result = self._append(topic.topic_id, data)
+                result = self._append(topic.topic_id, data, request.transactional_id)
                 if isinstance(result, Act):
                     if result.drop_stream:
                         return None
@@ -225,7 +231,7 @@ class ScriptedBroker(
                 answer.topics.append(result_topic)
         return answer
 
-    def _append(self, topic_id: bytes, data: Any) -> Any:
+    def _append(self, topic_id: bytes, data: Any, transactional_id: str) -> Any:
         self.produced += 1
         p = self.cluster.find(topic_id, data.index)
         result = produce_pb2.PartitionProduceResult(
@@ -241,7 +247,9 @@ class ScriptedBroker(
             result.current_leader.leader_epoch = p.leader_epoch
             return result
         act = p.acts.popleft() if p.acts else Act(append=True)
-        if act.append:
+        if act.append and (code := self._join(transactional_id, p, data)):
+            result.error_code = code
+        elif act.append:
             code, base = p.append(data.records)
             result.error_code, result.base_offset = code, base
             result.appended = code == 0
@@ -252,6 +260,21 @@ class ScriptedBroker(
         if act.drop_stream or not act.answer:
             return act
         return result
+
+    def _join(self, transactional_id: str, p: Partition, data: Any) -> int:
+        """Adds the partition to the transaction of a transactional batch."""
+        header = read_header(data.records)
+        if not header.is_transactional:
+            return 0
+        transactions = self.cluster.transactions
+        epoch, _ = p.producers.get(header.producer_id, (-1, -1))
+        if header.producer_epoch < epoch:
+            return errors.InvalidProducerEpoch.code
+        code: int = transactions.add(transactional_id, header.producer_id, header.producer_epoch)
+        known = transactions.ids.get(transactional_id)
+        if not code and known is not None and all(p is not other for other in known.partitions):
+            known.partitions.append(p)
+        return code
 
     # Reading.
 
@@ -304,12 +327,12 @@ class ScriptedBroker(
     def _collect(self, request: Any, session: dict[tuple[bytes, int], Any]) -> Any:
         answer = fetch_pb2.FetchResponse(correlation_id=request.correlation_id, session_id=7)
         for (topic_id, _), wanted in session.items():
-            result = self._read(topic_id, wanted)
+            result = self._read(topic_id, wanted, request.isolation_level)
             if result.error_code or result.records or result.HasField("diverging_epoch"):
                 answer.topics.add(topic_id=topic_id).partitions.append(result)
         return answer
 
-    def _read(self, topic_id: bytes, wanted: Any) -> Any:
+    def _read(self, topic_id: bytes, wanted: Any, isolation_level: int = 0) -> Any:
         result = fetch_pb2.FetchPartitionResult(partition_index=wanted.partition)
         p = self.cluster.find(topic_id, wanted.partition)
         if p is None:
@@ -321,7 +344,7 @@ class ScriptedBroker(
             result.current_leader.leader_id = p.leader
             result.current_leader.leader_epoch = p.leader_epoch
             return result
-        result.high_watermark = result.last_stable_offset = p.end
+        result.high_watermark, result.last_stable_offset = p.end, p.stable_end
         result.log_start_offset = p.start
         beyond = wanted.fetch_offset > p.end and wanted.last_fetched_epoch < 0
         if wanted.fetch_offset < p.start or beyond:
@@ -333,7 +356,12 @@ class ScriptedBroker(
                 result.diverging_epoch.epoch = epoch
                 result.diverging_epoch.end_offset = end
                 return result
-        result.records = p.read(wanted.fetch_offset, wanted.partition_max_bytes)
+        limit = p.stable_end if isolation_level == 1 else None
+        result.records = p.read(wanted.fetch_offset, wanted.partition_max_bytes, limit)
+        if isolation_level == 1 and result.records:
+            for producer_id, first, last in p.aborted:
+                if last >= wanted.fetch_offset:
+                    result.aborted_transactions.add(producer_id=producer_id, first_offset=first)
         return result
 
     def _epoch_error(self, p: Partition, epoch: int) -> int:
@@ -357,7 +385,7 @@ class ScriptedBroker(
                 result.error_code = self._epoch_error(p, wanted.current_leader_epoch)
                 result.leader_epoch = p.leader_epoch
                 if wanted.timestamp == -1:
-                    result.offset = p.end
+                    result.offset = p.stable_end if request.isolation_level == 1 else p.end
                 elif wanted.timestamp == -2:
                     result.offset = p.start
                 else:

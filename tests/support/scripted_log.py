@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from strandline_proto import errors
 from strandline_proto.batch import add_sequence, check_batch, prefix, read_header, read_records
+from support.scripted_transactions import end_marker
 
 if TYPE_CHECKING:
     from strandline_proto.batch import Record
@@ -39,6 +40,24 @@ class Partition:
     acts: deque[Act] = field(default_factory=deque)
     min_isr_short: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    open_transactions: dict[int, int] = field(default_factory=dict)
+    """producer id -> first offset"""
+    aborted: list[tuple[int, int, int]] = field(default_factory=list)
+    """(producer id, first offset, offset of the marker)"""
+
+    @property
+    def stable_end(self) -> int:
+        """The last stable offset."""
+        return min([self.end, *self.open_transactions.values()])
+
+    def end_transaction(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
+        first = self.open_transactions.pop(producer_id, None)
+        if not committed and first is not None:
+            self.aborted.append((producer_id, first, self.end))
+        self.append(
+            end_marker(producer_id, producer_epoch, committed=committed), idempotent_check=False
+        )
+        self.producers[producer_id] = (producer_epoch, -1)
 
     def append(self, data: bytes, *, idempotent_check: bool = True) -> tuple[int, int]:
         """(error code, base offset)"""
@@ -50,11 +69,13 @@ class Partition:
                 return errors.InvalidProducerEpoch.code, -1
             if key in self.recent:
                 return 0, self.recent[key]
-            expected = 0 if header.producer_epoch != epoch else add_sequence(last, 1)
+            expected = 0 if last == -1 or header.producer_epoch != epoch else add_sequence(last, 1)
             if header.base_sequence != expected:
                 return errors.OutOfOrderSequenceNumber.code, -1
             self.producers[header.producer_id] = (header.producer_epoch, header.last_sequence)
         base = self.end
+        if header.is_transactional and not header.is_control:
+            self.open_transactions.setdefault(header.producer_id, base)
         self.recent[key] = base
         stored = prefix(base, header.batch_length, self.leader_epoch) + data[16:]
         if not self.epoch_starts or self.epoch_starts[-1][0] < self.leader_epoch:
@@ -65,11 +86,13 @@ class Partition:
         changed.set()
         return 0, base
 
-    def read(self, offset: int, max_bytes: int) -> bytes:
+    def read(self, offset: int, max_bytes: int, limit: int | None = None) -> bytes:
         out = b""
-        for _, data in self.batches:
+        for base, data in self.batches:
             if read_header(data).next_offset <= offset:
                 continue
+            if limit is not None and base >= limit:
+                break
             if out and len(out) + len(data) > max_bytes:
                 break
             out += data
@@ -91,7 +114,8 @@ class Partition:
         return found[-1][0], (later[0] if later else self.end)
 
     def records(self) -> list[Record]:
-        return [r for _, d in self.batches for r in read_records(d, 0, read_header(d))]
+        headers = [(d, read_header(d)) for _, d in self.batches]
+        return [r for d, h in headers if not h.is_control for r in read_records(d, 0, h)]
 
     def values(self) -> list[bytes | None]:
         return [r.value for r in self.records()]

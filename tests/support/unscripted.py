@@ -27,5 +27,5 @@ class Unscripted:
     FindCoordinator = ConsumerGroupHeartbeat = _not_scripted
     OffsetCommit = OffsetFetch = OffsetDelete = _not_scripted
     ListGroups = ConsumerGroupDescribe = DeleteGroups = RemoveMembers = _not_scripted
-    EndTxn = TxnOffsetCommit = AbortTransaction = _not_scripted
+    AbortTransaction = _not_scripted
     ListTransactions = DescribeTransactions = DescribeProducers = _not_scripted

@@ -1,7 +1,8 @@
 """`strandline consume`: records on standard output, as kcat prints them."""
 
 import asyncio
-from typing import Annotated
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +16,15 @@ from strandline_cli.options import (
     MaxDecompressedBytesOption,
 )
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
+
+if TYPE_CHECKING:
+    from strandline.types import IsolationLevel
+
+
+class Isolation(StrEnum):
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
 
 Starts = dict[str, bool | int | str | None]
 """The options that say where to start, and their values."""
@@ -85,6 +95,13 @@ def consume(
             help="With --exit-at-end: seconds without a record until an error.",
         ),
     ] = 30.0,
+    isolation_level: Annotated[
+        Isolation,
+        typer.Option(
+            "--isolation-level",
+            help="read_committed: no records of open or aborted transactions.",
+        ),
+    ] = Isolation.READ_UNCOMMITTED,
     max_decompressed_bytes: MaxDecompressedBytesOption = DECOMPRESSED_BYTES_MAX,
     bootstrap: BootstrapOption = None,
     directory: DirOption = None,
@@ -117,6 +134,9 @@ def consume(
     check_choice(places, starts, is_group=group is not None)
     to_bytes = json_line if output is Format.JSON else compile_format(line_format)
     time_ms = None if from_time is None else start_ms("--from-time", from_time)
+    level: IsolationLevel = (
+        "read_committed" if isolation_level is Isolation.READ_COMMITTED else "read_uncommitted"
+    )
     target = find_target(bootstrap=bootstrap, directory=directory)
     if group is not None:
         member = GroupPrinter(
@@ -130,6 +150,7 @@ def consume(
             count=count,
             timeout_s=timeout,
             max_decompressed_bytes=max_decompressed_bytes,
+            isolation_level=level,
         )
         try:
             run_client(member.run())
@@ -148,6 +169,7 @@ def consume(
         count=count,
         timeout_s=timeout,
         max_decompressed_bytes=max_decompressed_bytes,
+        isolation_level=level,
     )
     run_client(printer.run())
     return 0

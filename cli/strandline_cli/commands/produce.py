@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from strandline_cli.records.line_records import Headers, LineParser
 
 
+TRANSACTION_SIZE = 1000
+
+
 class Acks(StrEnum):
     NONE = "0"
     LEADER = "1"
@@ -102,6 +105,21 @@ def produce(
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="As P in TOPIC:P.")
     ] = None,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option(
+            "--transactional-id", metavar="ID", help="Send the records in transactions of this id."
+        ),
+    ] = None,
+    transaction_size: Annotated[
+        int | None,
+        typer.Option(
+            "--transaction-size",
+            min=1,
+            metavar="N",
+            help="Records of each transaction, 1000 by default; the last has what is left.",
+        ),
+    ] = None,
     timeout: Annotated[
         float,
         typer.Option(
@@ -119,6 +137,9 @@ def produce(
     With --input json a line is {"key": "a", "value": "b", "headers": {"c": "d"}}. A null value is a
     tombstone, key_base64 and value_base64 hold bytes that are no text. Fields that say where a
     record was read (topic, partition, offset, leader_epoch) are not used.
+
+    With --transactional-id, readers of committed transactions get N records at a time, or none of
+    them. Only one program at a time can use an id: the next one ends the work of the first.
 
     Example: strandline produce orders --key-separator : < orders.txt
     """
@@ -138,6 +159,7 @@ def produce(
         },
         key_separator,
     )
+    _check_transaction(transactional_id, transaction_size, acks)
     topic, partition = _place(topic, partition)
     headers = parse_headers(header or [])
     target = find_target(bootstrap=bootstrap, directory=directory)
@@ -152,6 +174,8 @@ def produce(
         given=given,
         pace=None if rate is None else Pace(rate),
         timeout_s=timeout,
+        transactional_id=transactional_id,
+        transaction_size=transaction_size or TRANSACTION_SIZE,
         counts=Counts("lines" if given is None else "records"),
     )
     is_typed = given is None and os.isatty(0)
@@ -208,6 +232,14 @@ def _check(given: dict[str, bool], separator: str | None) -> None:
             "--key-separator is empty: give what parts key and value, or leave it out to send"
             " values without keys"
         )
+
+
+def _check_transaction(transactional_id: str | None, size: int | None, acks: Acks) -> None:
+    if transactional_id is None:
+        if size is not None:
+            raise UsageMistake("--transaction-size goes with --transactional-id: name an id")
+    elif acks is not Acks.ALL:
+        raise UsageMistake("--transactional-id needs all replicas in sync: leave out --acks")
 
 
 def _place(text: str, number: int | None) -> tuple[str, int | None]:

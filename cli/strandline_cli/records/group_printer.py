@@ -12,6 +12,7 @@ from strandline_cli.standard_streams import write_out
 
 if TYPE_CHECKING:
     from strandline import Consumer, ConsumerRecord, TopicPartition
+    from strandline.types import IsolationLevel
 
 _POLL_MS: Final = 500
 _COMMIT_S: Final = 1.0
@@ -34,6 +35,7 @@ class GroupPrinter:
     timeout_s: float
     """Time to wait for partitions, with `exit_at_end`. Without it, a member may stay idle."""
     max_decompressed_bytes: int
+    isolation_level: "IsolationLevel" = "read_uncommitted"
     descriptor: int = 1
     _is_ahead: bool = field(default=False, init=False)
     """Something printed is not committed."""
@@ -52,6 +54,7 @@ class GroupPrinter:
             enable_auto_commit=False,
             auto_offset_reset="earliest" if self.from_beginning else "latest",
             max_decompressed_bytes=self.max_decompressed_bytes,
+            isolation_level=self.isolation_level,
         )
         with signals_cancel_task():
             async with consumer:

@@ -96,6 +96,9 @@ class LineProducer:
     """Records to send in place of standard input."""
     pace: Pace | None = None
     timeout_s: float = 120.0
+    transactional_id: str | None = None
+    transaction_size: int = 1000
+    """Records of each transaction; the last one has what is left."""
     counts: Counts = field(default_factory=Counts)
     _lines_before: int = 0
     """Lines before the ones that are parsed."""
@@ -128,12 +131,16 @@ class LineProducer:
             compression_type=self.compression,
             delivery_timeout_ms=self.timeout_s * 1000,
             connect_timeout_ms=min(10.0, self.timeout_s) * 1000,
+            transactional_id=self.transactional_id,
         )
         await producer.start()
         try:
             # An unknown topic or partition is reported before the first line is read.
             self._check_partition(await producer.partitions_for(self.topic))
-            await self._send_all(producer)
+            if self.transactional_id is None:
+                await self._send_all(producer)
+            else:
+                await self._send_in_transactions(producer)
         except asyncio.CancelledError:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0):
@@ -167,6 +174,37 @@ class LineProducer:
                 if sends:
                     await asyncio.wait(sends, timeout=_LAST_MOMENT_S)
                 raise
+
+    async def _send_in_transactions(self, producer: "Producer") -> None:
+        """Sends the records in transactions, one after the other."""
+        from strandline.errors import CommitOutcomeUnknown, StrandlineError, describe
+
+        async for records in self._transactions():
+            portion = _Portion(records)
+            self._under_way.add(portion)
+            try:
+                async with producer.transaction():
+                    await producer.send_many(self.topic, portion, partition=self.partition)
+            except StrandlineError as why:
+                count = len(records)
+                unknown = count if isinstance(why, CommitOutcomeUnknown) else 0
+                self.counts.failed(describe(why), not_written=count - unknown, unknown=unknown)
+                self.counts.stopped_early = True
+                self._under_way.discard(portion)
+                return
+            self._under_way.discard(portion)
+            self.counts.acknowledged += len(records)
+
+    async def _transactions(self) -> "AsyncIterator[Sequence[Item]]":
+        """The records of each transaction."""
+        held: list[Item] = []
+        async for records in self._portions():
+            held += records
+            while len(held) >= self.transaction_size:
+                yield held[: self.transaction_size]
+                held = held[self.transaction_size :]
+        if held:
+            yield held
 
     async def _send(self, producer: "Producer", portion: "_Portion") -> None:
         from strandline.errors import RecordTooLarge, SendManyFailed, StrandlineError, describe

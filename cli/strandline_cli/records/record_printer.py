@@ -12,6 +12,7 @@ from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
     from strandline import Consumer, ConsumerRecord, TopicPartition
+    from strandline.types import IsolationLevel
 
 _POLL_MS: Final = 1000
 _METADATA_MAX_AGE_MS: Final = 10_000
@@ -38,6 +39,7 @@ class RecordPrinter:
     descriptor: int = 1
     timeout_s: float = 30.0
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+    isolation_level: "IsolationLevel" = "read_uncommitted"
 
     async def run(self) -> None:
         from strandline import Consumer
@@ -50,6 +52,7 @@ class RecordPrinter:
             auto_offset_reset="error",
             metadata_max_age_ms=_METADATA_MAX_AGE_MS,
             max_decompressed_bytes=self.max_decompressed_bytes,
+            isolation_level=self.isolation_level,
         ) as consumer:
             assigned = await self._assign(consumer)
             ends = await self._start(consumer, assigned)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline._admin import group_descriptions as messages
-from strandline._core.backoff import Backoff
-from strandline._net.answers import check
+from strandline._admin.retrying import Retrying
 from strandline._net.arguments import mapping, partitions_or_topics, several, some_of, text
-from strandline._net.coordinator import Coordinator
 from strandline._net.offsets import Offsets
 from strandline.errors import (
-    BrokerError,
-    BrokerUnreachable,
     InvalidGroupId,
-    OperationTimedOut,
     StrandlineError,
-    UnknownTopicId,
     UnknownTopicOrPartition,
-    describe,
     from_code,
 )
 from strandline.group_types import (
@@ -36,27 +28,16 @@ from strandline_proto.errors import NONE
 from strandline_proto.v1 import committed_offsets_pb2, groups_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
-    from strandline._net.session import Session
     from strandline.group_types import GroupListing
 
 T = TypeVar("T")
 Answer = TypeVar("Answer")
 
 
-class GroupAdministration(ABC):
-    """The calls of `Admin` about consumer groups.
-
-    A call retries while the coordinator loads, moves or is gone. At the deadline it raises
-    OperationTimedOut, whose message has the last answer.
-    """
-
-    _timeout_s: float
-
-    @abstractmethod
-    def _started(self) -> Session:
-        """The session of the started admin."""
+class GroupAdministration(Retrying):
+    """The calls of `Admin` about consumer groups."""
 
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
@@ -65,43 +46,21 @@ class GroupAdministration(ABC):
 
         Raises OperationTimedOut if a live broker does not answer: its groups would be missing.
         """
-        session = self._started()
         request = groups_pb2.ListGroupsRequest(
             states_filter=some_of("states", states, GROUP_STATES),
             types_filter=some_of("types", types, GROUP_TYPES),
         )
-        found: dict[str, GroupListing] = {}
-
-        async def ask(broker_id: int, address: str) -> None:
-            answer = await session.connections.call(
-                address,
-                lambda stub: stub.ListGroups,
-                request,
-                timeout_s=min(self._timeout_s, 5.0),
-                returns=groups_pb2.ListGroupsResponse,
-            )
-            check(answer)
-            for group in answer.groups:
-                found[group.group_id] = messages.listing(group, broker_id)
-
-        async def ask_all() -> None:
-            await session.cluster.refresh(self._timeout_s)
-            found.clear()
-            errors: list[StrandlineError] = []
-
-            async def one(broker_id: int, address: str) -> None:
-                try:
-                    await ask(broker_id, address)
-                except StrandlineError as error:
-                    errors.append(error)
-
-            async with asyncio.TaskGroup() as group:
-                for broker in session.cluster.view.brokers.values():
-                    group.create_task(one(broker.id, broker.address))
-            if errors:
-                raise errors[0]
-
-        await self._until(ask_all, "not every broker said which groups it coordinates")
+        answers = await self._ask_every_broker(
+            lambda stub: stub.ListGroups,
+            request,
+            groups_pb2.ListGroupsResponse,
+            "not every broker said which groups it coordinates",
+        )
+        found = {
+            group.group_id: messages.listing(group, broker_id)
+            for broker_id, answer in answers.items()
+            for group in answer.groups
+        }
         return [found[group_id] for group_id in sorted(found)]
 
     async def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
@@ -113,7 +72,7 @@ class GroupAdministration(ABC):
 
     async def _described(self, group_id: str) -> GroupDescription:
         answer = await self._ask_coordinator(
-            group_id,
+            _group(group_id),
             lambda stub: stub.ConsumerGroupDescribe,
             groups_pb2.ConsumerGroupDescribeRequest(group_ids=[group_id]),
             groups_pb2.ConsumerGroupDescribeResponse,
@@ -172,7 +131,7 @@ class GroupAdministration(ABC):
             for name, numbers in messages.by_topic("partitions", partitions).items():
                 asked.topics.topics.add(name=name, partitions=numbers)
         answer = await self._ask_coordinator(
-            group_id,
+            _group(group_id),
             lambda stub: stub.OffsetFetch,
             request,
             committed_offsets_pb2.OffsetFetchResponse,
@@ -207,7 +166,7 @@ class GroupAdministration(ABC):
         messages.add_offsets(request, mapping("offsets", offsets))
         if request.topics:
             await self._ask_coordinator(
-                group_id,
+                _group(group_id),
                 lambda stub: stub.OffsetCommit,
                 request,
                 committed_offsets_pb2.OffsetCommitResponse,
@@ -234,7 +193,7 @@ class GroupAdministration(ABC):
         for name, numbers in messages.by_topic("partitions", pairs).items():
             request.topics.add(name=name, partitions=numbers)
         await self._ask_coordinator(
-            group_id,
+            _group(group_id),
             lambda stub: stub.OffsetDelete,
             request,
             committed_offsets_pb2.OffsetDeleteResponse,
@@ -251,7 +210,7 @@ class GroupAdministration(ABC):
         for group_id in several("groups", groups, str):
             try:
                 await self._ask_coordinator(
-                    group_id,
+                    _group(group_id),
                     lambda stub: stub.DeleteGroups,
                     groups_pb2.DeleteGroupsRequest(group_ids=[group_id]),
                     groups_pb2.DeleteGroupsResponse,
@@ -278,7 +237,7 @@ class GroupAdministration(ABC):
         if members is not None and not request.members:
             return []
         answer = await self._ask_coordinator(
-            group_id,
+            _group(group_id),
             lambda stub: stub.RemoveMembers,
             request,
             groups_pb2.RemoveMembersResponse,
@@ -295,69 +254,11 @@ class GroupAdministration(ABC):
             for member in answer.members
         ]
 
-    async def _ask_coordinator(
-        self,
-        group_id: str,
-        method: Callable[[Any], Callable[..., Any]],
-        request: Any,
-        returns: type[Answer],
-        results: Callable[[Any], Iterable[Any]],
-    ) -> Answer:
-        """Asks the coordinator until none of the `results` carries an error."""
-        coordinator = Coordinator(self._started(), _group(group_id))
-
-        async def ask() -> Answer:
-            answer = await coordinator.call(
-                method, request, timeout_s=self._timeout_s, returns=returns
-            )
-            for result in results(answer):
-                try:
-                    check(result)
-                except StrandlineError as error:
-                    coordinator.failed(error)
-                    raise
-            return answer
-
-        return await self._until(ask, f"the coordinator of group {group_id!r} did not do it")
-
-    async def _until(self, ask: Callable[[], Awaitable[T]], late: str) -> T:
-        """Calls `ask` until it succeeds or its error is permanent, and returns the result."""
-        session = self._started()
-        clock = session.runtime.clock.monotonic
-        deadline = clock() + self._timeout_s
-        backoff = Backoff()
-        cause: StrandlineError | None = None
-        while True:
-            try:
-                async with asyncio.timeout(max(0.001, deadline - clock())):
-                    return await ask()
-            except (BrokerError, BrokerUnreachable, OperationTimedOut, TimeoutError) as error:
-                if isinstance(error, BrokerError) and not _may_pass(error):
-                    raise
-                if isinstance(error, StrandlineError):  # not the deadline, which has no cause
-                    cause = error
-                wait_s = backoff.next_ms(session.runtime.rng.random()) / 1000
-                if clock() + wait_s >= deadline:
-                    why = "" if cause is None else f": {describe(cause)}"
-                    raise OperationTimedOut(
-                        f"{late} within {self._timeout_s * 1000:.0f} ms{why}", cause
-                    ) from None
-                await asyncio.sleep(wait_s)
-
 
 def _group(group_id: str) -> str:
     if not text("group_id", group_id):
         raise InvalidGroupId("group_id is empty; name a group")
     return group_id
-
-
-def _may_pass(error: BrokerError) -> bool:
-    """True if a retry may help.
-
-    An unknown topic is not retried, although a coordinator may not know a new topic yet: most often
-    the name is misspelt.
-    """
-    return error.retriable and not isinstance(error, UnknownTopicOrPartition | UnknownTopicId)
 
 
 def _whole_and_partitions(answer: Any) -> list[Any]:

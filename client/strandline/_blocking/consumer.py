@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata
     from strandline.interceptors import ConsumerInterceptor
     from strandline.serialization import DeadLetters, Deserializer
-    from strandline.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+    from strandline.types import ConsumerRecord, IsolationLevel, OffsetAndTimestamp, TopicPartition
     from strandline_runtime.runtime import Runtime
 
 T = TypeVar("T")
@@ -59,6 +59,8 @@ class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
         *topics: str,
         bootstrap_servers: str | Iterable[str],
         auto_offset_reset: str = "latest",
+        isolation_level: IsolationLevel = "read_uncommitted",
+        require_stable: bool = True,
         group_id: str | None = None,
         group_instance_id: str | None = None,
         group_remote_assignor: str | None = None,
@@ -88,6 +90,8 @@ class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
             *topics,
             bootstrap_servers=bootstrap_servers,
             auto_offset_reset=auto_offset_reset,
+            isolation_level=isolation_level,
+            require_stable=require_stable,
             group_id=group_id,
             group_instance_id=group_instance_id,
             group_remote_assignor=group_remote_assignor,
@@ -351,6 +355,10 @@ class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
     def highwater(self, partition: TopicPartition | tuple[str, int]) -> int | None:
         """Returns the high watermark of the last fetch; None before the first one."""
         return self._run(lambda twin: twin.highwater(partition))
+
+    def last_stable_offset(self, partition: TopicPartition | tuple[str, int]) -> int | None:
+        """Returns the last stable offset of the last fetch; None before the first one."""
+        return self._run(lambda twin: twin.last_stable_offset(partition))
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Stops delivery from these partitions until `resume`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from strandline._blocking.background import Blocking, BlockingLoop
@@ -18,10 +19,12 @@ from strandline.types import Record
 from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
     from concurrent.futures import Future
     from typing import Self
 
+    from strandline.consumer import ToCommit
+    from strandline.group_types import ConsumerGroupMetadata
     from strandline.interceptors import ProducerInterceptor
     from strandline.producer import Item
     from strandline.serialization import Serializer
@@ -52,6 +55,8 @@ class Producer(Blocking[AsyncProducer[Key, Value]], Generic[Key, Value]):
         max_request_size: int = 1 << 20,
         max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
         buffer_memory: int = 64 << 20,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
         partitioner: Callable[[bytes, int], int] | str = "murmur2",
         client_id: str | None = None,
         interceptors: Iterable[ProducerInterceptor] = (),
@@ -74,6 +79,8 @@ class Producer(Blocking[AsyncProducer[Key, Value]], Generic[Key, Value]):
             max_request_size=max_request_size,
             max_decompressed_bytes=max_decompressed_bytes,
             buffer_memory=buffer_memory,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
             partitioner=partitioner,
             client_id=client_id,
             interceptors=interceptors,
@@ -254,6 +261,66 @@ class Producer(Blocking[AsyncProducer[Key, Value]], Generic[Key, Value]):
                 topic, records, partition=partition, timestamp_ms=timestamp_ms
             )
         )
+
+    # Transactions.
+
+    def begin_transaction(self) -> None:
+        """Begins a transaction, to which all records sent until its end belong.
+
+        The coordinator aborts the transaction `transaction_timeout_ms` after its first record.
+        """
+        self._call(lambda twin: twin.begin_transaction())
+
+    def commit_transaction(self, *, timeout_ms: float | None = None) -> None:
+        """Waits for the acknowledgement of all records, then commits them and the offsets.
+
+        Raises as the asynchronous producer does. Call it again after CommitOutcomeUnknown, and
+        after an interrupt.
+        """
+        self._call(lambda twin: twin.commit_transaction(timeout_ms=timeout_ms))
+
+    def abort_transaction(self, *, timeout_ms: float | None = None) -> None:
+        """Gives up all records of the transaction, and aborts it.
+
+        Their futures raise TransactionAborted, unless they were acknowledged.
+        """
+        self._call(lambda twin: twin.abort_transaction(timeout_ms=timeout_ms))
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: ToCommit,
+        group_metadata: ConsumerGroupMetadata,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Commits offsets of a consumer group with the transaction.
+
+        An offset is that of the record to read next. `group_metadata` is
+        `consumer.group_metadata()`. Raises AbortableTransactionError if the member has lost its
+        partitions, or if the outcome is not known.
+        """
+        self._call(
+            lambda twin: twin.send_offsets_to_transaction(
+                offsets, group_metadata, timeout_ms=timeout_ms
+            )
+        )
+
+    @contextmanager
+    def transaction(self, *, timeout_ms: float | None = None) -> Iterator[None]:
+        """Returns a context manager that begins a transaction and ends it with the block.
+
+        It commits, or aborts if the block raises. If no answer to the commit comes, it repeats the
+        commit for `timeout_ms` (None: `transaction_timeout_ms`), then raises CommitOutcomeUnknown.
+        """
+        block = self._run(lambda twin: twin.transaction(timeout_ms=timeout_ms))
+        self._call(lambda _: block.__aenter__())
+        try:
+            yield
+        except BaseException as error:
+            failure = error
+            self._call(lambda _: block.end(failure))
+            raise
+        self._call(lambda _: block.end(None))
 
     def flush(self, timeout_ms: float | None = None) -> None:
         """Waits until every earlier record is acknowledged or has failed.

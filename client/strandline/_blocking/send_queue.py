@@ -216,9 +216,9 @@ class Outbox:
             item = queue.popleft()
             before = sender.buffered
             try:
-                if hand_over.ended is not None:
-                    self.refuse(item[0], hand_over.ended)
-                elif not hand_over.one(*item, waited=True):
+                if hand_over.home is None:
+                    hand_over.require()
+                if not hand_over.one(*item, waited=True):
                     self.refuse(item[0], sender.why_gone(item[1]))
             except Exception as error:  # noqa: BLE001 - what `send` raises, the future has
                 self.refuse(item[0], error)
@@ -233,6 +233,7 @@ class Outbox:
 
     def refuse(self, record: Acknowledgement, error: Exception) -> None:
         """Fails a record that was not handed over; `flush` raises it unless it was reported."""
+        self._hand_over.on_refused(error)
         record.settle(error, None, self._sender.runtime)
         if not record.is_told:
             self._sender.unheard.add(record, error)

@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from strandline._consumer.records import decode
+from strandline._core.aborted_filter import AbortedFilter
 from strandline._net.arguments import whole
 from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT, Bound
 
@@ -211,6 +212,7 @@ class Delivery:
                         position.offset,
                         check_crcs=self._check_crcs,
                         bound=self._bound,
+                        aborted=AbortedFilter(chunk.aborted) if chunk.aborted else None,
                     )
                 )
             if opened.at < len(opened.records):

@@ -11,7 +11,7 @@ from strandline._consumer.stream import FetchLimits, FetchStream
 from strandline._core.backoff import Backoff
 from strandline._core.fetch_session import FetchTarget
 from strandline._core.position import Phase
-from strandline._net.offsets import Offsets, why_gone
+from strandline._net.offsets import READ_UNCOMMITTED, Offsets, why_gone
 from strandline.errors import (
     BrokerError,
     CorruptRecords,
@@ -25,6 +25,8 @@ from strandline.types import Broker
 from strandline_proto.errors import NONE, CorruptMessage, OffsetOutOfRange
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from strandline._core.cluster_view import Changes, PartitionKey
     from strandline._core.position import Position
     from strandline._net.session import Session
@@ -48,6 +50,8 @@ class Chunk(NamedTuple):
 
     generation: int
     data: Buffer
+    aborted: Sequence[tuple[int, int]] = ()
+    """(producer id, first offset) of the aborted transactions among them."""
 
 
 class Fetcher:
@@ -63,12 +67,15 @@ class Fetcher:
         partition_max_bytes: int,
         buffer_bytes: int,
         request_timeout_s: float,
+        isolation_level: int = READ_UNCOMMITTED,
     ) -> None:
         self.connections = session.connections
         self.cluster = session.cluster
-        self.offsets = Offsets(session)
+        self.offsets = Offsets(session, isolation_level)
         self.request_timeout_s = request_timeout_s
-        self._limits = FetchLimits(max_wait_ms, min_bytes, max_bytes, request_timeout_s)
+        self._limits = FetchLimits(
+            max_wait_ms, min_bytes, max_bytes, request_timeout_s, isolation_level
+        )
         self._session = session
         self.positions: dict[PartitionKey, Position] = {}
         self.buffers: dict[PartitionKey, deque[Chunk]] = {}
@@ -243,13 +250,17 @@ class Fetcher:
                 self.moved(position)
             return
         position.high_watermark = result.high_watermark
+        position.last_stable_offset = result.last_stable_offset
         position.log_start_offset = result.log_start_offset
         self.obstacle = None
         if result.records:
-            self._keep(key, position, asked, result.records)
+            self._keep(key, position, asked, result)
 
-    def _keep(self, key: PartitionKey, position: Position, asked: Wanted, records: Buffer) -> None:
+    def _keep(
+        self, key: PartitionKey, position: Position, asked: Wanted, result: FetchResult
+    ) -> None:
         """Buffers batches; they are checked and decoded when the user polls for them."""
+        records = result.records
         try:
             last = last_of_run(records, asked.target.offset)
         except CorruptMessage as error:
@@ -260,7 +271,7 @@ class Fetcher:
             return
         if not position.on_fetched(asked.generation, last.next_offset, last.leader_epoch):
             return
-        self.buffers[key].append(Chunk(asked.generation, records))
+        self.buffers[key].append(Chunk(asked.generation, records, result.aborted_transactions))
         self._buffered += len(records)
         self._buffered_of[key] = self._buffered_of.get(key, 0) + len(records)
         self.arrived.set()

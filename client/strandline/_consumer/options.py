@@ -7,6 +7,7 @@ from typing import Final
 
 from strandline._core.position import EARLIEST, LATEST
 from strandline._net import arguments as given
+from strandline._net.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from strandline.errors import ConfigurationError
 
 _POLICIES: Final[dict[str, int | None]] = {
@@ -14,6 +15,11 @@ _POLICIES: Final[dict[str, int | None]] = {
     "latest": LATEST,
     "error": None,
     "none": None,
+}
+
+_ISOLATION_LEVELS: Final = {
+    "read_uncommitted": READ_UNCOMMITTED,
+    "read_committed": READ_COMMITTED,
 }
 
 
@@ -39,6 +45,8 @@ class ConsumerOptions:
     metadata_max_age_ms: float
     check_crcs: bool
     client_id: str | None
+    isolation_level: str
+    require_stable: bool
 
     def __post_init__(self) -> None:
         reset = self.auto_offset_reset
@@ -59,6 +67,12 @@ class ConsumerOptions:
         given.milliseconds("metadata_max_age_ms", self.metadata_max_age_ms)
         given.flag("check_crcs", self.check_crcs)
         given.client_id(self.client_id)
+        level = self.isolation_level
+        if not isinstance(level, str) or level not in _ISOLATION_LEVELS:
+            raise ConfigurationError(
+                f"isolation_level={level!r} is not known; use {' or '.join(_ISOLATION_LEVELS)}"
+            )
+        given.flag("require_stable", self.require_stable)
 
     def _check_group(self) -> None:
         for name in ("group_id", "group_instance_id", "group_remote_assignor"):
@@ -73,6 +87,10 @@ class ConsumerOptions:
         given.milliseconds("auto_commit_interval_ms", self.auto_commit_interval_ms)
 
     @property
+    def is_read_committed(self) -> bool:
+        return self.isolation_level == "read_committed"
+
+    @property
     def policy(self) -> int | None:
         return _POLICIES[self.auto_offset_reset]
 
@@ -82,11 +100,12 @@ class ConsumerOptions:
 
     @property
     def limits(self) -> dict[str, int]:
-        """The bounds of fetching."""
+        """The bounds of fetching, and its isolation level."""
         return {
             "max_wait_ms": self.fetch_max_wait_ms,
             "min_bytes": self.fetch_min_bytes,
             "max_bytes": self.fetch_max_bytes,
             "partition_max_bytes": self.max_partition_fetch_bytes,
             "buffer_bytes": self.prefetch_max_bytes,
+            "isolation_level": _ISOLATION_LEVELS[self.isolation_level],
         }

@@ -14,22 +14,31 @@ from strandline_proto.errors import CorruptMessage, RecordTooLarge
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from strandline._core.aborted_filter import AbortedFilter
     from strandline.types import TopicPartition
     from strandline_proto.batch import BatchHeader
     from strandline_proto.decompression import Bound, Buffer
 
 
 def decode(
-    data: Buffer, partition: TopicPartition, from_offset: int, *, check_crcs: bool, bound: Bound
+    data: Buffer,
+    partition: TopicPartition,
+    from_offset: int,
+    *,
+    check_crcs: bool,
+    bound: Bound,
+    aborted: AbortedFilter | None = None,
 ) -> Iterator[tuple[list[ConsumerRecord], int, int]]:
     """Yields (records at or after `from_offset`, next offset, leader epoch) of each batch.
 
-    A batch without visible records still advances the position (P-70). Raises CorruptRecords if a
-    batch does not match its CRC, does not parse, or unpacks to more than the bound.
+    A batch without visible records still advances the position (P-70). Control batches and those
+    that `aborted` hides have none. Raises CorruptRecords if a batch does not match its CRC, does
+    not parse, or unpacks to more than the bound.
     """
     topic, number = partition
     view = memoryview(data)
     for at, header in iter_headers(view):
+        is_hidden = aborted is not None and aborted.hides(view, at, header)
         if header.next_offset <= from_offset:
             continue
         if check_crcs and not crc_matches(view, at, header):
@@ -38,7 +47,7 @@ def decode(
                 f"CRC-32C; seek to {header.next_offset} to skip it"
             )
         epoch = header.leader_epoch
-        if header.is_control:
+        if header.is_control or is_hidden:
             yield [], header.next_offset, epoch
             continue
         kind = 1 if header.is_log_append_time else 0

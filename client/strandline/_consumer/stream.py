@@ -36,6 +36,7 @@ class FetchLimits(NamedTuple):
     min_bytes: int
     max_bytes: int
     request_timeout_s: float
+    isolation_level: int = 0
 
 
 class FetchPlan(Protocol):
@@ -184,6 +185,7 @@ class FetchStream:
             max_wait_ms=max_wait_ms,
             min_bytes=self._limits.min_bytes,
             max_bytes=self._limits.max_bytes,
+            isolation_level=self._limits.isolation_level,
             session_id=changes.session_id,
             session_epoch=changes.session_epoch,
             partitions=[

@@ -36,6 +36,7 @@ class QueueOptions:
     batch_size: int
     compression: int
     delivery_timeout_ms: float
+    transactional_id: str | None = None
 
 
 class Identity(NamedTuple):

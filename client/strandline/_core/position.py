@@ -66,6 +66,7 @@ class Position:
         self._read = ReadEpochs()
         self.validated_epoch = -1
         self.high_watermark = -1
+        self.last_stable_offset = -1
         self.log_start_offset = -1
         self.retry_at_ms = 0.0
 

@@ -49,12 +49,18 @@ class ProducerBatch:
     )
 
     def __init__(
-        self, *, size_max: int, compression: int, created_ms: float, deadline_ms: float
+        self,
+        *,
+        size_max: int,
+        compression: int,
+        created_ms: float,
+        deadline_ms: float,
+        is_transactional: bool = False,
     ) -> None:
         self.builder: DefaultRecordBatchBuilder | None = DefaultRecordBatchBuilder(
             magic=MAGIC,
             compression_type=compression,
-            is_transactional=0,
+            is_transactional=int(is_transactional),
             producer_id=-1,
             producer_epoch=-1,
             base_sequence=NO_SEQUENCE,

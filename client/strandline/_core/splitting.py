@@ -16,6 +16,8 @@ from strandline_proto.batch import HEADER_SIZE, add_sequence, raw_records, read_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from strandline_proto.batch import BatchHeader
+
 
 def split(batch: ProducerBatch, size_max: int, compression: int) -> tuple[int, list[ProducerBatch]]:
     """Returns the limit used, and at least two batches that replace one of several records.
@@ -32,9 +34,9 @@ def split(batch: ProducerBatch, size_max: int, compression: int) -> tuple[int, l
     parts: list[ProducerBatch] = []
     for record in raw_records(plain, header, PACKED_HERE):
         row = record.timestamp, record.key, record.value, record.headers
-        part = parts[-1] if parts else _part(batch, limit, compression, parts)
+        part = parts[-1] if parts else _part(batch, header, limit, compression, parts)
         if part.append(part.count, *row) is None:
-            part = _part(batch, limit, compression, parts)
+            part = _part(batch, header, limit, compression, parts)
             part.append(0, *row)
         part.count += 1
     assert len(parts) > 1, (batch.count, limit, len(plain))
@@ -50,13 +52,18 @@ def split(batch: ProducerBatch, size_max: int, compression: int) -> tuple[int, l
 
 
 def _part(
-    batch: ProducerBatch, size_max: int, compression: int, parts: list[ProducerBatch]
+    batch: ProducerBatch,
+    header: BatchHeader,
+    size_max: int,
+    compression: int,
+    parts: list[ProducerBatch],
 ) -> ProducerBatch:
     part = ProducerBatch(
         size_max=size_max,
         compression=compression,
         created_ms=batch.created_ms,
         deadline_ms=batch.deadline_ms,
+        is_transactional=header.is_transactional,
     )
     part.may_be_written = batch.may_be_written
     part.last_error = batch.last_error

@@ -308,7 +308,13 @@ class Commits:
         try:
             answer = await self._coordinator.call(
                 lambda stub: stub.OffsetFetch,
-                messages.fetch_request(self._options.group_id, member_id, epoch, keys),
+                messages.fetch_request(
+                    self._options.group_id,
+                    member_id,
+                    epoch,
+                    keys,
+                    require_stable=self._options.require_stable,
+                ),
                 timeout_s=timeout_s,
                 returns=committed_offsets_pb2.OffsetFetchResponse,
             )

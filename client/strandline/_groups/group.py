@@ -46,6 +46,7 @@ class Group:
             options.group_remote_assignor,
             options.max_poll_interval_ms,
             options.client_id or f"strandline-{session.runtime.pid}",
+            options.require_stable,
         )
         coordinator = Coordinator(session, options.group_id)
         self.membership = Membership(static=options.group_instance_id is not None)

@@ -1,12 +1,13 @@
-"""The coordinator of a group: the leader of the group's partition of `__consumer_offsets`.
+"""The coordinator of a group or of a transactional id: the leader of its partition of an internal
+topic, `__consumer_offsets` or `__transaction_state`.
 
-The group's id hashes to the partition. The client computes the coordinator from metadata; while it
-does not know that topic, it asks a broker.
+The id hashes to the partition. The client computes the coordinator from metadata; while it does not
+know that topic, it asks a broker.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from strandline.errors import (
     BrokerError,
@@ -32,18 +33,32 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
 _ASK_S: Final = 2.0
-_GROUP: Final = 0
+
+
+class Kind(NamedTuple):
+    """What a coordinator coordinates."""
+
+    topic: str
+    key_type: int
+    """In FindCoordinator."""
+    noun: str
+
+
+GROUP: Final = Kind(OFFSETS_TOPIC, 0, "the group")
+TRANSACTION: Final = Kind(TRANSACTIONS_TOPIC, 1, "the transactional id")
 
 
 class Coordinator:
-    """Finds and calls the coordinator of one group."""
+    """Finds and calls the coordinator of one group or transactional id."""
 
-    def __init__(self, session: Session, group_id: str) -> None:
-        self.group_id = group_id
+    def __init__(self, session: Session, key: str, kind: Kind = GROUP) -> None:
+        self._key = key
+        self._kind = kind
         self._cluster = session.cluster
         self._connections = session.connections
-        self._cluster.follow(OFFSETS_TOPIC)
+        self._cluster.follow(kind.topic)
 
     def known_address(self) -> str | None:
         """Address of the coordinator by metadata; None if metadata does not have it."""
@@ -52,10 +67,10 @@ class Coordinator:
         return None if leader is None else self._cluster.address_of(leader[0])
 
     def _partition(self) -> PartitionKey | None:
-        topic = self._cluster.view.topics.get(OFFSETS_TOPIC)
+        topic = self._cluster.view.topics.get(self._kind.topic)
         if topic is None or not topic.partitions:
             return None
-        return topic.topic_id, partition_for(self.group_id, len(topic.partitions))
+        return topic.topic_id, partition_for(self._key, len(topic.partitions))
 
     async def address(self, timeout_s: float) -> str:
         """Finds the address of the coordinator. Raises CoordinatorNotAvailable."""
@@ -66,15 +81,15 @@ class Coordinator:
         if address is None:
             self._cluster.request_refresh()
             raise CoordinatorNotAvailable(
-                f"{OFFSETS_TOPIC}/{partition[1]}, whose leader coordinates the group "
-                f"{self.group_id!r}, has no leader at the moment"
+                f"{self._kind.topic}/{partition[1]}, whose leader coordinates {self._kind.noun} "
+                f"{self._key!r}, has no leader at the moment"
             )
         return address
 
     async def _ask(self, timeout_s: float) -> str:
         self._cluster.request_refresh()
         request = groups_pb2.FindCoordinatorRequest(
-            key_type=_GROUP, coordinator_keys=[self.group_id]
+            key_type=self._kind.key_type, coordinator_keys=[self._key]
         )
         try:
             answer = await self._cluster.ask_any(

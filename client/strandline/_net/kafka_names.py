@@ -32,7 +32,6 @@ _PLAINTEXT = (
     "connections are plaintext; leave it out, and keep the cluster in a private network or behind a"
     " TLS proxy"
 )
-_TRANSACTIONS = "this version has no transactions"
 _RETRIES = "sends are retried until delivery_timeout_ms"
 _PAUSES = "the client chooses its pauses between tries, of 20 ms to 1 s"
 _LOOP = "leave it out: a client belongs to the event loop in which it is started"
@@ -40,12 +39,6 @@ _CALLBACKS = "call metrics(), or read the log of the logger 'strandline'"
 _CLASSIC = "belongs to the classic group protocol; "
 
 UNSUPPORTED: Final[dict[str, str]] = {
-    # Transactions. An option that is built leaves this table and becomes a parameter.
-    "isolation_level": f"{_TRANSACTIONS}; leave it out: every committed record is read",
-    "transactional_id": (
-        f"{_TRANSACTIONS}; leave it out: enable_idempotence writes each record once"
-    ),
-    "transaction_timeout_ms": f"{_TRANSACTIONS}; leave it out",
     # Security.
     "enable_ssl_certificate_verification": _PLAINTEXT,
     "oauth_cb": _PLAINTEXT,

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from strandline._net.session import Session
 
 ATTEMPT_S: Final = 2.0
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+"""Isolation levels: the end of the log is the high watermark, or the last stable offset."""
 
 
 class Listed(NamedTuple):
@@ -38,8 +41,9 @@ class EpochEnd(NamedTuple):
 class Offsets:
     """Questions to the leaders of partitions."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, isolation_level: int = READ_UNCOMMITTED) -> None:
         self._leaders = Leaders(session)
+        self._isolation_level = isolation_level
 
     async def listed(
         self, wanted: Mapping[PartitionKey, int], timeout_s: float
@@ -57,7 +61,9 @@ class Offsets:
         """Looks up the offset for each timestamp, in one try."""
 
         def request(epochs: Mapping[PartitionKey, int]) -> fetch_pb2.ListOffsetsRequest:
-            request = fetch_pb2.ListOffsetsRequest(replica_id=-1)
+            request = fetch_pb2.ListOffsetsRequest(
+                replica_id=-1, isolation_level=self._isolation_level
+            )
             for (topic_id, partition), epoch in epochs.items():
                 request.topics.add(topic_id=topic_id).partitions.add(
                     partition=partition,

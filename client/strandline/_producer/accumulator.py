@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline._core.sticky import StickyPartition
+from strandline._core.transaction_state import SEND
 from strandline._net.arguments import timestamp, whole
 from strandline.errors import (
     BufferFull,
@@ -19,6 +20,7 @@ from strandline.errors import (
     ConfigurationError,
     RecordTooLarge,
     UnknownTopicOrPartition,
+    WrongTransactionState,
 )
 from strandline.types import Record
 
@@ -59,6 +61,10 @@ class HandOver:
         self.home: asyncio.AbstractEventLoop | None = self.loop
         """Where records are taken: nowhere once the producer has ended."""
         self.ended: ClientClosed | None = None
+        self.transaction = sender.transaction
+        if self.transaction is not None:
+            self.home = None  # until one begins
+            self.transaction.watchers.append(self._on_transaction)
         self._partitioner = partitioner
         self._limit = limit
         self._time_s = sender.runtime.clock.time
@@ -70,6 +76,21 @@ class HandOver:
         """Refuses all records from now on: the producer is closed, or broken."""
         self.home = None
         self.ended = error
+
+    def _on_transaction(self) -> None:
+        """Takes records while a transaction is open, and at no other time."""
+        assert self.transaction is not None
+        self.home = self.loop if self.ended is None and self.transaction.is_open else None
+
+    @property
+    def number(self) -> int:
+        """Number of the transaction that a record belongs to."""
+        return 0 if self.transaction is None else self.transaction.number
+
+    def on_refused(self, error: Exception) -> None:
+        """Notes a record of which only its future tells: a commit without it would lose it."""
+        if self.transaction is not None:
+            self.transaction.fail(error)
 
     def _on_metadata(self, changes: Changes) -> None:
         for topic_id in changes.gone:  # and so are its queues
@@ -160,7 +181,7 @@ class HandOver:
         headers: Headers,
     ) -> None:
         """Calls `one` after a wait for the topic and for room, in the step that ends the wait."""
-        size = self.size_of(topic, value, key, headers)
+        number, size = self.number, self.size_of(topic, value, key, headers)
         while True:
             await self.topic(topic)
             if self.sender.buffered + size > self.sender.buffer_memory:
@@ -169,7 +190,7 @@ class HandOver:
             if view is not None and view.has(partition):
                 break
             await self.topic(topic, partition)
-        self.require()
+        self.require_same(number)
         self.one(record, topic, value, key, partition, timestamp_ms, headers, waited=True)
 
     async def room(self, size: int) -> None:
@@ -198,12 +219,23 @@ class HandOver:
         return view
 
     def require(self) -> None:
-        """Raises ClientClosed if the producer has ended.
+        """Raises ClientClosed if the producer has ended, and the error of a send that the state of
+        its transactions does not allow.
 
         No task would send a record appended after that, and its acknowledgement would never come.
         """
         if self.ended is not None:
             raise ClientClosed(str(self.ended)) from self.ended
+        if self.transaction is not None:
+            self.transaction.require(SEND)
+
+    def require_same(self, number: int) -> None:
+        """Raises as `require`, and if a record of this transaction has waited beyond its end."""
+        self.require()
+        if number != self.number:
+            raise WrongTransactionState(
+                "the transaction in which the record was to be sent has ended; it was not sent"
+            )
 
     # Many records.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from strandline._core.delivery_terms import QueueOptions
-from strandline._net.arguments import REQUEST_BYTES_MAX, flag, milliseconds, whole
+from strandline._net.arguments import REQUEST_BYTES_MAX, flag, identifier, milliseconds, whole
 from strandline.errors import ConfigurationError
 from strandline_proto.batch import Compression
 from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT
@@ -22,6 +22,7 @@ def queue_options(
     batch_size: int,
     max_in_flight: int,
     delivery_timeout_ms: float,
+    transactional_id: str | None = None,
 ) -> QueueOptions:
     """The validated options of a producer's queues."""
     if isinstance(acks, bool) or not isinstance(acks, int | str) or acks not in _ACKS:
@@ -35,6 +36,14 @@ def queue_options(
         raise ConfigurationError(f"enable_idempotence needs acks='all', not acks={acks!r}")
     if idempotent and max_in_flight > 5:
         raise ConfigurationError("enable_idempotence needs max_in_flight of at most 5")
+    if transactional_id is not None:
+        identifier("transactional_id", transactional_id)
+        if not idempotent:
+            what = f"acks={acks!r}" if level != -1 else "enable_idempotence=False"
+            raise ConfigurationError(
+                f"{what} cannot go with a transactional_id: a transaction needs acks='all' and "
+                "enable_idempotence; leave both out"
+            )
     names = {kind.name.lower(): kind for kind in Compression}
     codec = names.get((compression_type or "none").lower())
     if codec is None:
@@ -51,6 +60,7 @@ def queue_options(
         batch_size=batch_size,
         compression=int(codec),
         delivery_timeout_ms=delivery_timeout_ms,
+        transactional_id=transactional_id,
     )
 
 

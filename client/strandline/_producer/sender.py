@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from strandline._core.backoff import Backoff
-from strandline._core.delivery_terms import Answer, Identity
+from strandline._core.delivery_terms import Answer
 from strandline._core.partition_queue import PartitionQueue
 from strandline._core.splitting import remaining
+from strandline._core.transactional_queue import TransactionalQueue
 from strandline._net.cluster import UNKNOWN_TOPIC_S
 from strandline._net.connections import MessageTooLarge
 from strandline._producer.acknowledgement import Unheard
+from strandline._producer.identities import IdempotentIdentities, TransactionalIdentities
 from strandline._producer.stream import ProducerStream
 from strandline.errors import (
     DeliveryError,
@@ -24,20 +26,20 @@ from strandline.errors import (
     TopicRecreated,
     UnknownTopicOrPartition,
     describe,
-    from_code,
 )
 from strandline.types import RecordMetadata
 from strandline_proto.errors import NONE
-from strandline_proto.v1 import metadata_pb2
 
 if TYPE_CHECKING:
     from strandline._core.cluster_view import Changes, PartitionKey
     from strandline._core.delivery_terms import QueueOptions
     from strandline._core.partition_queue import Settled
     from strandline._core.producer_batch import ProducerBatch
+    from strandline._core.transaction_state import TransactionState
     from strandline._net.session import Session
+    from strandline._producer.identities import Identities
     from strandline._producer.stream import InFlight
-    from strandline.errors import ClientClosed, FlushFailed
+    from strandline.errors import ClientClosed, FlushFailed, TransactionAborted
 
 TICK_MS: Final = 50.0
 """Pause between two checks while something is overdue."""
@@ -61,6 +63,7 @@ class Sender:
         options: QueueOptions,
         request_timeout_ms: float,
         buffer_memory: int,
+        transaction: TransactionState | None = None,
     ) -> None:
         self.runtime = session.runtime
         self.connections = session.connections
@@ -68,6 +71,8 @@ class Sender:
         self.options = options
         self.request_timeout_ms = request_timeout_ms
         self.buffer_memory = buffer_memory
+        self.transaction = transaction
+        """The state of the transactions of a transactional producer; else None."""
         self.buffered = 0
         self.queues: dict[PartitionKey, PartitionQueue] = {}
         self.acknowledged = self.failed = self.unknown = 0
@@ -78,8 +83,6 @@ class Sender:
         self._timers: dict[PartitionQueue, asyncio.TimerHandle] = {}
         self._space: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._busy = asyncio.Event()
-        self._identity: Identity | None = None
-        self._identity_wanted = asyncio.Event()
         self._progress: asyncio.Future[None] | None = None
         self._unreported: dict[str, None] = {}
         """Partitions with unseen failures since the last line in the log."""
@@ -87,6 +90,13 @@ class Sender:
         self._reported_ms = float("-inf")
         self._homeless: dict[PartitionKey, float] = {}
         """Queues of deleted topics, with the time until which the topics may be created again."""
+        idempotent = IdempotentIdentities(session, self.queues, self.dispatch, request_timeout_ms)
+        self.keep_identity = idempotent.keep
+        self._identities: Identities = (
+            idempotent
+            if transaction is None
+            else TransactionalIdentities(transaction, self.dispatch)
+        )
         self.cluster.watchers.append(self._on_metadata)
         session.on_broken.append(self._on_broken)
 
@@ -99,7 +109,8 @@ class Sender:
     def queue(self, topic: str, topic_id: bytes, partition: int) -> PartitionQueue:
         queue = self.queues.get((topic_id, partition))
         if queue is None:
-            queue = PartitionQueue(topic, topic_id, partition, self.options, Backoff())
+            kind = PartitionQueue if self.transaction is None else TransactionalQueue
+            queue = kind(topic, topic_id, partition, self.options, Backoff())
             self.queues[topic_id, partition] = queue
         return queue
 
@@ -140,7 +151,7 @@ class Sender:
             queue.sent_epoch = leader[1]
             return batch
         if queue.wants_identity:
-            self._want_identity(queue)
+            self._identities.want(queue)
         self._wake_later(queue, now_ms)
         return None
 
@@ -245,13 +256,15 @@ class Sender:
         if settled:
             self._settle(settled, queue)
         if queue.wants_identity:
-            self._want_identity(queue)
+            self._identities.want(queue)
         if queue.in_flight or queue.has_more:
             self.dispatch(queue)
 
     def _settle(self, settled: list[Settled], queue: PartitionQueue) -> None:
         for batch, error in settled:
             self.buffered -= batch.reserved
+            if error is not None and self.transaction is not None:
+                self.transaction.fail(error)
             if error is None:
                 self.acknowledged += batch.count
             elif getattr(error, "may_have_been_written", False):
@@ -273,7 +286,7 @@ class Sender:
         if error is not None:
             for _, _, record in batch.waiters:
                 record.settle(error, None, self.runtime)
-                if not record.is_told:
+                if not record.is_told and self.transaction is None:  # else the commit raises it
                     self.unheard.add(record, error)
                     self._report_soon(queue)
             return
@@ -358,11 +371,16 @@ class Sender:
         """Number of records that were handed over and are not settled."""
         return sum(queue.waiting for queue in self.queues.values())
 
-    async def flush(self, timeout_ms: float | None = None) -> None:
-        """Waits until every earlier record has an outcome. Raises OperationTimedOut."""
+    async def flush(
+        self, timeout_ms: float | None = None, *, commits: TransactionState | None = None
+    ) -> None:
+        """Waits until every earlier record has an outcome. Raises OperationTimedOut.
+
+        `commits` ends the wait once a record of the transaction to commit has failed.
+        """
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                await self._flush()
+                await self._flush(commits)
         except TimeoutError:
             late = [queue for queue in self.queues.values() if not queue.idle]
             cause = late[0].why_late if late else None
@@ -376,7 +394,7 @@ class Sender:
             for queue in self.queues.values():
                 queue.flushing = False
 
-    async def _flush(self) -> None:
+    async def _flush(self, commits: TransactionState | None) -> None:
         waiting: list[ProducerBatch] = []
         for queue in self.queues.values():
             waiting += [*queue.in_flight, *queue.ready]
@@ -385,9 +403,19 @@ class Sender:
                 queue.flushing = True
                 self.dispatch(queue)
         while waiting := list(remaining(waiting)):
+            if commits is not None and not commits.may_commit:
+                return  # the abort gives up the others
             if self._progress is None:
                 self._progress = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._progress)
+
+    def end_transaction(self, error: TransactionAborted | None = None) -> None:
+        """Readies the queues for the next transaction; with `error`, gives up what is left."""
+        for queue in self.queues.values():
+            if error is not None:
+                self._settle(queue.on_hopeless(error), queue)
+            if isinstance(queue, TransactionalQueue):
+                queue.on_transaction_ended()
 
     # Upkeep.
 
@@ -417,53 +445,6 @@ class Sender:
                 self._busy.clear()
                 continue
             await asyncio.sleep(max(TICK_MS, due_ms - now_ms) / 1000)
-
-    def _want_identity(self, queue: PartitionQueue) -> None:
-        """Gives the queue a producer identity that it has not used up, or has one fetched."""
-        known, spent = self._identity, queue.spent_identity
-        if known is not None and known != spent:
-            queue.on_identity(known)
-            self.dispatch(queue)
-        else:
-            self._identity_wanted.set()
-
-    async def keep_identity(self) -> None:
-        """Gets a producer id, or a higher epoch of it, when a queue needs one (KIP-360)."""
-        backoff = Backoff()
-        while True:
-            await self._identity_wanted.wait()
-            try:
-                self._identity = await self._init_producer_id()
-            except StrandlineError as error:
-                for queue in self.queues.values():
-                    if queue.wants_identity:
-                        queue.obstacle = error
-                self.cluster.request_refresh()
-                await asyncio.sleep(backoff.next_ms(self.chance()) / 1000)
-                continue
-            backoff.reset()
-            self._identity_wanted.clear()
-            for queue in self.queues.values():
-                if queue.wants_identity:
-                    self._want_identity(queue)
-
-    async def _init_producer_id(self) -> Identity:
-        known = self._identity
-        request = metadata_pb2.InitProducerIdRequest(
-            timeout_ms=int(self.request_timeout_ms),
-            producer_id=-1 if known is None else known.producer_id,
-            producer_epoch=-1 if known is None else known.producer_epoch,
-        )
-        answer: Any = await self.cluster.ask_any(
-            lambda stub: stub.InitProducerId,
-            request,
-            timeout_s=min(self.request_timeout_ms, 10_000.0) / 1000,
-            attempt_s=2.0,
-            returns=metadata_pb2.InitProducerIdResponse,
-        )
-        if answer.error_code != NONE:
-            raise from_code(answer.error_code, answer.error_message)
-        return Identity(answer.producer_id, answer.producer_epoch)
 
     def _on_broken(self, error: ClientClosed) -> None:
         self.fail_everything(DeliveryError(str(error), cause=error))

@@ -207,6 +207,7 @@ class ProducerStream:
                 )
                 for queue, batch, _ in batches
             ],
+            transactional_id=self._options.transactional_id,
         )
         return Request(message, batches, now_ms)
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from strandline._core.commit_state import CommitOffset
 from strandline._groups.group import at_of
+from strandline._groups.messages import offset_of
 from strandline._net import arguments as given
 from strandline._reading.reading import Partition, Reading, ToCommit
-from strandline.errors import ConfigurationError
 from strandline.group_types import OffsetAndMetadata
 
 if TYPE_CHECKING:
@@ -53,21 +53,7 @@ class Commits(Reading):
         self, partition: Partition, at: int | tuple[int, str] | OffsetAndMetadata
     ) -> tuple[PartitionKey, CommitOffset]:
         position = self._assigned.position(partition)
-        match at:
-            case int(offset) if not isinstance(at, bool):
-                found = OffsetAndMetadata(offset)
-            case (offset, str(metadata)):
-                found = OffsetAndMetadata(offset, metadata)
-            case OffsetAndMetadata():
-                found = at
-            case _:
-                raise ConfigurationError(
-                    f"offsets: {at!r} is neither an offset nor an OffsetAndMetadata"
-                )
-        name = f"offsets: that of {partition[0]}/{partition[1]}"
-        given.whole(name, found.offset, 0, given.INT64_MAX)
-        given.whole(f"{name}, leader_epoch", found.leader_epoch, -1)
-        given.text(f"{name}, metadata", found.metadata)
+        found = offset_of(f"offsets: that of {partition[0]}/{partition[1]}", at)
         epoch = found.leader_epoch
         if epoch < 0:
             # Without an epoch, the next owner would trust a deposed leader (P-82).

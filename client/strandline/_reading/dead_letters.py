@@ -12,9 +12,11 @@ from strandline.errors import DeliveryError, StrandlineError, describe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strandline._consumer.options import ConsumerOptions
     from strandline.errors import DeserializationError
     from strandline.producer import Producer
     from strandline.types import ConsumerRecord, Headers
+    from strandline_runtime.runtime import Runtime
 
 REASON_MAX: Final = 2000
 """Most characters of the reason in a header."""
@@ -77,3 +79,23 @@ def reason_headers(record: ConsumerRecord, error: DeserializationError) -> Heade
         "reason": reason[:REASON_MAX],
     }
     return tuple((PREFIX + name, text.encode(errors="replace")) for name, text in texts.items())
+
+
+def producer_of(
+    options: ConsumerOptions,
+    bootstrap: tuple[str, ...],
+    runtime: Runtime | None,
+    max_request_size: int,
+) -> Producer:
+    """A producer of dead letters, with the options of its consumer."""
+    from strandline.producer import Producer  # not for every consumer
+
+    return Producer(
+        bootstrap,
+        delivery_timeout_ms=options.request_timeout_ms,
+        request_timeout_ms=options.request_timeout_ms,
+        connect_timeout_ms=options.connect_timeout_ms,
+        max_request_size=max_request_size,
+        client_id=options.client_id,
+        runtime=runtime,
+    )

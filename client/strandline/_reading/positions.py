@@ -4,16 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from strandline._core.commit_state import CommitOffset
 from strandline._core.position import EARLIEST, LATEST, Phase
 from strandline._net import arguments as given
 from strandline._reading.log_offsets import LogOffsets
-from strandline.errors import ConfigurationError, OperationTimedOut, describe
+from strandline.errors import (
+    ConfigurationError,
+    OperationTimedOut,
+    StrandlineError,
+    describe,
+)
+from strandline.group_types import OffsetAndMetadata
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from strandline._core.cluster_view import PartitionKey
     from strandline._core.position import Position
-    from strandline.types import TopicPartition
+    from strandline._reading.reading import Partition, ToCommit
+    from strandline.types import ConsumerRecord, TopicPartition
+
+
+class Taken(NamedTuple):
+    """The records of one poll, as a transaction needs them."""
+
+    offsets: ToCommit
+    """Offsets to commit: of the records after them."""
+    starts: dict[Position, CommitOffset]
+    """Where they begin."""
 
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -143,6 +163,68 @@ class Positions(LogOffsets):
         """Returns the high watermark of the last fetch; None before the first one."""
         mark = self._assigned.position(partition).high_watermark
         return None if mark < 0 else mark
+
+    def last_stable_offset(self, partition: TopicPartition | tuple[str, int]) -> int | None:
+        """Returns the last stable offset of the last fetch; None before the first one.
+
+        Records of open transactions begin there at the earliest.
+        """
+        position = self._assigned.position(partition)
+        return position.last_stable_offset if position.high_watermark >= 0 else None
+
+    # Transactions.
+
+    def _taken(self, found: Mapping[TopicPartition, Sequence[ConsumerRecord[Any, Any]]]) -> Taken:
+        """What a poll has delivered: the offsets after it, and the way back."""
+        offsets: dict[Partition, Any] = {}
+        starts: dict[Position, CommitOffset] = {}
+        for tp, records in found.items():
+            position, first = self._assigned.position(tp), records[0].offset
+            offsets[tp] = OffsetAndMetadata(position.offset, "", position.epoch)
+            starts[position] = CommitOffset(first, position.epoch_before(first))
+        return Taken(offsets, starts)
+
+    def _still_has(self, taken: Taken) -> bool:
+        """True if the consumer has owned the partitions without a break since it took records."""
+        return all(self._owns(position) for position in taken.starts)
+
+    def _owns(self, position: Position) -> bool:
+        if self._assigned.find(position.key) is not position:
+            return False
+        if self._group is None or not self._group.is_subscribed:
+            return True
+        core = self._group.membership.reconciling
+        return position.key in core.owned and position.key not in core.lost
+
+    async def _return(self, taken: Taken) -> None:
+        """Moves back to before these records, then to the committed offsets.
+
+        Partitions that the consumer has lost stay as they are. If nothing is committed, or the
+        coordinator does not answer in time, the positions before the records remain.
+        """
+        moved: dict[PartitionKey, tuple[Position, int]] = {}
+        for position, start in taken.starts.items():
+            if self._owns(position):
+                self.seek(position.partition, start.offset, start.leader_epoch)
+                moved[position.key] = position, position.generation
+        if not moved or self._group is None:
+            return
+        try:
+            found = await self._group.commits.fetched(list(moved), self._request_timeout_s)
+        except StrandlineError as error:
+            self._started()
+            assert self._session is not None
+            self._session.runtime.log.warning(
+                "a consumer reads on from where its aborted transaction began: its group's "
+                "committed offsets did not come",
+                error=describe(error),
+            )
+            return
+        for key, at in found.items():
+            position, generation = moved[key]
+            begun = position.offset == at.offset or at.offset < 0
+            if not begun and position.generation == generation and self._owns(position):
+                self.seek(position.partition, at.offset, at.leader_epoch)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Stops delivery from these partitions until `resume`."""

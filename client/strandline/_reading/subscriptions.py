@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline._core.membership import Subscription
+from strandline._core.membership import JOIN_EPOCH, Subscription
 from strandline._groups.rebalance_listener import check_listener
 from strandline._net import arguments as given
 from strandline._reading.reading import Reading
@@ -109,12 +109,19 @@ class Subscriptions(Reading):
         return frozenset(self._assigned.keys)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Returns this consumer's identity in its group."""
+        """Returns this consumer's identity in its group.
+
+        A subscriber that is out of its group has generation 0: no coordinator takes its offsets.
+        """
         group = self._grouped("group_metadata")
         known = group.membership.is_member and group.membership.epoch > 0
+        if not known and group.is_subscribed:
+            known, epoch = True, JOIN_EPOCH
+        else:
+            epoch = group.membership.epoch
         return ConsumerGroupMetadata(
             group.member.group_id,
-            group.membership.epoch if known else NO_GROUP,
+            epoch if known else NO_GROUP,
             group.member.member_id if known else "",
             group.member.instance_id,
         )

@@ -34,7 +34,7 @@ class Traffic:
         at = self._ends.get(key, 0)
         self._ends[key] = at + len(VALUES)
         batch = build_batch(VALUES, timestamp_ms=1)
-        return SimpleNamespace(data=prefix(at, len(batch) - 12, 0) + batch[16:])
+        return SimpleNamespace(data=prefix(at, len(batch) - 12, 0) + batch[16:], aborted=())
 
     def moved(self, position: Position) -> None:
         """Nobody fetches."""

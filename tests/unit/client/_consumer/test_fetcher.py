@@ -80,6 +80,8 @@ def answer(position: Position, **result: Any) -> tuple[dict[PartitionKey, Wanted
         "current_leader": None,
         "diverging_epoch": None,
         "high_watermark": 9,
+        "last_stable_offset": 9,
+        "aborted_transactions": (),
         "log_start_offset": 0,
         "records": b"",
     }

@@ -42,7 +42,7 @@ class Chunks:
             batch = build_batch([(None, b"v")] * count, timestamp_ms=1)
             data += prefix(self._end, len(batch) - 12, epoch) + batch[16:]
             self._end += count
-        return SimpleNamespace(data=data)
+        return SimpleNamespace(data=data, aborted=())
 
     def moved(self, position: Position) -> None:
         self.moves.append(position.offset)
