@@ -113,7 +113,7 @@ async def test_a_repeated_marker_has_no_effect(tmp_path: Path) -> None:
 
 
 async def test_a_repeated_marker_waits_for_the_commit_of_the_first(tmp_path: Path) -> None:
-    """I-164: the coordinator forgets the transaction once it has all answers."""
+    """The coordinator forgets the transaction once it has all answers."""
     async with run_node(tmp_path, 1) as node:
         await decide(state(1, epoch=0, isr=(1, 2), replicas=(1, 2)), node)
         append(node.partition)
