@@ -126,11 +126,11 @@ def test_a_marker_stays_while_the_bare_header_at_the_end_of_a_segment_is_of_its_
 ) -> None:
     p = log_of(tmp_path)
     put(p, B, b"b", b"x" * 300, 0)
-    put(p, A, b"k", b"aborted", 0)
+    put(p, A, b"k", b"x" * 300, 0)
     p.log.roll()
     end(p, A, commit=False)
     end(p, B, commit=True)
-    put(p, B, b"c", b"x" * 300, 1)
+    put(p, B, b"c", b"", 1)
     end(p, B, commit=True)
     p.log.roll()
     clean(p.store)
