@@ -186,7 +186,11 @@ class Broker:
         self._record_checks = RecordChecks(runtime.clock, self.replicas.partitions, thread)
         self._copies_out = LeaderThrottle(runtime.clock, self.replicas.config)
         warn_of_slow_checks(runtime.log)
-        self.receiver = PushReceiver(
+        self.receiver = self._new_receiver(controller, streams)
+
+    def _new_receiver(self, controller: ControllerSide, streams: PushStreams) -> PushReceiver:
+        runtime = self._runtime
+        return PushReceiver(
             runtime,
             self.metadata,
             self.replicas,
@@ -203,7 +207,7 @@ class Broker:
                 session_s=self.lifecycle.session_s,
             ),
             streams,
-            broker_epoch=epoch,
+            broker_epoch=self.lifecycle.epoch,
             on_applied=self._on_applied,
         )
 
