@@ -288,6 +288,7 @@ class Broker:
             checks=self._record_checks,
             copies=self._copies_out,
             shards=self.shards,
+            transactions=self.transactions,
             producer_ids=self.producer_ids,
             controller=self.link,
             verifier=self.verifying,

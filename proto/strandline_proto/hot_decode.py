@@ -127,7 +127,7 @@ _TOPIC: Final = _table((1, _SPAN), (2, _SPANS))
 
 
 def _partitions(
-    data: bytes, topics: list[Span], table: Table, defaults: tuple[Any, ...]
+    data: bytes, topics: list[Span], table: Table, defaults: Callable[[], list[Any]]
 ) -> Iterator[tuple[bytes, list[Any]]]:
     """The topic's id and the fields of each partition."""
     left = _PARTITIONS + len(data) // _BYTES_OF_EACH
@@ -139,7 +139,7 @@ def _partitions(
         if left < 0:
             raise _Unexpected
         for at, stop in topic[1]:
-            slots = list(defaults)
+            slots = defaults()
             _scan(data, at, stop, table, slots)
             yield topic_id, slots
 
@@ -175,6 +175,17 @@ def _nodes(data: bytes, spans: list[Span]) -> list[hot.NodeEndpoint]:
     return nodes
 
 
+_ABORTED: Final = _table((1, _LONG), (2, _LONG))
+
+
+def _aborted(data: bytes, spans: list[Span]) -> tuple[hot.AbortedTransaction, ...]:
+    return tuple(
+        hot.AbortedTransaction(*pair)
+        for span in spans
+        if (pair := _pair(data, span, _ABORTED)) is not None
+    )
+
+
 # Produce
 
 _PRODUCE: Final = _table((1, _LONG), (2, _INT), (3, _INT), (4, _SPAN), (5, _SPANS))
@@ -188,7 +199,7 @@ def _produce_request(data: bytes) -> hot.ProduceRequest:
     partitions = [
         hot.ProduceData(topic_id, index, _records(data, records), epoch)
         for topic_id, (index, records, epoch) in _partitions(
-            data, topics, _PRODUCE_DATA, (0, None, None)
+            data, topics, _PRODUCE_DATA, [0, None, None].copy
         )
     ]
     name = None if transactional_id is None else _text(data, transactional_id)
@@ -212,7 +223,7 @@ def _produce_response(data: bytes) -> hot.ProduceResponse:
     correlation_id, topics, nodes = slots
     results = []
     for topic_id, fields in _partitions(
-        data, topics, _PRODUCE_RESULT, (0, 0, 0, 0, 0, None, None, 0, 0)
+        data, topics, _PRODUCE_RESULT, [0, 0, 0, 0, 0, None, None, 0, 0].copy
     ):
         index, code, base_offset, append_time, log_start, why, leader, appended, epoch = fields
         results.append(
@@ -266,7 +277,7 @@ def _fetch_request(data: bytes) -> hot.FetchRequest:
         epoch,
         [
             hot.FetchPartition(topic_id, *fields)
-            for topic_id, fields in _partitions(data, topics, _POSITION, (0,) * 6)
+            for topic_id, fields in _partitions(data, topics, _POSITION, ([0] * 6).copy)
         ],
     )
 
@@ -278,7 +289,7 @@ fetch_request = _or_protobuf(
 _FETCHED: Final = _table((1, _LONG), (2, _INT), (3, _INT), (4, _SPANS), (5, _SPANS), (7, _SPAN))
 _FETCH_RESULT: Final = _table(
     (1, _INT), (2, _INT), (3, _LONG), (4, _LONG), (5, _LONG), (6, _SPAN), (7, _SPAN), (9, _INT),
-    (10, _SPAN), (11, _SPAN),
+    (10, _SPAN), (11, _SPAN), (8, _SPANS),
 )  # fmt: skip
 _EPOCH_END: Final = _table((1, _INT), (2, _LONG))
 
@@ -290,7 +301,10 @@ def _fetch_response(data: bytes) -> hot.FetchResponse:
     results = [
         _fetch_result(data, topic_id, *fields)
         for topic_id, fields in _partitions(
-            data, topics, _FETCH_RESULT, (0, 0, 0, 0, 0, None, None, 0, None, None)
+            data,
+            topics,
+            _FETCH_RESULT,
+            lambda: [0, 0, 0, 0, 0, None, None, 0, None, None, []],
         )
     ]
     nodes = _nodes(data, nodes)
@@ -310,6 +324,7 @@ def _fetch_result(
     preferred: int,
     records: Span | None,
     why: Span | None,
+    aborted: list[Span],
 ) -> hot.FetchResult:
     epoch_end = _pair(data, diverging, _EPOCH_END)
     return hot.FetchResult(
@@ -324,6 +339,7 @@ def _fetch_result(
         preferred,
         _records(data, records),
         _text(data, why),
+        _aborted(data, aborted) if aborted else (),
     )
 
 
@@ -350,14 +366,14 @@ fetch_range_request = _or_protobuf(
 
 _RANGED: Final = _table(
     (1, _INT), (2, _SPAN), (3, _LONG), (4, _LONG), (5, _INT), (7, _SPAN), (8, _LONG), (9, _LONG),
-    (10, _SPAN),
+    (10, _SPAN), (11, _LONG), (6, _SPANS),
 )  # fmt: skip
 
 
 def _fetch_range_response(data: bytes) -> hot.FetchRangeResponse:
-    slots: list[Any] = [0, None, 0, 0, 0, None, 0, 0, None]
+    slots: list[Any] = [0, None, 0, 0, 0, None, 0, 0, None, 0, []]
     _scan(data, 0, len(data), _RANGED, slots)
-    code, why, base, following, epoch, records, log_start, high_watermark, leader = slots
+    code, why, base, following, epoch, records, start, watermark, leader, stable, aborted = slots
     return hot.FetchRangeResponse(
         code,
         _text(data, why),
@@ -365,9 +381,11 @@ def _fetch_range_response(data: bytes) -> hot.FetchRangeResponse:
         following,
         epoch,
         _records(data, records),
-        log_start,
-        high_watermark,
+        start,
+        watermark,
         _leader(data, leader),
+        stable,
+        _aborted(data, aborted) if aborted else (),
     )
 
 

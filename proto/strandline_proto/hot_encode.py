@@ -248,7 +248,8 @@ def fetch_response(message: hot.FetchResponse) -> bytes:
 
 
 def _fetch_result(result: hot.FetchResult, parts: list[Buffer]) -> None:
-    _, index, code, watermark, stable, start, diverging, leader, preferred, records, why = result
+    _, index, code, watermark, stable, start, diverging, leader, preferred, *rest = result
+    records, why, aborted = rest
     before = (
         _int(b"\x08", index)
         + _int(b"\x10", code)
@@ -258,8 +259,18 @@ def _fetch_result(result: hot.FetchResult, parts: list[Buffer]) -> None:
     )
     if diverging is not None:
         before += _data(b"\x32", _int(b"\x08", diverging[0]) + _long(b"\x10", diverging[1]))
-    before += _leader(b"\x3a", leader) + _int(b"\x48", preferred)
+    before += _leader(b"\x3a", leader)
+    if aborted:
+        before += _aborted(b"\x42", aborted)
+    before += _int(b"\x48", preferred)
     _around(before, b"\x52", records, _text(b"\x5a", why), parts)
+
+
+def _aborted(tag: bytes, aborted: Sequence[hot.AbortedTransaction]) -> bytes:
+    return b"".join(
+        _data(tag, _long(b"\x08", producer_id) + _long(b"\x10", first_offset))
+        for producer_id, first_offset in aborted
+    )
 
 
 def fetch_range_request(message: hot.FetchRangeRequest) -> bytes:
@@ -285,10 +296,12 @@ def fetch_range_response(message: hot.FetchRangeResponse) -> bytes:
             _long(b"\x18", message.base_offset),
             _long(b"\x20", message.next_offset),
             _int(b"\x28", message.leader_epoch),
+            _aborted(b"\x32", message.aborted_transactions),
             b"\x3a" + _number(size) if size > 0 else b"",
             message.records,
             _long(b"\x40", message.log_start_offset),
             _long(b"\x48", message.high_watermark),
             _leader(b"\x52", message.current_leader),
+            _long(b"\x58", message.last_stable_offset),
         )
     )

@@ -105,6 +105,11 @@ class EpochEndOffset(NamedTuple):
     end_offset: int
 
 
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+
+
 class FetchResult(NamedTuple):
     topic_id: bytes
     partition: int
@@ -117,6 +122,7 @@ class FetchResult(NamedTuple):
     preferred_read_replica: int = 0
     records: Buffer = b""
     error_message: str = ""
+    aborted_transactions: Sequence[AbortedTransaction] = ()
 
 
 class FetchResponse(NamedTuple):
@@ -148,3 +154,5 @@ class FetchRangeResponse(NamedTuple):
     log_start_offset: int = 0
     high_watermark: int = 0
     current_leader: CurrentLeader | None = None
+    last_stable_offset: int = 0
+    aborted_transactions: Sequence[AbortedTransaction] = ()

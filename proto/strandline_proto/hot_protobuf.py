@@ -117,6 +117,7 @@ def _fetch_result(topic_id: bytes, result: fetch_pb2.FetchPartitionResult) -> ho
         result.preferred_read_replica,
         result.records,
         result.error_message,
+        _aborted_of(result),
     )
 
 
@@ -143,6 +144,15 @@ def fetch_range_response(message: fetch_pb2.FetchRangeResponse) -> hot.FetchRang
         message.log_start_offset,
         message.high_watermark,
         _leader_of(message),
+        message.last_stable_offset,
+        _aborted_of(message),
+    )
+
+
+def _aborted_of(message: Any) -> tuple[hot.AbortedTransaction, ...]:
+    return tuple(
+        hot.AbortedTransaction(each.producer_id, each.first_offset)
+        for each in message.aborted_transactions
     )
 
 

@@ -20,6 +20,9 @@ topic_ids = st.sampled_from([b"t" * 16, b"u" * 16, b"", b"odd"])
 leaders = st.none() | st.builds(hot.CurrentLeader, int32, int32)
 nodes = st.lists(st.builds(hot.NodeEndpoint, int32, text, int32, text), max_size=2)
 errors = st.just(()) | st.lists(st.builds(hot.RecordError, int32, text), max_size=2).map(tuple)
+aborted = st.just(()) | st.lists(st.builds(hot.AbortedTransaction, int64, int64), max_size=3).map(
+    tuple
+)
 MESSAGES: dict[str, st.SearchStrategy[Any]] = {
     "produce_request": st.builds(
         hot.ProduceRequest,
@@ -92,6 +95,7 @@ MESSAGES: dict[str, st.SearchStrategy[Any]] = {
                 int32,
                 records,
                 text,
+                aborted,
             ),
             max_size=11,
         ),
@@ -102,7 +106,18 @@ MESSAGES: dict[str, st.SearchStrategy[Any]] = {
         hot.FetchRangeRequest, topic_ids, int32, int32, int64, int64, int32, int32
     ),
     "fetch_range_response": st.builds(
-        hot.FetchRangeResponse, int32, text, int64, int64, int32, records, int64, int64, leaders
+        hot.FetchRangeResponse,
+        int32,
+        text,
+        int64,
+        int64,
+        int32,
+        records,
+        int64,
+        int64,
+        leaders,
+        int64,
+        aborted,
     ),
 }
 some = st.one_of([st.tuples(st.just(name), MESSAGES[name]) for name in MESSAGES])

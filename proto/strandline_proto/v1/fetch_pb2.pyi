@@ -391,6 +391,7 @@ class FetchRangeResponse(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     CURRENT_LEADER_FIELD_NUMBER: _builtins.int
+    LAST_STABLE_OFFSET_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     error_message: _builtins.str
     base_offset: _builtins.int
@@ -402,6 +403,8 @@ class FetchRangeResponse(_message.Message):
     records: _builtins.bytes
     log_start_offset: _builtins.int
     high_watermark: _builtins.int
+    last_stable_offset: _builtins.int
+    """Records of open transactions begin here at the earliest; at most `high_watermark`."""
     @_builtins.property
     def aborted_transactions(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AbortedTransaction]: ...
     @_builtins.property
@@ -419,10 +422,11 @@ class FetchRangeResponse(_message.Message):
         log_start_offset: _builtins.int = ...,
         high_watermark: _builtins.int = ...,
         current_leader: _common_pb2.CurrentLeader | None = ...,
+        last_stable_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted_transactions", b"aborted_transactions", "base_offset", b"base_offset", "current_leader", b"current_leader", "error_code", b"error_code", "error_message", b"error_message", "high_watermark", b"high_watermark", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "next_offset", b"next_offset", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted_transactions", b"aborted_transactions", "base_offset", b"base_offset", "current_leader", b"current_leader", "error_code", b"error_code", "error_message", b"error_message", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "next_offset", b"next_offset", "records", b"records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -17,7 +17,7 @@ from support.hot_wire import KINDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
 
-NOBODY_USES = {"throttle_ms", "rack_id", "aborted_transactions"}
+NOBODY_USES = {"throttle_ms", "rack_id"}
 OF_TOPICS = {"topics": "partitions"}
 OF_PARTITIONS = {"index": "partition", "partition_index": "partition"}
 PAIRS: list[tuple[Any, Any, dict[str, str], Set[str]]] = [
@@ -34,6 +34,7 @@ PAIRS: list[tuple[Any, Any, dict[str, str], Set[str]]] = [
     (hot.FetchResponse, fetch_pb2.FetchResponse, OF_TOPICS, set()),
     (hot.FetchResult, fetch_pb2.FetchPartitionResult, OF_PARTITIONS, {"topic_id"}),
     (hot.EpochEndOffset, fetch_pb2.EpochEndOffset, {}, set()),
+    (hot.AbortedTransaction, common_pb2.AbortedTransaction, {}, set()),
     (hot.FetchRangeRequest, fetch_pb2.FetchRangeRequest, {}, set()),
     (hot.FetchRangeResponse, fetch_pb2.FetchRangeResponse, {}, set()),
 ]

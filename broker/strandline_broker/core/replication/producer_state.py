@@ -22,13 +22,14 @@ remembered too long costs memory; one forgotten too early costs a refused batch.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from strandline_broker.core.replication.end_marker import EndMarker
 from strandline_broker.core.replication.open_transactions import OpenTransactions
-from strandline_proto.batch import SEQUENCE_MAX, BatchHeader, add_sequence
+from strandline_proto.batch import SEQUENCE_MAX, BatchHeader, add_sequence, end_marker
+from strandline_proto.decompression import Buffer
 from strandline_proto.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
@@ -41,6 +42,11 @@ PersistedProducer = tuple[int, int, int, int, int, int, int, int, int]
 """Producer id, producer epoch, last sequence, last offset, offset delta, timestamp, coordinator
 epoch, first offset of the open transaction, sequence where its batches begin; -1 where there is
 none, delta 0 without a batch.
+"""
+Aborted = tuple[int, int, int, int]
+"""An aborted transaction: producer id, first offset, offset of the marker, and the last stable
+offset at the marker: where the oldest other open transaction begins, or else the offset after the
+marker.
 """
 ReplayedBatch = tuple[BatchHeader, int | None]
 """(header, coordinator epoch of a transaction's end marker; None for any other batch)."""
@@ -284,6 +290,27 @@ class ProducerStates:
         )
         producer.add(appended, self.first_sequence)
 
+    def aborted_in(self, records: Buffer, headers: Sequence[BatchHeader]) -> list[Aborted]:
+        """The transactions that the end markers of these batches abort. The batches follow the
+        log's end, and are not recorded yet.
+        """
+        open_ids = dict(self.transactions.open)
+        found: list[Aborted] = []
+        at = 0
+        for header in headers:
+            producer_id = header.producer_id
+            if not header.is_control:
+                if header.is_transactional and producer_id >= 0 and header.base_sequence >= 0:
+                    open_ids.setdefault(producer_id, header.base_offset)
+            elif (marker := end_marker(records, at, header)) is not None:
+                first = open_ids.pop(producer_id, None)
+                if first is not None and not marker.is_commit:
+                    last = header.last_offset
+                    stable = next(iter(open_ids.values()), last + 1)
+                    found.append((producer_id, first, last, stable))
+            at += header.size
+        return found
+
     def entries(self) -> list[PersistedProducer]:
         """The state as a `.snapshot` file keeps it, by producer id. Any thread may call this while
         no batch is appended.
@@ -304,6 +331,16 @@ class ProducerStates:
             )
             for producer_id, producer in sorted(self._producers.items())
         ]
+
+    def last_markers(self) -> dict[int, tuple[int, int]]:
+        """Producer id -> (offset of its last end marker, or -1 if that is not known; its epoch), of
+        each producer with a marker.
+        """
+        return {
+            producer_id: (producer.marker_offset, producer.epoch)
+            for producer_id, producer in self._producers.items()
+            if producer.coordinator_epoch != NO_EPOCH
+        }
 
     def rebuild(
         self,

@@ -79,6 +79,10 @@ class FetchedPartition:
     error: WireError | None = None
     leader: CurrentLeader | None = None
     """The current leader, if this broker refuses."""
+    aborted: Sequence[tuple[int, int]] = ()
+    """(producer id, first offset) of the aborted transactions that may have records among these;
+    found in the step that read them (P-122).
+    """
     holds_replica: bool = True
     """False if this broker knows no offsets of the partition."""
 

@@ -29,6 +29,7 @@ from strandline_broker.hosts.replica.reads import (
     read_for_consumer,
     read_for_follower,
 )
+from strandline_broker.storage.segment.txn_index import named
 from strandline_proto.errors import (
     ThrottlingQuotaExceeded,
     UnknownTopicId,
@@ -354,6 +355,8 @@ class SessionPartitions(FetchListener):
             self._news[key] = None  # there may be more, and the reader may ask for the same again
             result = collected.result(key, partition)
             result.records = found.records
+            if found.aborted:
+                result.aborted = named(found.aborted)
             collected.size += len(found.records)
             is_consumer = self.replica.broker_id < 0
             end = result.end_for(self.isolation) if is_consumer else partition.log.log_end_offset

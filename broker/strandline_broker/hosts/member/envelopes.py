@@ -29,7 +29,6 @@ from strandline_broker.hosts.common.dynamic_config import log_config
 from strandline_broker.hosts.disks.log_dirs import passes_with_room
 from strandline_broker.hosts.member.replica_configs import configure_replicas
 from strandline_broker.hosts.replica.late_roles import LateRoles
-from strandline_broker.hosts.replica.service_state import admit_epoch, unusable
 from strandline_broker.storage.log.log import Log
 from strandline_proto.errors import KafkaStorageError, UnknownServerError, WireError
 from strandline_proto.ids import NO_LEADER
@@ -123,7 +122,7 @@ class Envelopes:
                 await self.late.in_time(partition.key, self._take_role(partition, state, say))
             except WireError as error:
                 errors.append(self._failed(state, error))
-                self.lacks_something |= unusable(partition) is None  # it may pass (I-88)
+                self.lacks_something |= partition.unusable is None  # it may pass (I-88)
                 self._controller.report_offline()
             if loop.time() < turn_ends.when():
                 turn_ends.cancel()
@@ -161,7 +160,7 @@ class Envelopes:
             partition = self._replicas.partitions.get((state.topic_id, state.partition))
             if partition is None:
                 continue
-            if (why := unusable(partition)) is not None:
+            if (why := partition.unusable) is not None:
                 errors.append(self._failed(state, KafkaStorageError(why)))
             elif (late := self.late.why(partition.key)) is not None:
                 self.late.put_off(partition.key, partial(self._go_by, partition, state))
@@ -215,7 +214,7 @@ class Envelopes:
 
     async def _go_by(self, partition: Partition, state: PartitionState) -> None:
         """Take a role that was deferred while the replica was taking an earlier one."""
-        if unusable(partition) is None and self._accept(partition, state):
+        if partition.unusable is None and self._accept(partition, state):
             await self._take_role(partition, state, self._log.info)
 
     async def _take_role(
@@ -225,7 +224,7 @@ class Envelopes:
         partition.stop_role(f"leader epoch {state.leader_epoch} has begun")
         async with partition.gate:
             log = partition.log
-            admit_epoch(partition, state)
+            partition.admit_epoch(state)
             # A new log, a truncation that was cut short, or one after which not all could be read.
             if log.producers is None or log.replay_lacks:
                 await partition.rebuild_producers()

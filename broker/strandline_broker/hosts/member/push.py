@@ -37,7 +37,6 @@ from strandline_broker.core.push_answer import (
     ReplicaLogEnd,
 )
 from strandline_broker.hosts.disks.blocking_work import StillAtWorkError
-from strandline_broker.hosts.replica.service_state import unusable
 from strandline_proto.errors import InvalidUpdateVersion, KafkaStorageError, WireError
 from strandline_proto.ids import NO_LEADER
 
@@ -188,7 +187,7 @@ def _ends_without_leader(replicas: ReplicaManager, envelope: Envelope) -> Iterat
     """
     for state in envelope.leader_and_isr:
         partition = replicas.partitions.get((state.topic_id, state.partition))
-        if state.leader != NO_LEADER or partition is None or unusable(partition) is not None:
+        if state.leader != NO_LEADER or partition is None or partition.unusable is not None:
             continue
         if partition.state is not None and partition.state.leader_epoch == state.leader_epoch:
             log, known = partition.log, partition.log.leader_epochs

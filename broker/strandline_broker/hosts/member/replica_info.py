@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strandline_broker.hosts.replica.service_state import unusable
 from strandline_broker.hosts.replica.truncations import refusal_text
 from strandline_broker.storage.segment.damaged_ranges import refusal
 from strandline_proto.errors import KafkaStorageError, WireError
@@ -86,7 +85,7 @@ def _name_of(metadata: MetadataCache, topic_id: bytes) -> str:
 
 def trouble_of(partition: Partition) -> str | None:
     """The reason why the replica serves nothing, or not all of its log, in words; None: neither."""
-    why = unusable(partition)
+    why = partition.unusable
     if why is not None:
         return why
     if partition.refused is not None:
@@ -99,7 +98,7 @@ def trouble_of(partition: Partition) -> str | None:
 def _describe(partition: Partition, now_ms: int) -> ReplicaInfo:
     log, leader = partition.log, partition.leader
     trouble = trouble_of(partition)
-    if unusable(partition) is not None:
+    if partition.unusable is not None:
         role = "offline"
     elif leader is not None:
         role = "leader"

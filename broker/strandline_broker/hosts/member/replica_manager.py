@@ -170,7 +170,7 @@ class ReplicaManager:
                 await self.read_cold(
                     partition,
                     lambda: partition.read_log(
-                        offset, max_bytes=max_bytes, limit=limit, checked=True
+                        offset, max_bytes=max_bytes, limit=limit, checked=True, committed=True
                     ),
                 )
 

@@ -115,6 +115,11 @@ class Partition:
             return high_watermark
         return max(unstable, self.log.log_start_offset)
 
+    @property
+    def unusable(self) -> str | None:
+        """The reason why the replica serves nothing; None if it serves."""
+        return self.out_of_service or self.other_history or self.log.damaged
+
     # State changes in every role
 
     def configure(self, entries: Mapping[str, str] | None) -> None:
@@ -141,6 +146,20 @@ class Partition:
         """Refuse every role: the log's history differs from the controller's (I-2)."""
         self.other_history = why
         self._suspects.add(self)
+
+    def admit_epoch(self, state: PartitionState) -> None:
+        """Raise KafkaStorageError, from here on for every role, if the log holds a later epoch than
+        the controller knows: one of the two has another history (I-2).
+        """
+        latest = self.log.leader_epochs.latest()
+        if latest > state.leader_epoch:
+            why = (
+                f"{self.log.path} holds leader epoch {latest}, and the controller knows of none"
+                f" above {state.leader_epoch}: move the directory away, and the replica is copied"
+                " anew"
+            )
+            self.refuse_history(why)
+            raise KafkaStorageError(why)
 
     def refuse_truncation(self, refused: RefusedTruncation) -> None:
         """Stop fetching until the refusal is released (I-41)."""
@@ -222,7 +241,7 @@ class Partition:
 
     async def _shorten(self, work: Callable[[], None]) -> None:
         log = self.log
-        entries, cuts = log.producers, log.state.truncations
+        known, cuts = log.producers is not None, log.state.truncations
         log.keep_producers(None)
         try:
             await self.abandon_cleaning()
@@ -230,8 +249,8 @@ class Partition:
         finally:  # a fetch cancelled meanwhile has truncated nevertheless (I-6)
             end = min(self.high_watermark, log.log_end_offset)
             self.high_watermark = max(end, log.log_start_offset)
-            if log.state.truncations == cuts:  # at its end, or refused: the state holds (I-60)
-                log.keep_producers(entries)
+            if known and log.state.truncations == cuts:  # at its end, or refused (I-60)
+                log.keep_producers(self.producers.entries, self.producers.aborted_in)
         if log.producers is None:
             await self.rebuild_producers()
 
@@ -272,7 +291,7 @@ class Partition:
         """Take the producer state at the log's end."""
         self.producers = producers
         producers.transactions.on_committed(self.high_watermark)
-        self.log.keep_producers(producers.entries)
+        self.log.keep_producers(producers.entries, producers.aborted_in)
 
     async def in_disk_pool(self, work: Callable[[], T]) -> T:
         """Run blocking work on this replica; the caller holds the gate.
@@ -321,12 +340,23 @@ class Partition:
         where = f"{self.name} at offset {self.log.log_end_offset} on broker {self.broker_id}"
         return self._dirs.refuse_write(self.log, error, where)
 
-    def read_log(self, start: int, *, max_bytes: int, limit: int, checked: bool = False) -> LogRead:
+    def read_log(
+        self,
+        start: int,
+        *,
+        max_bytes: int,
+        limit: int,
+        checked: bool = False,
+        committed: bool = False,
+    ) -> LogRead:
         """Read the log. Raises KafkaStorageError for damaged offsets (I-7), and as `refuse_read`
-        says. `checked` verifies each batch's CRC, for bytes that are cold.
+        says. `checked` verifies each batch's CRC, for bytes that are cold. `committed` names the
+        aborted transactions too.
         """
         try:
-            return self.log.read(start, max_bytes=max_bytes, limit=limit, checked=checked)
+            return self.log.read(
+                start, max_bytes=max_bytes, limit=limit, checked=checked, committed=committed
+            )
         except OSError as error:
             raise self.refuse_read(error) from error
 

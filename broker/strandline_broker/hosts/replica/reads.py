@@ -1,8 +1,8 @@
 """Reads of one partition at its leader: followers up to the log end, consumers below the high
-watermark.
+watermark, or below the last stable offset.
 
-Each read is one synchronous step: role, epoch, watermark and bytes are of one moment (I-12, P-13,
-P-33).
+Each read is one synchronous step: role, epoch, watermark, bytes and aborted transactions are of one
+moment (I-12, P-13, P-33, P-122).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.core.replication.isolation import Isolation
 from strandline_broker.hosts.replica.leading import check_leader
 from strandline_proto.errors import (
     FencedLeaderEpoch,
@@ -22,7 +23,6 @@ from strandline_proto.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline_broker.core.replication.isolation import Isolation
     from strandline_broker.hosts.common.fetch_messages import Position
     from strandline_broker.hosts.replica.leading import Leading
     from strandline_broker.hosts.replica.partition import Partition
@@ -36,6 +36,9 @@ EXPECTED: Final = (
     UnknownLeaderEpoch,
 )
 """Refusals that do not count as failed requests, as in Kafka: readers meet them in good order."""
+
+
+_COMMITTED: Final = Isolation.READ_COMMITTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,9 @@ def read_for_consumer(
     limit = leading.readable_end(isolation)  # read once (P-33)
     if at.fetch_offset >= limit or max_bytes == 0:
         return None
-    return partition.read_log(at.fetch_offset, max_bytes=max_bytes, limit=limit)
+    return partition.read_log(
+        at.fetch_offset, max_bytes=max_bytes, limit=limit, committed=isolation == _COMMITTED
+    )
 
 
 def divergence(partition: Partition, at: Position) -> Divergence | None:

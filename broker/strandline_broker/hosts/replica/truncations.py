@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.replication.replica_condition import RefusedTruncation
-from strandline_broker.hosts.replica.service_state import unusable
 from strandline_proto.errors import InvalidRequest, KafkaStorageError, OffsetOutOfRange
 from strandline_proto.ids import Offset, TopicId
 
@@ -103,7 +102,7 @@ class Truncations:
         diverges from the rest; an operator allows it. Raises if there is no refusal to release.
         """
         refused, follower = partition.refused, partition.follower
-        why = unusable(partition)
+        why = partition.unusable
         if why is not None:
             raise KafkaStorageError(f"{partition.name}: {why}")
         if refused is None or follower is None:

@@ -2,7 +2,8 @@
 
 The partitions are read once, in the order of the request. If that finds too little, the request
 waits for news of them, and only those with news are read again. A read is one synchronous step at
-the partition's leader, below its high watermark (I-12, P-13, P-33).
+the partition's leader, below its high watermark or last stable offset (I-12, P-13, P-33). The list
+of aborted transactions is of that step too (P-122).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from strandline_broker.hosts.replica.observers import FetchListener
 from strandline_broker.hosts.replica.reads import EXPECTED, Divergence, read_for_consumer
 from strandline_broker.hosts.serving.replicas import why_unknown
 from strandline_broker.hosts.serving.turns import EVERY, Turns
+from strandline_broker.storage.segment.txn_index import named
 from strandline_proto.batch import HEADER_SIZE
 from strandline_proto.errors import WireError
 from strandline_proto.ids import TopicId
@@ -162,6 +164,7 @@ class SessionlessFetch(FetchListener):
         for place, size in self._sizes.items():
             if size > 0:
                 self._found[place].records = b""
+                self._found[place].aborted = ()
                 self._let_gone[place] = None
 
     async def _listen(self) -> None:
@@ -244,6 +247,8 @@ class SessionlessFetch(FetchListener):
             self._is_due = True
             return
         found.records = read.records
+        if read.aborted:
+            found.aborted = named(read.aborted)
         self._sizes[place] = size
         self._size += size
         if size > 0 and read.next_offset < found.end_for(self._isolation):

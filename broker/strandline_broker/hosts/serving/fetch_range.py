@@ -2,7 +2,8 @@
 Spark.
 
 Each message is read at one moment of one leadership: a reader that reaches the end has read exactly
-the committed records (I-12). Bytes come from the disk pool; after each read, role, epoch and
+the committed records (I-12). The aborted transactions of a message are found by the read of its
+records (P-122). Bytes come from the disk pool; after each read, role, epoch and
 truncation are checked again (P-13, P-34). While one message is sent, only the next one is read
 ahead.
 """
@@ -13,7 +14,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.replication.isolation import isolation
+from strandline_broker.core.replication.isolation import Isolation, isolation
 from strandline_broker.hosts.replica.leading import check_leader
 from strandline_broker.hosts.serving.replicas import current_leader, replica_of
 from strandline_proto.batch import iter_headers
@@ -23,7 +24,7 @@ from strandline_proto.errors import (
     OffsetOutOfRange,
     WireError,
 )
-from strandline_proto.hot_messages import FetchRangeResponse
+from strandline_proto.hot_messages import AbortedTransaction, FetchRangeResponse
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 MESSAGE_BYTES_DEFAULT: Final = 2 << 20
 MESSAGE_BYTES_MAX: Final = 16 << 20
+_COMMITTED: Final = Isolation.READ_COMMITTED
 
 
 @dataclass(slots=True)
@@ -48,7 +50,7 @@ class _Reading:
     leading: Leading
     offset: int
     truncations: int
-    read: asyncio.Future[tuple[bytes, int, int]]
+    read: asyncio.Future[LogRead]
 
     def drop(self) -> None:
         """Drop the read ahead; its result is ignored."""
@@ -90,6 +92,7 @@ class FetchRangeService:
                 next_offset=offset,
                 log_start_offset=0 if partition is None else partition.log.log_start_offset,
                 high_watermark=0 if partition is None else partition.high_watermark,
+                last_stable_offset=0 if partition is None else partition.last_stable_offset,
                 current_leader=current_leader(self._metadata.view, key),
             )
             yield refusal
@@ -102,18 +105,21 @@ class FetchRangeService:
         partition = replica_of(self._replicas, request.topic_id, request.partition)
         partition.counters.fetch_requests += 1
         leading = check_leader(partition, request.current_leader_epoch)
-        log, limit = partition.log, leading.readable_end(isolation(request.isolation_level))
+        level = isolation(request.isolation_level)
+        log, limit, committed = partition.log, leading.readable_end(level), level == _COMMITTED
         _check_start(partition, offset)
         if request.stop_offset > limit:
+            end = "last stable offset" if committed else "high watermark"
             raise OffsetNotAvailable(
-                f"{partition.name}: {request.stop_offset} is past the high watermark {limit};"
-                " try again soon"
+                f"{partition.name}: {request.stop_offset} is past the {end} {limit}; try again soon"
             )
         size = min(request.max_message_bytes or MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX)
         read = self._replicas.read_cold(
             partition,
             lambda: _cut(
-                partition.read_log(offset, max_bytes=size, limit=limit, checked=True),
+                partition.read_log(
+                    offset, max_bytes=size, limit=limit, checked=True, committed=committed
+                ),
                 request.stop_offset,
             ),
         )
@@ -123,7 +129,7 @@ class FetchRangeService:
         """One message, and where the next one begins."""
         partition, leader = reading.partition, reading.leading.machine
         try:
-            records, base_offset, next_offset = await reading.read
+            records, base_offset, next_offset, aborted = await reading.read
         except OffsetOutOfRange:
             check_leader(partition, leader.leader_epoch)  # a former leader's range proves nothing
             raise
@@ -142,6 +148,12 @@ class FetchRangeService:
             records=records,
             log_start_offset=log.log_start_offset,
             high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            aborted_transactions=[
+                AbortedTransaction(each.producer_id, each.first_offset)
+                for each in aborted
+                if each.first_offset < next_offset
+            ],
         )
         return message, next_offset
 
@@ -161,13 +173,13 @@ def _check(request: FetchRangeRequest) -> None:
     isolation(request.isolation_level)
 
 
-def _cut(read: LogRead, stop_offset: int) -> tuple[bytes, int, int]:
+def _cut(read: LogRead, stop_offset: int) -> LogRead:
     """Leave out the batches that begin at or past the end of the range."""
     if read.next_offset <= stop_offset:
-        return read.records, read.base_offset, read.next_offset
+        return read
     next_offset, end = read.base_offset, 0
     for at, header in iter_headers(read.records):
         if header.base_offset >= stop_offset:
             break
         next_offset, end = header.next_offset, at + header.size
-    return read.records[:end], read.base_offset, next_offset
+    return read._replace(records=read.records[:end], next_offset=next_offset)

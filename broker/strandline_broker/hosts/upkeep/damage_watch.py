@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.replication.replica_condition import ReplicaCondition
 from strandline_broker.hosts.common.cuts import CutReason
-from strandline_broker.hosts.replica.service_state import unusable
 from strandline_broker.storage.log.segment_check import check_segment
 from strandline_proto.errors import WireError
 from strandline_proto.ids import TopicId
@@ -61,7 +60,7 @@ def condition_of(partition: Partition) -> ReplicaCondition | None:
     has room.
     """
     log = partition.log
-    if unusable(partition) is not None:
+    if partition.unusable is not None:
         return ReplicaCondition.OUT_OF_SERVICE
     if partition.healing or log.damaged_ranges.above(log.log_start_offset):
         return ReplicaCondition.DAMAGED

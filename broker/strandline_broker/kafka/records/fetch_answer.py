@@ -48,6 +48,7 @@ _API: Final = BY_NAME["Fetch"]
 _RESULT_4: Final = Struct(">ihqq")
 _RESULT_5: Final = Struct(">ihqqq")
 _DIVERGING: Final = Struct(">iq")
+_ABORTED: Final = Struct(">qq")
 _NO_OFFSETS: Final = (-1, -1, -1)
 
 
@@ -112,13 +113,32 @@ def _write_error(out: Writer, version: int, index: int, code: int) -> int:
     return code
 
 
-def _write_rest(out: Writer, version: int, records: Buffer, *, committed: bool) -> None:
+def _write_rest(
+    out: Writer,
+    version: int,
+    records: Buffer,
+    *,
+    committed: bool,
+    aborted: Sequence[tuple[int, int]] = (),
+) -> None:
     """Aborted transactions, the replica to read from, and the records."""
-    out.raw(_before_records(version, committed))
+    if committed and aborted:
+        _write_aborted(out, version, aborted)
+    else:
+        out.raw(_before_records(version, committed))
     if records:
         out.view(records)
     else:
         out.length(0)
+
+
+def _write_aborted(out: Writer, version: int, aborted: Sequence[tuple[int, int]]) -> None:
+    out.length(len(aborted))
+    for each in aborted:
+        out.raw(_ABORTED.pack(*each))
+        out.no_tags()
+    if version >= RACKS:
+        out.int32(-1)
 
 
 @cache
@@ -159,7 +179,7 @@ def _write_partition(
         out.raw(_RESULT_5.pack(index, NONE, high_watermark, stable, log_start))
     else:
         out.raw(_RESULT_4.pack(index, NONE, high_watermark, stable))
-    _write_rest(out, version, records, committed=committed)
+    _write_rest(out, version, records, committed=committed, aborted=found.aborted)
     if found.diverging is not None and version >= HISTORIES:
         out.tags([(0, _DIVERGING.pack(*found.diverging) + NO_TAGS)])
     else:

@@ -151,6 +151,7 @@ def _partition_to_wire(key: Key, fetched: FetchedPartition) -> hot.FetchResult:
         NO_PREFERRED_REPLICA if holds else 0,
         records,
         "" if error is None else str(error),
+        [hot.AbortedTransaction(*each) for each in fetched.aborted] if fetched.aborted else (),
     )
 
 
@@ -170,6 +171,7 @@ def _partition_from_wire(result: hot.FetchResult) -> FetchedPartition:
         Offsets(result.high_watermark, result.last_stable_offset, result.log_start_offset),
         records=result.records,
         diverging=result.diverging_epoch,
+        aborted=result.aborted_transactions,
         holds_replica=result.preferred_read_replica == NO_PREFERRED_REPLICA,
     )
     if result.error_code != errors.NONE:

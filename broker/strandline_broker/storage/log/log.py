@@ -31,8 +31,8 @@ from strandline_broker.storage.segment.deleted_segments import DeletedSegments
 from strandline_broker.storage.segment.open_segments import OpenSegments
 from strandline_broker.storage.segment.reader import Place, first_batch_to
 from strandline_broker.storage.segment.segment import Segment
-from strandline_broker.storage.segment.txn_index import truncate_txn_index
-from strandline_proto.batch import prefix
+from strandline_broker.storage.segment.txn_index import SUFFIX, cut_entries
+from strandline_proto.batch import CONTROL, prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,8 +47,14 @@ if TYPE_CHECKING:
     from strandline_broker.storage.log.time_lookup import Found
     from strandline_broker.storage.segment.damaged_ranges import DamagedRanges
     from strandline_broker.storage.segment.recent_batches import RecentBatches
+    from strandline_broker.storage.segment.txn_index import Aborted
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import Buffer, FileSystem
+
+    AbortedIn = Callable[[Buffer, Sequence[BatchHeader]], Sequence[Aborted]]
+    """The transactions that a run of batches aborts, by its bytes and its headers. Their offsets
+    follow the log's end.
+    """
 
 __all__ = ["INT64_MAX", "Appended", "Log", "LogConfig"]
 
@@ -93,6 +99,7 @@ class Log:
         self.snapshots = ProducerSnapshots(fs, path, report)
         self.producers: Callable[[], Iterable[Entry]] | None = None
         """The producers' state at the log's end; None while it is unknown."""
+        self._aborted_in: AbortedIn | None = None
         self.gaps = Gaps(fs, path, expected.gaps_below)
         self.limits = limits
         self.checkpointed_high_watermark = expected.high_watermark
@@ -174,7 +181,11 @@ class Log:
         segment = segments[-1]
         position = segment.size
         assigned = prefix(base, header.batch_length, leader_epoch)
-        self._write(segment, (assigned, memoryview(batch)[ASSIGNED:]), size)
+        buffers = assigned, memoryview(batch)[ASSIGNED:]
+        if header.attributes & CONTROL:
+            self._write_control(segment, batch, (header._replace(base_offset=base),), buffers)
+        else:
+            self._write(segment, buffers, size)
         segment.note_batch(position, header, last)
         recent.append(last, position + size)
         self.state.append(last + 1, size)
@@ -218,7 +229,10 @@ class Log:
             segments, recent = self.state.tail
             segment = segments[-1]
             position = segment.size
-            self._write(segment, (records,), len(records))
+            if any(header.attributes & CONTROL for header in found):
+                self._write_control(segment, records, found, (records,))
+            else:
+                self._write(segment, (records,), len(records))
         except OSError:
             epochs.revert(entries)
             raise
@@ -272,6 +286,34 @@ class Log:
             return ()
         return (self.snapshots.write(self.log_end_offset, self.producers()),)
 
+    def _write_control(
+        self,
+        segment: Segment,
+        records: Buffer,
+        headers: Sequence[BatchHeader],
+        buffers: tuple[Buffer, ...],
+    ) -> None:
+        """Write a run that may abort transactions: first the entries of the index, then the
+        batches. No reader may find a marker whose entry is missing (I-153, P-108).
+        """
+        aborted = self._aborted_in(records, headers) if self._aborted_in is not None else ()
+        if not aborted:
+            self._write(segment, buffers, len(records))
+            return
+        before, is_new = segment.aborted().size, not segment.has_aborted
+        try:
+            segment.add_aborted(aborted)
+            if is_new:
+                self.state.add_name()
+            self._write(segment, buffers, len(records))
+        except OSError:
+            try:
+                segment.cut_aborted(before)
+            except OSError as error:
+                path = segment.path(SUFFIX)
+                self.state.fail(f"{path}: a failed append could not be undone ({error})")
+            raise
+
     def _write(self, segment: Segment, buffers: tuple[Buffer, ...], size: int) -> None:
         file = segment.view().file
         try:
@@ -301,15 +343,25 @@ class Log:
         """True if a read from `start` most likely finds its bytes in the page cache."""
         return self._reader.is_hot(start)
 
-    def read(self, start: int, *, max_bytes: int, limit: int, checked: bool = False) -> LogRead:
+    def read(
+        self,
+        start: int,
+        *,
+        max_bytes: int,
+        limit: int,
+        checked: bool = False,
+        committed: bool = False,
+    ) -> LogRead:
         """Whole batches that end below `limit`, beginning with the one that holds `start`; at least
         one, if there is any.
 
         The first batch may begin before `start`, and may alone exceed `max_bytes`. The result is
         empty if `start` is at or above `limit` (I-95). Raises OffsetOutOfRange below the log's
-        start or above its end.
+        start or above its end. `committed` names the aborted transactions too.
         """
-        return self._reader.read(start, max_bytes=max_bytes, limit=limit, checked=checked)
+        return self._reader.read(
+            start, max_bytes=max_bytes, limit=limit, checked=checked, committed=committed
+        )
 
     def batch_headers(self, start: int) -> Iterator[BatchHeader]:
         """The header of each batch, from the one that holds `start` to the current end of
@@ -426,11 +478,15 @@ class Log:
         """Use `config` from now on."""
         self.config = config
 
-    def keep_producers(self, entries: Callable[[], Iterable[Entry]] | None) -> None:
+    def keep_producers(
+        self, entries: Callable[[], Iterable[Entry]] | None, aborted_in: AbortedIn | None = None
+    ) -> None:
         """Set the source of the producers' state at the log's end, which is written beside new
-        segments; None: the state is unknown.
+        segments; None: the state is unknown. `aborted_in` finds the transactions that appended
+        batches abort, by the same state.
         """
         self.producers = entries
+        self._aborted_in = aborted_in
 
     def flush_snapshot(self) -> FlushTicket:
         """The files to sync so that everything below the current end is durable; cheap, on the
@@ -444,6 +500,8 @@ class Log:
         """
         if not self.state.flush(ticket.generation, ticket.end_offset, ticket.rolls):
             return
+        for segment, size in ticket.aborted:
+            segment.aborted_is_durable(size)
         for segment in ticket.sealed:
             segment.flushed = True
             segment.unsynced = ()
@@ -491,6 +549,8 @@ class FlushTicket:
     end_offset: int
     files: tuple[File, ...]
     sealed: tuple[Segment, ...]
+    aborted: tuple[tuple[Segment, int], ...]
+    """Segments with the bytes of their indexes of aborted transactions."""
     sync_directory: bool
 
     def run(self) -> None:
@@ -517,14 +577,22 @@ def take_ticket(log: Log) -> FlushTicket:
     segments = state.tail.segments
     rolls = state.rolls
     sealed = tuple(takewhile(lambda s: not s.flushed, reversed(segments[:-1])))
+    aborted: list[tuple[Segment, int]] = []
     try:
         files = [file for s in sealed for file in (s.view().file, *s.unsynced)]
         if end_offset > state.durable_end:
             files.append(segments[-1].view().file)
+        for segment in (*sealed, segments[-1]):
+            if segment.has_aborted and (unsynced := segment.unsynced_aborted) is not None:
+                files.append(unsynced[1])
+                aborted.append((segment, unsynced[0]))
     except FileNotFoundError:
         if state.truncations == generation and not state.is_deleted:
             raise
-        files = []  # a cut came between and changed the generation first: the ticket is void
+        files, aborted = (
+            [],
+            [],
+        )  # a cut came between and changed the generation first: the ticket is void
     return FlushTicket(
         log=log,
         generation=generation,
@@ -532,6 +600,7 @@ def take_ticket(log: Log) -> FlushTicket:
         end_offset=end_offset,
         files=tuple(files),
         sealed=sealed,
+        aborted=tuple(aborted),
         sync_directory=rolls > state.rolls_synced,
     )
 
@@ -650,7 +719,8 @@ def _cut(
     with log.noting_failure():
         file.sync()
     kept.write_indexes()
-    truncate_txn_index(fs, kept.path("txnindex"), end_offset)
+    if kept.has_aborted:
+        cut_entries(fs, kept.path(SUFFIX), kept.aborted().size, durably=True)
     log.leader_epochs.truncate_from_end(end_offset)
 
 

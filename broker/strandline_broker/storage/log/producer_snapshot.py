@@ -116,6 +116,10 @@ class ProducerSnapshots:
         names = map(SNAPSHOT_NAME.fullmatch, self._fs.listdir(self._directory))
         return sorted(int(match[1]) for match in names if match is not None)
 
+    def read(self, offset: int) -> tuple[ProducerEntry, ...]:
+        """The entries of that snapshot. Raises ValueError or OSError if it does not read."""
+        return parse(read_whole(self._fs, self.path(offset)))
+
     def write(self, offset: int, entries: Iterable[Entry]) -> File:
         """Write a snapshot. It is not durable yet: the caller syncs the file and the directory."""
         return write_whole(self._fs, self.path(offset), serialize(entries))
@@ -140,7 +144,7 @@ class ProducerSnapshots:
                 break
             path = self.path(offset)
             try:
-                entries = parse(read_whole(self._fs, path))
+                entries = self.read(offset)
                 if serves(offset, entries):
                     return offset, entries
             except ValueError as error:

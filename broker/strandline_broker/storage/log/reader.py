@@ -31,11 +31,12 @@ from strandline_proto.batch import (
 from strandline_proto.errors import KafkaStorageError, OffsetOutOfRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from strandline_broker.storage.files.steps import Steps
     from strandline_broker.storage.log.log import Log
     from strandline_broker.storage.segment.segment import Segment, View
+    from strandline_broker.storage.segment.txn_index import AbortedTransaction
     from strandline_proto.batch import BatchHeader
 
 HOT_BYTES: Final = 32 << 20
@@ -57,6 +58,10 @@ class LogRead(NamedTuple):
     records: bytes
     base_offset: int
     next_offset: int
+    aborted: Sequence[AbortedTransaction] = ()
+    """The aborted transactions that may have records from the read's start to `next_offset`, in the
+    order of their markers; found in the step that read the records (P-122).
+    """
 
 
 class LogReader:
@@ -77,8 +82,36 @@ class LogReader:
         position = recent.position_of(start)
         return position is not None and recent.end[0] - position <= HOT_BYTES
 
-    def read(self, start: int, *, max_bytes: int, limit: int, checked: bool = False) -> LogRead:
+    def read(
+        self,
+        start: int,
+        *,
+        max_bytes: int,
+        limit: int,
+        checked: bool = False,
+        committed: bool = False,
+    ) -> LogRead:
+        if committed:
+            return self._steady(self._read_committed, start, max_bytes, limit, checked)
         return self._steady(self._read, start, max_bytes, limit, checked)
+
+    def _read_committed(self, start: int, max_bytes: int, limit: int, checked: bool) -> LogRead:
+        read = self._read(start, max_bytes, limit, checked)
+        if not read.records:
+            return read
+        return read._replace(aborted=self._aborted_in(start, read.next_offset))
+
+    def _aborted_in(self, start: int, end: int) -> Sequence[AbortedTransaction]:
+        """The aborted transactions that reach into [start, end). The marker of one may stand in any
+        later segment.
+        """
+        found: list[AbortedTransaction] = []
+        segments = self._log.segments
+        first = max(bisect_right(segments, start, key=_base_of) - 1, 0)
+        for segment in segments[first:]:
+            if segment.has_aborted and segment.aborted().collect(start, end, found):
+                break
+        return found
 
     def _steady(self, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of `look` in one state of the log.

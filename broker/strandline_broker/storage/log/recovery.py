@@ -39,6 +39,7 @@ from strandline_broker.storage.files.gaps_marker import NAME as MARKER_NAME
 from strandline_broker.storage.files.gaps_marker import Gaps
 from strandline_broker.storage.files.partition_metadata import FILE_NAME as METADATA_NAME
 from strandline_broker.storage.files.sealed_file import SUFFIX as SEAL
+from strandline_broker.storage.log.aborted_recovery import AbortedRecovery
 from strandline_broker.storage.log.epochs_check import is_contradicted
 from strandline_broker.storage.log.epochs_read import read_epochs
 from strandline_broker.storage.log.interrupted_swap import finish_swaps
@@ -113,11 +114,12 @@ class Recovery:
         self._epochs_known: LeaderEpochs | None = None
         self._damaged = DamagedRanges(fs, directory)
         self._marked: dict[int, list[DamagedRange]] = {}
-        self._has_removed = False
+        self._has_changed_names = False
+        self._swapped: set[int] = set()
 
     def run(self) -> Recovered:
         self._epochs_known = LeaderEpochs.load(self._fs, self._directory, self._report)
-        finish_swaps(self._fs, self._directory, self._report)
+        self._swapped = finish_swaps(self._fs, self._directory, self._report)
         self._segments = self._list_segments()
         if not self._segments:
             return self._begin_empty()
@@ -177,7 +179,7 @@ class Recovery:
                 bases.append(int(match[1]))
             elif TEMPORARY_NAMES.fullmatch(name) or DELETED_NAME.fullmatch(name):
                 self._fs.unlink(f"{self._directory}/{name}")
-                self._has_removed = True
+                self._has_changed_names = True
             elif not KNOWN_NAMES.fullmatch(name):
                 self._report(f"{self._directory}/{name} is not a file of this log and is ignored.")
         segments = []
@@ -315,6 +317,10 @@ class Recovery:
         last = self._segments[-1]
         if to_sync or last.size == 0:
             self._sync_snapshots(touched)
+        indexes = AbortedRecovery(self._fs, self._directory, self._segments, self._report)
+        self._has_changed_names |= indexes.run(
+            touched, has_transactions=scan.has_transactions, swapped=self._swapped
+        )
         log_start = self._log_start()
         if not touched and log_start > last.end_offset:
             # After a clean stop the log is whole, so the checkpoint is wrong. Trusting it would
@@ -325,7 +331,9 @@ class Recovery:
             )
             log_start = self._segments[0].base_offset
         epochs = self._settle_epochs(last.end_offset, log_start)
-        if to_sync or self._has_removed:  # or else a segment that retention removed may reappear
+        if (
+            to_sync or self._has_changed_names
+        ):  # or else a segment that retention removed may reappear
             self._fs.fsync_dir(self._directory)
         self._keep_marks(first if touched else len(self._segments))
         return Recovered(

@@ -119,6 +119,8 @@ class Scan:
         self.touched: list[Segment] = []
         """Scanned segments: their data may not be durable yet, and their indexes are new."""
         self.has_cut = False
+        self.has_transactions = False
+        """True if scanned batches belong to transactions, or end them."""
         self._latest_epoch = -1
         self._recent = RecentBatches(0, 0)
 
@@ -201,6 +203,7 @@ class Scan:
                     if why is not None:
                         raise BadBatch(file.path, at, offset, why)
                     segment.note_batch(at, header, header.last_offset)
+                    self.has_transactions |= header.is_transactional
                     position, offset = at + header.size, header.next_offset
                     self._recent.append(header.last_offset, position)
                     if position - told >= PROGRESS_BYTES:

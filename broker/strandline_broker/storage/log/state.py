@@ -117,6 +117,10 @@ class LogState:
         self.rolls += 1
         self.tail = Tail((*self.tail.segments, segment), RecentBatches(self.end, 0))
 
+    def add_name(self) -> None:
+        """Record that the directory has a file whose name the next flush has to sync."""
+        self.rolls += 1
+
     # Durability
 
     def flush(self, generation: int, end: int, rolls: int) -> bool:

@@ -1,4 +1,5 @@
-"""One segment of a log: `<base offset>.log` with its two sparse indexes.
+"""One segment of a log: `<base offset>.log` with its two sparse indexes, and the index of the
+transactions that were aborted in it.
 
 The active segment is written to, and keeps its file and indexes open. A sealed segment opens them
 at the first read and may release them again. Each reader holds a `View`, so nothing is closed while
@@ -26,14 +27,26 @@ from strandline_broker.storage.segment.offset_index import ENTRY_SIZE, RELATIVE_
 from strandline_broker.storage.segment.reader import is_contradicted
 from strandline_broker.storage.segment.recent_batches import RecentBatches
 from strandline_broker.storage.segment.time_index import ENTRY, TimeIndex, read_last
+from strandline_broker.storage.segment.txn_index import (
+    SUFFIX,
+    TxnIndex,
+    append_entries,
+    cut_entries,
+)
 from strandline_proto.batch import HEADER_SIZE, MAGIC, read_header
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strandline_broker.storage.segment.txn_index import Aborted
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import FileSystem
 
 SEGMENT_NAME: Final = re.compile(r"(\d{20})\.log")
 POSITION_MAX: Final = 2**31 - 1
+
+
+_NONE_ABORTED: Final = TxnIndex()
 
 
 class View(NamedTuple):
@@ -50,6 +63,8 @@ class View(NamedTuple):
 
 class Segment:
     __slots__ = (
+        "_aborted",
+        "_aborted_synced",
         "_created_ms",
         "_first_timestamp",
         "_fs",
@@ -62,6 +77,7 @@ class Segment:
         "end_offset",
         "ending",
         "flushed",
+        "has_aborted",
         "latest_batch",
         "latest_timestamp",
         "size",
@@ -94,6 +110,12 @@ class Segment:
         """True if log and indexes of a sealed segment are durable."""
         self.unsynced: tuple[File, ...] = ()
         """Index files that were written at sealing and are not yet durable."""
+        self.has_aborted = False
+        """True if transactions were aborted in this segment: `.txnindex` exists."""
+        self._aborted: TxnIndex | None = None
+        """None until it is read, if there is one."""
+        self._aborted_synced = 0
+        """Bytes of `.txnindex` that are durable."""
         self._index_interval = index_interval
         self._unindexed = 0
         self._view: View | None = None
@@ -212,7 +234,57 @@ class Segment:
 
     def release(self) -> None:
         """Release the open file and the indexes of a sealed segment."""
-        self._view = None
+        self._view = self._aborted = None
+
+    def aborted(self) -> TxnIndex:
+        """The transactions that were aborted in this segment. The active segment keeps them in
+        memory from its beginning.
+        """
+        if not self.has_aborted:
+            return _NONE_ABORTED
+        found = self._aborted
+        if found is None:
+            found = self._aborted = TxnIndex(read_whole(self._fs, self.path(SUFFIX)))
+        return found
+
+    def add_aborted(self, entries: Sequence[Aborted]) -> None:
+        """Append to the index, before the control batches of these entries are written (P-108).
+        After an OSError an unknown part is written: see `cut_aborted`.
+        """
+        if not self.has_aborted:
+            self._aborted, self.has_aborted = TxnIndex(), True
+        index = self.aborted()
+        append_entries(self._fs, self.path(SUFFIX), entries, at=index.size)
+        index.add(entries)
+
+    def cut_aborted(self, size: int) -> None:
+        """Cut the index to `size` bytes: the batches were not written."""
+        if self.has_aborted:
+            cut_entries(self._fs, self.path(SUFFIX), size)
+            self._aborted = TxnIndex(self.aborted().data[:size])
+
+    def set_aborted(self, index: TxnIndex) -> None:
+        """Use `index`, which the durable file holds."""
+        self._aborted, self._aborted_synced, self.has_aborted = index, index.size, True
+
+    @property
+    def unsynced_aborted(self) -> tuple[int, File] | None:
+        """(bytes, file) of the index, to make it durable; None if it is. The log was appended to by
+        this process, so the index is in memory.
+        """
+        index = self._aborted
+        if index is None or index.size <= self._aborted_synced:
+            return None
+        return index.size, File(self._fs, self.path(SUFFIX), WRITE)
+
+    def sync_aborted(self) -> None:
+        """Make the index durable."""
+        if (unsynced := self.unsynced_aborted) is not None:
+            unsynced[1].sync()
+            self.aborted_is_durable(unsynced[0])
+
+    def aborted_is_durable(self, size: int) -> None:
+        self._aborted_synced = max(self._aborted_synced, size)
 
     def _open(self) -> View:
         indexes = self.read_indexes()
@@ -334,6 +406,8 @@ class Segment:
             index_interval=self._index_interval,
         )
         kept._view = self.view()
+        if self.has_aborted:
+            kept.set_aborted(self.aborted().cut(end_offset))
         recent = kept.activate(position, end_offset, crc=True, gaps_below=gaps_below, low=low)
         ends = kept.end_offset if kept.size > 0 else self.base_offset
         if kept.size != position or not (ends == end_offset or ends < end_offset <= gaps_below):
@@ -401,6 +475,7 @@ class Segment:
     def remove(self) -> None:
         """Delete the files, the log first: an interrupted removal leaves indexes without a log."""
         self._view = None
-        for suffix in ("log", "index", "timeindex", "txnindex"):
+        self._aborted, self.has_aborted = None, False
+        for suffix in ("log", "index", "timeindex", SUFFIX):
             with contextlib.suppress(FileNotFoundError):
                 self._fs.unlink(self.path(suffix))
