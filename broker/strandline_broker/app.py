@@ -186,6 +186,10 @@ class Broker:
         self._record_checks = RecordChecks(runtime.clock, self.replicas.partitions, thread)
         self._copies_out = LeaderThrottle(runtime.clock, self.replicas.config)
         warn_of_slow_checks(runtime.log)
+        self._build_receiver(controller, streams)
+
+    def _build_receiver(self, controller: ControllerSide, streams: PushStreams) -> None:
+        runtime = self._runtime
         self.receiver = PushReceiver(
             runtime,
             self.metadata,
@@ -203,7 +207,7 @@ class Broker:
                 session_s=self.lifecycle.session_s,
             ),
             streams,
-            broker_epoch=epoch,
+            broker_epoch=self.lifecycle.epoch,
             on_applied=self._on_applied,
         )
 

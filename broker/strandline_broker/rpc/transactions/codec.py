@@ -47,9 +47,9 @@ def results_to_wire(
     for topic in topics:
         result = transactions_pb2.TxnTopicResult(topic_id=topic.topic_id)
         for index in topic.partitions:
-            partition, error = result.partitions.add(partition=index), next(of_each)
+            told, error = result.partitions.add(partition=index), next(of_each)
             if error is not None:
-                partition.error_code, partition.error_message = error.code, str(error)
+                told.error_code, told.error_message = error.code, str(error)
         yield result
 
 
