@@ -163,7 +163,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STEPS)
 def test_readers_see_the_same_state_before_and_after(
     steps: list[tuple[str, int, int, int]],
