@@ -81,9 +81,7 @@ def _transaction(**fields: Any) -> bytes:
         updated_ms=1,
         **fields,
     )
-    key, raw = transaction_records.encode(
-        Record(transaction_records.TransactionKey("tx-a"), value)
-    )
+    key, raw = transaction_records.encode(Record(transaction_records.TransactionKey("tx-a"), value))
     assert raw is not None
     return _joined(key, raw)
 
