@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 
 from strandline_broker.storage.cleaner.cleaner import Cleaner, Task
+from strandline_broker.storage.cleaner.transactions import CleanedTransactions
 from strandline_broker.storage.log.log import Log
+from strandline_broker.storage.segment.txn_index import AbortedTransaction
 from strandline_proto.batch import Record
 from strandline_runtime.real import RealFileSystem
 from support import kafka_golden
+from support.aborted_scan import indexed, scan
 from support.compaction import state_of
 from support.kafka_golden import read_all
 
@@ -98,12 +101,27 @@ def test_every_log_of_kafka_is_cleaned_without_losing_a_last_value(logs: dict[st
         assert all(before[key].value is None for key in gone), name
 
 
-def test_transactions_keep_their_markers(logs: dict[str, Log]) -> None:
+def test_aborted_records_go_before_their_markers(logs: dict[str, Log]) -> None:
+    """The last record of each key stays that a reader of committed records had before (I-161)."""
     log = logs["txn-0"]
-    before = read_all(log)
+    before = committed(log)
     log.roll()
     clean(log, HORIZON_MS)
     after = read_all(log)
-    assert [h for h, _ in after if h.is_control] == [h for h, _ in before if h.is_control]
-    keyed = {r.offset for h, records in before for r in records if r.key is not None}
-    assert {r.offset for _, records in after for r in records} == keyed, "nothing gives way to them"
+    expected: dict[bytes | None, Record] = {r.key: r for r in before if r.key is not None}
+    kept = [r for h, records in after for r in records if not h.is_control]
+    assert kept == sorted(expected.values(), key=lambda r: r.offset)
+    assert indexed(log) == scan(log) == []
+    markers = [h for h, _ in after if h.is_control]
+    assert markers
+    assert all(h.base_timestamp == HORIZON_MS + RETENTION_MS for h in markers), "no data is left"
+
+
+def committed(log: Log) -> list[Record]:
+    aborted = CleanedTransactions(AbortedTransaction(*e) for e in scan(log))
+    return [
+        r
+        for header, records in read_all(log)
+        for r in records
+        if not header.is_control and not aborted.is_aborted(header)
+    ]

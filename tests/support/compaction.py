@@ -44,6 +44,7 @@ def task_of(
     now_ms: int = 5000,
     bound: int | None = None,
     live_producers: dict[int, int] | None = None,
+    live_markers: dict[int, tuple[int, int]] | None = None,
 ) -> Task:
     """To clean every sealed segment that ends at or before `bound`."""
     end = log.log_end_offset if bound is None else bound
@@ -52,6 +53,8 @@ def task_of(
         first_dirty=log.cleaned_to,
         config=log.config,
         live_producers=live_producers or {},
+        live_markers=live_markers or {},
+        later=tuple(s for s in log.segments if s.end_offset > end or s is log.segments[-1]),
         now_ms=now_ms,
     )
 
@@ -62,10 +65,17 @@ def clean(
     now_ms: int = 5000,
     bound: int | None = None,
     live_producers: dict[int, int] | None = None,
+    live_markers: dict[int, tuple[int, int]] | None = None,
     dedupe_bytes: int = 1 << 20,
 ) -> CleaningResult:
     store.flush()
-    task = task_of(store.log, now_ms=now_ms, bound=bound, live_producers=live_producers)
+    task = task_of(
+        store.log,
+        now_ms=now_ms,
+        bound=bound,
+        live_producers=live_producers,
+        live_markers=live_markers,
+    )
     cleaner = Cleaner(store.fs, dedupe_bytes=dedupe_bytes, buffer_bytes=300)
     return cleaner.clean(store.log, task)
 

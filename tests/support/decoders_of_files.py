@@ -33,7 +33,7 @@ from strandline_broker.storage.segment.damaged_ranges import DamagedRanges
 from strandline_broker.storage.segment.offset_index import OffsetIndex
 from strandline_broker.storage.segment.time_index import TimeIndex, read_last
 from strandline_broker.storage.segment.txn_index import ENTRY as TXN_ENTRY
-from strandline_broker.storage.segment.txn_index import truncate_txn_index
+from strandline_broker.storage.segment.txn_index import TxnIndex, is_sound
 from support.decoders import ID, Decoder, Seal, disk_with, ignored, sealed_batch
 from support.memory_disk import MemoryDisk
 
@@ -170,7 +170,10 @@ DECODERS: Final = (
     Decoder(
         "storage.txn_index",
         (TXN_ENTRY.pack(0, 1, 2, 3, 4) * 2,),
-        lambda data: truncate_txn_index(disk_with("t", data), "/d/t", 4),
+        lambda data: (
+            is_sound(data, base_offset=0, end_offset=4),
+            TxnIndex(data).cut(4).collect(1, 4, []),
+        ),
     ),
     Decoder(
         "storage.producer_snapshot",

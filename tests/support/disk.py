@@ -281,3 +281,22 @@ class EndingDisk(FaultyDisk):
                 raise Ended
             self.left -= 1
         super()._fail(call)
+
+
+class PowerLost(BaseException):
+    """Nothing may catch it: the machine is gone."""
+
+
+class DyingDisk(FaultyDisk):
+    """Loses power at one of its calls."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.calls_left: int | None = None
+
+    def _fail(self, call: str) -> None:
+        if self.calls_left is not None:
+            self.calls_left -= 1
+            if self.calls_left < 0:
+                raise PowerLost
+        super()._fail(call)

@@ -118,8 +118,13 @@ def fetch_response(message: hot.FetchResponse) -> fetch_pb2.FetchResponse:
                 preferred_read_replica=result.preferred_read_replica,
                 records=bytes(result.records),
                 error_message=result.error_message,
+                aborted_transactions=_aborted(result.aborted_transactions),
             )
     return wire
+
+
+def _aborted(found: Iterable[hot.AbortedTransaction]) -> list[common_pb2.AbortedTransaction]:
+    return [common_pb2.AbortedTransaction(**each._asdict()) for each in found]
 
 
 def fetch_range_request(message: hot.FetchRangeRequest) -> fetch_pb2.FetchRangeRequest:
@@ -130,6 +135,7 @@ def fetch_range_response(message: hot.FetchRangeResponse) -> fetch_pb2.FetchRang
     fields = message._asdict() | {
         "records": bytes(message.records),
         "current_leader": _leader(message.current_leader),
+        "aborted_transactions": _aborted(message.aborted_transactions),
     }
     return fetch_pb2.FetchRangeResponse(**fields)
 

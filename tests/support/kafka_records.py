@@ -117,6 +117,7 @@ async def kafka_records(
             ),
             copies=LeaderThrottle(runtime.clock, node.replicas.config),
             shards=unused,  # type: ignore[arg-type] # of groups
+            transactions=unused,  # type: ignore[arg-type] # their coordinators
             producer_ids=ProducerIds(link, BrokerId(1), lambda: BrokerEpoch(1)),
             controller=link,
             verifier=verifier,

@@ -52,9 +52,26 @@ def end_marker(
     return with_attributes(marker, TRANSACTIONAL | CONTROL)
 
 
+def transactional_batch(
+    producer_id: int,
+    *values: bytes,
+    base_sequence: int = 0,
+    producer_epoch: int = 0,
+    timestamp_ms: int = 1000,
+) -> bytes:
+    batch = idempotent_batch(
+        producer_id,
+        base_sequence,
+        *values,
+        producer_epoch=producer_epoch,
+        timestamp_ms=timestamp_ms,
+    )
+    return with_attributes(batch, TRANSACTIONAL)
+
+
 def loaded(log: Log, *, wall_ms: int = 0) -> ProducerStates:
     producers = load_producers(log, expiration_ms=DAY_MS, now_ms=0, wall_ms=wall_ms)
-    log.producers = producers.entries
+    log.keep_producers(producers.entries, producers.aborted_in)
     return producers
 
 
@@ -99,7 +116,7 @@ class ProducerLog:
             at += header.size
 
     def truncate(self, offset: int) -> None:
-        self.log.producers = None
+        self.log.keep_producers(None)
         self.log.truncate_to(offset)
         self.load()
 

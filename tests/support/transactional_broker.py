@@ -5,7 +5,6 @@ as the test plays it.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.coordination.decision import Producer
@@ -22,6 +21,7 @@ from strandline_broker.hosts.groups.markers import write_marker
 from strandline_broker.hosts.groups.txn_commits import TxnCommits
 from strandline_proto.ids import LeaderEpoch, ProducerEpoch, ProducerId
 from support.group_broker import OFFSETS_ID, ORDERS_ID, answered
+from support.scripted_verifier import ScriptedVerifier
 
 if TYPE_CHECKING:
     from strandline_broker.core.groups.commands import FetchedOffset, OffsetsCommitted
@@ -32,13 +32,8 @@ PRODUCER_ID = ProducerId(7)
 TRANSACTIONAL_ID = "tx-a"
 
 
-@dataclass
-class ScriptedVerifier:
-    """Keeps each question until the test answers it; answers at once if `is_prompt`."""
-
-    is_prompt: bool = False
-    asked: list[tuple[str, int, int, Key, bool]] = field(default_factory=list)
-    answers: list[asyncio.Future[None]] = field(default_factory=list)
+class PromptVerifier(ScriptedVerifier):
+    """Says yes at once."""
 
     def ask(
         self,
@@ -49,11 +44,10 @@ class ScriptedVerifier:
         *,
         verify_only: bool,
     ) -> asyncio.Future[None]:
-        self.asked.append((transactional_id, producer_id, producer_epoch, tp, verify_only))
-        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.answers.append(answer)
-        if self.is_prompt:
-            answer.set_result(None)
+        answer = super().ask(
+            transactional_id, producer_id, producer_epoch, tp, verify_only=verify_only
+        )
+        answer.set_result(None)
         return answer
 
 
@@ -62,7 +56,7 @@ class TransactionalProducer:
 
     def __init__(self, broker: GroupBroker, verifier: ScriptedVerifier | None = None) -> None:
         self.broker = broker
-        self.verifier = verifier or ScriptedVerifier(is_prompt=True)
+        self.verifier = verifier or PromptVerifier()
         self.commits = TxnCommits(broker.shards, self.verifier)
         self.epoch = 0
 

@@ -43,7 +43,7 @@ class CompactedLog:
     cleaned_to: int
     """Offset from the checkpoint, limited to the log: see `within_log`."""
     committed: int
-    """End of the committed and durable part."""
+    """End of the stable and durable part: no transaction is open below it."""
     sealed: tuple[SealedSegment, ...]
     min_dirty_ratio: float
     min_lag_ms: int

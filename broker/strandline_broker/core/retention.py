@@ -1,8 +1,9 @@
 """The segments of a log that retention removes: too old, too many bytes, or all below the log's
 start (I-74, I-75).
 
-Only whole segments are removed, from the front. None at or beyond the high watermark is removed:
-the leader of the next epoch may keep records that are not yet committed. Age and size count only if
+Only whole segments are removed, from the front. None at or beyond the last stable offset is
+removed: the leader of the next epoch may keep records that are not yet committed, and an open
+transaction keeps all of its records (I-161). Age and size count only if
 `cleanup.policy` contains `delete`. Segments below the log's start are removed from a compacted log
 too.
 """
@@ -50,7 +51,7 @@ def expired(
     limits: RetentionLimits,
     *,
     log_start_offset: int,
-    high_watermark: int,
+    last_stable_offset: int,
     now_ms: int,
 ) -> int:
     """Number of segments to remove, counted from the first.
@@ -61,7 +62,7 @@ def expired(
     log_bytes = sum(segment.size_bytes for segment in segments)
     count = 0
     for segment in segments:
-        if segment.size_bytes == 0 or segment.end_offset > high_watermark:
+        if segment.size_bytes == 0 or segment.end_offset > last_stable_offset:
             break
         if not (
             segment.end_offset <= log_start_offset

@@ -19,6 +19,7 @@ from strandline_broker.kafka.request import (
     KNOWS_NOTHING,
     CloseConnection,
 )
+from strandline_broker.kafka.transactions.parts import transaction_parts
 from strandline_broker.kafka.versions import API_VERSIONS, BY_NAME, METADATA
 from strandline_proto.errors import NONE
 
@@ -89,6 +90,7 @@ def _parts(services: Services, listener: str) -> Iterable[Any]:
     yield from cluster_parts(services, listener)
     yield from record_parts(services, listener)
     yield from group_parts(services, listener)
+    yield from transaction_parts(services)
 
 
 def _methods_of(part: Any) -> Iterable[tuple[str, Any]]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.member.replica_manager import ReplicaManager
     from strandline_broker.hosts.replica.record_check import RecordChecks
     from strandline_broker.hosts.serving.applied_views import AppliedViews
+    from strandline_broker.hosts.transactions.transaction_shard import TransactionShard
     from strandline_broker.kafka.cluster.forward import ToController
     from strandline_broker.telemetry import ServerMetrics
     from strandline_runtime.runtime import Runtime
@@ -33,6 +34,7 @@ class Services:
     checks: RecordChecks
     copies: LeaderThrottle
     shards: Shards[GroupShard]
+    transactions: Shards[TransactionShard]
     producer_ids: ProducerIds
     controller: ToController
     verifier: Verifier | None = None

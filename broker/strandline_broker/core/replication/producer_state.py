@@ -332,6 +332,16 @@ class ProducerStates:
             for producer_id, producer in sorted(self._producers.items())
         ]
 
+    def last_markers(self) -> dict[int, tuple[int, int]]:
+        """Producer id -> (offset of its last end marker, or -1 if that is not known; its epoch), of
+        each producer with a marker.
+        """
+        return {
+            producer_id: (producer.marker_offset, producer.epoch)
+            for producer_id, producer in self._producers.items()
+            if producer.coordinator_epoch != NO_EPOCH
+        }
+
     def rebuild(
         self,
         batches: Iterable[ReplayedBatch],

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.coordination.registry import Shards
     from strandline_broker.hosts.groups.group_shard import GroupShard
 
+ADDED_BY_CLIENT: Final = EPOCH_OF_ITS_OWN - 1
+"""Transaction version in which the client adds the partition (AddOffsetsToTxn)."""
 ADDS_ITSELF: Final = EPOCH_OF_ITS_OWN
 """First transaction version in which the shard adds its partition to the transaction."""
 

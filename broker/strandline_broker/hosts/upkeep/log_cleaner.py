@@ -7,8 +7,8 @@ files. Code that truncates or removes a log calls `abandon` first, under the par
 file of a cleaning stays in a directory whose log has changed. A log that cannot be read is marked
 uncleanable and reported; other logs are cleaned.
 
-Nothing at or above the committed, flushed end is touched (I-69). New segments replace old ones
-under the gate, so that a crash leaves either the old or the new (I-73).
+Nothing at or above the last stable offset and the flushed end is touched (I-69, I-161). New
+segments replace old ones under the gate, so that a crash leaves either the old or the new (I-73).
 """
 
 from __future__ import annotations
@@ -191,6 +191,10 @@ class LogCleaner:
                 producer_id: last_offset
                 for producer_id, _, _, last_offset, *_ in partition.producers.entries()
             },
+            live_markers=partition.producers.last_markers(),
+            later=tuple(
+                s for s in partition.log.segments if s.base_offset >= chosen.first_uncleanable
+            ),
             now_ms=wall_ms(self._clock),
         )
         cleaner = self._cleaner()
@@ -239,7 +243,7 @@ class LogCleaner:
                 continue
             compacted = CompactedLog(
                 cleaned_to=log.cleaned_to,
-                committed=min(partition.high_watermark, log.durable_offset),
+                committed=min(partition.last_stable_offset, log.durable_offset),
                 sealed=sealed,
                 min_dirty_ratio=log.config.min_cleanable_dirty_ratio,
                 min_lag_ms=log.config.min_compaction_lag_ms,

@@ -131,7 +131,7 @@ class LogRetention:
                 retention_bytes=config.retention_bytes,
             ),
             log_start_offset=log.log_start_offset,
-            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
             now_ms=now_ms,
         )
         if count == 0:

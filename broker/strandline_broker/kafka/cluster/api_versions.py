@@ -1,4 +1,9 @@
-"""ApiVersions: the requests that this listener serves (KIP-35, KIP-511, KIP-1242)."""
+"""ApiVersions: the requests that this listener serves, and the cluster's features (KIP-35, KIP-511,
+KIP-584, KIP-1242).
+
+Java's producer lets the group's coordinator and the partitions' leaders add partitions to its
+transactions only if the answer names `transaction.version` 2 as finalized (KIP-890).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.kafka.cluster.errors import REBOOTSTRAP_REQUIRED
 from strandline_broker.kafka.request import by_hand
 from strandline_broker.kafka.versions import API_VERSIONS, BY_KEY, SERVED
-from strandline_broker.kafka.wire import Cursor, Writer
+from strandline_broker.kafka.wire import INT64, Cursor, Writer
 
 if TYPE_CHECKING:
     from strandline_broker.core.metadata_cache import MetadataCache
@@ -19,7 +24,16 @@ UNSUPPORTED_VERSION: Final = 35
 INVALID_REQUEST: Final = 42
 NAMES_ITS_SOFTWARE: Final = 3
 NAMES_ITS_BROKER: Final = 5
-NO_FEATURES_EPOCH: Final = -1
+NAMES_FEATURES: Final = 3
+NAMES_FEATURES_FROM_ZERO: Final = 4
+"""First version whose clients accept a supported feature with the lowest level 0."""
+FEATURES_EPOCH: Final = 0
+"""Epoch of the finalized features, which never change: clients keep those of the highest epoch."""
+TRANSACTION_VERSION: Final = "transaction.version"
+TRANSACTION_LEVELS: Final = (0, 2)
+"""The lowest and the highest level; the highest is finalized."""
+_SUPPORTED, _EPOCH, _FINALIZED = 0, 1, 2
+"""Tags of the answer's fields."""
 _API: Final = BY_KEY[API_VERSIONS]
 
 
@@ -66,5 +80,30 @@ def _answer(version: int, error: int) -> Buffers:
         out.no_tags()
     if version >= 1:
         out.int32(0)  # throttle time
-    out.no_tags()
+    if version >= NAMES_FEATURES and error == NONE:
+        out.tags(_features(version))
+    else:
+        out.no_tags()
     return out.buffers()
+
+
+def _features(version: int) -> list[tuple[int, bytes]]:
+    lowest, highest = TRANSACTION_LEVELS
+    fields = [
+        (_EPOCH, INT64.pack(FEATURES_EPOCH)),
+        (_FINALIZED, _feature(highest, highest)),
+    ]
+    if version >= NAMES_FEATURES_FROM_ZERO:
+        fields.insert(0, (_SUPPORTED, _feature(lowest, highest)))
+    return fields
+
+
+def _feature(first: int, second: int) -> bytes:
+    """A list of the one feature with two levels."""
+    out = Writer(compact=True)
+    out.length(1)
+    out.string(TRANSACTION_VERSION)
+    out.int16(first)
+    out.int16(second)
+    out.no_tags()
+    return b"".join(bytes(each) for each in out.buffers())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def group_parts(services: Services, listener: str) -> Iterable[Any]:
     groups = GroupsService(services.shards)
-    yield FindCoordinatorCalls(services.metadata, listener, services.runtime)
+    yield FindCoordinatorCalls(services.metadata, listener)
     yield ClassicGroupCalls(ClassicGroupsService(services.shards))
     yield OffsetCommitsCalls(groups)
     yield OffsetFetchCalls(groups)

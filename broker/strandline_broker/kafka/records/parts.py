@@ -1,5 +1,5 @@
-"""The parts of the calls that carry records, offsets and producer ids; Produce is a part of its
-own, `produce.ProduceCalls`.
+"""The parts of the calls that carry records and offsets; Produce is a part of its own,
+`produce.ProduceCalls`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from strandline_broker.kafka.records.delete_records import DeleteRecordsCalls
 from strandline_broker.kafka.records.fetch import FetchCalls
 from strandline_broker.kafka.records.offsets import OffsetsCalls
-from strandline_broker.kafka.records.producer_ids import ProducerIdsCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,4 +20,3 @@ def record_parts(services: Services, listener: str) -> Iterable[Any]:
     yield FetchCalls(services, listener)
     yield OffsetsCalls(services)
     yield DeleteRecordsCalls(services)
-    yield ProducerIdsCalls(services)

@@ -14,7 +14,6 @@ from strandline_broker.hosts.serving.produce_requests import ProduceDeadlines, R
 from strandline_broker.kafka.records.produce_answer import ADDS_PARTITIONS, produce_answer
 from strandline_broker.kafka.records.produce_request import ParsedProduce, parse_produce
 from strandline_broker.kafka.request import CloseConnection
-from strandline_broker.kafka.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,8 +36,6 @@ class ProduceCalls:
         self._service = ProduceService(
             services.replicas, services.metadata, services.checks, services.verifier
         )
-        self._verifies = services.verifier is not None
-        self._transactions = Transactions(services.runtime)
         self._deadlines: ProduceDeadlines | None = None
 
     async def append(self, request: Request, answer: Callable[[Buffers | None], None]) -> None:
@@ -50,8 +47,6 @@ class ProduceCalls:
                 " client of Kafka 0.11 or later"
             )
         parsed = parse_produce(request.body, version, self._metadata.view.ids_by_name)
-        if parsed.transactional_id is not None and not self._verifies:
-            self._transactions.refuse(request, parsed.transactional_id)
         batches = parsed.batches
         ahead = await self._service.checks.ahead(
             ((data.topic_id, data.partition), data.records) for data in batches

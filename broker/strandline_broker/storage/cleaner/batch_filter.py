@@ -8,9 +8,12 @@ it arrived from the leader with one. It gets none while only a part of it lies b
 tombstone's time therefore begins with the cleaning that has removed, on this replica, the records
 that it deletes.
 
-Control batches are unchanged. A later record may replace a record of a transaction, but a record of
-a transaction replaces none: the map does not contain it, committed or not. Tombstones in
-transactions therefore stay too.
+A record of a committed transaction is one like any other. The records of an aborted transaction go,
+whatever their keys, and replace none: the map does not contain them. The end marker of a
+transaction goes later. It gets a delete horizon at the first cleaning after which no batch of the
+transaction is left, and is removed after that time (I-79). A reader that has read the batches then
+meets their marker. The last marker of each producer stays, because it holds the epochs of the
+producer and of the coordinator (I-155).
 """
 
 from __future__ import annotations
@@ -23,12 +26,14 @@ from strandline_broker.storage.cleaner.rebuilt_batch import (
     emptied,
     with_records,
 )
-from strandline_proto.batch import raw_records
+from strandline_proto.batch import end_marker, raw_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from strandline_broker.storage.cleaner.offset_map import OffsetMap
+    from strandline_broker.storage.cleaner.transactions import CleanedTransactions
+    from strandline_broker.storage.segment.txn_index import AbortedTransaction
     from strandline_proto.batch import BatchHeader
     from strandline_proto.decompression import Bound
 
@@ -53,7 +58,7 @@ class Counts:
 
 def keys_of(header: BatchHeader, data: bytes, first: int, bound: Bound) -> list[tuple[bytes, int]]:
     """(key, offset) of the records from offset `first` on that replace earlier ones."""
-    if header.is_control or header.is_transactional or header.record_count == 0:
+    if header.is_control or header.record_count == 0:
         return []
     records = [(record.key, record.offset) for record in raw_records(data, header, bound)]
     return [(key, offset) for key, offset in records if key is not None and offset >= first]
@@ -73,6 +78,8 @@ class BatchFilter:
         now_ms: int,
         delete_retention_ms: int,
         live_producers: Mapping[int, int],
+        live_markers: Mapping[int, tuple[int, int]],
+        transactions: CleanedTransactions,
         counts: Counts,
         unpacked: Bound,
     ) -> None:
@@ -83,16 +90,62 @@ class BatchFilter:
         self._horizon_ms = min(now_ms + delete_retention_ms, INT64_MAX)
         self._live_producers = live_producers
         """Producer id -> last offset of its last batch."""
+        self._live_markers = live_markers
+        """Producer id -> (offset of its last end marker, or -1; its epoch)."""
+        self._transactions = transactions
+        self.aborted: list[AbortedTransaction] = []
+        """The aborted transactions whose markers were passed, and of which batches stay."""
         self._counts = counts
         self._unpacked = unpacked
 
     def filter(self, header: BatchHeader, data: bytes) -> Kept | None:
         """The part of the batch to write; None if nothing is left."""
-        counts = self._counts
-        counts.records_read += header.record_count
-        if header.is_control or header.base_offset >= self._bound:
-            counts.records_kept += header.record_count
+        self._counts.records_read += header.record_count
+        if header.is_control:
+            found = self._control(header, data)
+            self._counts.records_kept += 0 if found is None else header.record_count
+            return found
+        if header.base_offset >= self._bound:
+            self._counts.records_kept += header.record_count
+            found = header, data
+        elif self._transactions.is_aborted(header):
+            found = self._emptied_if_needed(header)
+        else:
+            found = self._data(header, data)
+        if found is not None:
+            self._transactions.on_kept(header)
+        return found
+
+    def keep_emptied(self, header: BatchHeader) -> Kept:
+        """The bare header of a batch of which `filter` left nothing."""
+        self._transactions.on_kept(header)
+        return emptied(header)
+
+    def _control(self, header: BatchHeader, data: bytes) -> Kept | None:
+        is_below = header.next_offset <= self._bound
+        if end_marker(data, 0, header) is None:
+            # An emptied one ends nothing any more.
+            return None if is_below and header.record_count == 0 else (header, data)
+        if self._transactions.on_marker(header):
+            aborted = self._transactions.aborted_at(header)
+            if aborted is not None:
+                self.aborted.append(aborted)
             return header, data
+        if not is_below:
+            return header, data
+        if self._takes_horizon(header):
+            records = list(cast("Iterator[RawRecord]", raw_records(data, header, self._unpacked)))
+            return with_records(header, records, delete_horizon_ms=self._horizon_ms)
+        if header.base_timestamp <= self._now_ms and not self._is_live_marker(header):
+            return None
+        return header, data
+
+    def _is_live_marker(self, header: BatchHeader) -> bool:
+        offset, epoch = self._live_markers.get(header.producer_id, (-1, -1))
+        return header.base_offset == offset or (offset < 0 and header.producer_epoch == epoch)
+
+    def _data(self, header: BatchHeader, data: bytes) -> Kept | None:
+        counts = self._counts
         kept, tombstones = self._survivors(header, data) if header.record_count > 0 else ([], False)
         counts.records_kept += len(kept)
         if not kept:
@@ -109,7 +162,7 @@ class BatchFilter:
         it says nothing about this replica.
         """
         was_covered = header.has_delete_horizon and header.next_offset <= self._first_dirty
-        return not was_covered and not header.is_transactional and header.next_offset <= self._bound
+        return not was_covered and header.next_offset <= self._bound
 
     def _survivors(self, header: BatchHeader, data: bytes) -> tuple[list[RawRecord], bool]:
         """The records that stay, and True if tombstones are among them."""
@@ -118,7 +171,6 @@ class BatchFilter:
             header.has_delete_horizon
             and header.next_offset <= self._first_dirty
             and header.base_timestamp <= self._now_ms
-            and not header.is_transactional
         )
         records = list(cast("Iterator[RawRecord]", raw_records(data, header, self._unpacked)))
         keys = [record.key for record in records]

@@ -13,15 +13,22 @@ from typing import TYPE_CHECKING, Final
 
 from strandline_broker.storage.log.interrupted_swap import CLEANED, SWAP
 from strandline_broker.storage.segment.segment import Segment
+from strandline_broker.storage.segment.txn_index import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from strandline_broker.storage.segment.txn_index import AbortedTransaction
     from strandline_proto.batch import BatchHeader
     from strandline_runtime.runtime import FileSystem
 
 FILES: Final = ("index", "timeindex", "log")
 """Suffixes in the order of renaming: if the log has its new name, the indexes have theirs."""
+
+
+def files_of(segment: Segment) -> tuple[str, ...]:
+    """The suffixes of a cleaned segment, in the order of renaming."""
+    return (SUFFIX, *FILES) if segment.has_aborted else FILES
 
 
 class CleanedSegment:
@@ -41,6 +48,8 @@ class CleanedSegment:
         self._buffered: list[bytes] = []
         self._buffered_bytes = 0
         self._position = 0
+        self.aborted: tuple[AbortedTransaction, ...] = ()
+        """Aborted transactions of which batches stay, by the markers in this segment."""
         self.segment = Segment.create(
             fs,
             group[0].directory,
@@ -73,13 +82,17 @@ class CleanedSegment:
         segment.end_offset = self._group[-1].end_offset
         for file in (self._file, *segment.write_indexes()):
             file.sync()
+        if self.aborted:
+            segment.add_aborted(self.aborted)
+            segment.sync_aborted()
         self._rename(SWAP)
         self._fs.fsync_dir(segment.directory)
         return segment
 
     def _rename(self, ending: str) -> None:
-        before = [self.segment.path(suffix) for suffix in FILES]
-        for path, suffix in zip(before, FILES, strict=True):
+        files = files_of(self.segment)
+        before = [self.segment.path(suffix) for suffix in files]
+        for path, suffix in zip(before, files, strict=True):
             self.segment.ending = ending
             self._fs.replace(path, self.segment.path(suffix))
 
@@ -90,6 +103,6 @@ class CleanedSegment:
         """
         for ending in (SWAP, CLEANED):
             self.segment.ending = ending
-            for suffix in reversed(FILES):
+            for suffix in (*reversed(FILES), SUFFIX):
                 with contextlib.suppress(FileNotFoundError):
                     self._fs.unlink(self.segment.path(suffix))

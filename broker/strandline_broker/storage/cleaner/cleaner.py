@@ -13,15 +13,20 @@ cleaning begins there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.storage.cleaner.batch_filter import BatchFilter, Counts, keys_of
+from strandline_broker.storage.cleaner.batch_filter import (
+    INT64_MAX,
+    BatchFilter,
+    Counts,
+    keys_of,
+)
 from strandline_broker.storage.cleaner.cleaned_segment import CleanedSegment
 from strandline_broker.storage.cleaner.groups import groups_of
 from strandline_broker.storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
-from strandline_broker.storage.cleaner.rebuilt_batch import emptied
 from strandline_broker.storage.cleaner.swap import Swap
+from strandline_broker.storage.cleaner.transactions import CleanedTransactions, aborted_of
 from strandline_broker.storage.files.damage import BadBatch
 from strandline_broker.storage.files.file import File
 from strandline_broker.storage.segment.batch_walk import walk_whole
@@ -71,6 +76,10 @@ class Task:
     """Producer id -> last offset of its last batch."""
     now_ms: int
     """The wall clock, for delete horizons."""
+    live_markers: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Producer id -> (offset of its last end marker, or -1 if that is unknown; its epoch)."""
+    later: tuple[Segment, ...] = ()
+    """The segments behind them. The markers of transactions may stand there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +144,9 @@ class Cleaner:
         memory = min(self.dedupe_bytes, MAP_BYTES_MIN + bytes_wanted)
         last_offsets = OffsetMap(memory, self.load_factor)
         end = dirty[-1].end_offset
-        bound = yield from self._fill(last_offsets, dirty, task, end)
+        aborted = aborted_of((*task.segments, *task.later), end)
+        transactions = CleanedTransactions(aborted)
+        bound = yield from self._fill(last_offsets, dirty, task, end, transactions)
         batches = BatchFilter(
             last_offsets,
             first_dirty=task.first_dirty,
@@ -143,6 +154,8 @@ class Cleaner:
             now_ms=task.now_ms,
             delete_retention_ms=task.config.delete_retention_ms,
             live_producers=task.live_producers,
+            live_markers=task.live_markers,
+            transactions=transactions,
             counts=counts,
             unpacked=task.config.bound,
         )
@@ -156,7 +169,12 @@ class Cleaner:
         return CleaningResult(bound, bound == end, counts)
 
     def _fill(
-        self, last_offsets: OffsetMap, dirty: list[Segment], task: Task, end: int
+        self,
+        last_offsets: OffsetMap,
+        dirty: list[Segment],
+        task: Task,
+        end: int,
+        transactions: CleanedTransactions,
     ) -> Generator[Progress, None, int]:
         """Fill the map; returns the offset up to which every key's last offset is known, at most
         `end`.
@@ -164,7 +182,7 @@ class Cleaner:
         read, first_dirty, unpacked = 0, task.first_dirty, task.config.bound
         for segment in dirty:
             for header, data in self._batches(segment):
-                if header.next_offset > first_dirty:
+                if header.next_offset > first_dirty and not transactions.is_aborted(header):
                     refused = last_offsets.put_all(_keys(header, data, first_dirty, unpacked))
                     if refused is not None:
                         return refused
@@ -186,7 +204,10 @@ class Cleaner:
         )
         replace = Replace(group, cleaned.segment)
         try:
+            batches.aborted.clear()
             unchanged = yield from self._filter(group, cleaned, batches)
+            cleaned.aborted = tuple(batches.aborted)
+            unchanged &= cleaned.aborted == tuple(aborted_of(group, INT64_MAX))
             counts.bytes_read += sum(segment.size for segment in group)
             counts.bytes_written += cleaned.segment.size
             if len(group) > 1 or not unchanged:
@@ -215,7 +236,7 @@ class Cleaner:
                     yield Progress(moved)
                     moved = 0
         if last_dropped is not None:
-            cleaned.append(*emptied(last_dropped))
+            cleaned.append(*batches.keep_emptied(last_dropped))
         yield Progress(moved)
         return unchanged
 

@@ -19,7 +19,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from strandline_broker.storage.cleaner.cleaned_segment import FILES
+from strandline_broker.storage.cleaner.cleaned_segment import FILES, files_of
+from strandline_broker.storage.segment.txn_index import SUFFIX
 
 if TYPE_CHECKING:
     from strandline_broker.storage.log.log import Log
@@ -44,7 +45,7 @@ class Swap:
     def set_old_aside(self) -> None:
         try:
             for segment in self._old:
-                for suffix in (*reversed(FILES), "txnindex"):
+                for suffix in (*reversed(FILES), SUFFIX):
                     path = segment.path(suffix)
                     with contextlib.suppress(FileNotFoundError):
                         self._fs.replace(path, f"{path}.deleted")
@@ -62,9 +63,10 @@ class Swap:
         assert replaced, (self._log.path, self._new.base_offset)
 
     def _rename(self) -> None:
-        before = [self._new.path(suffix) for suffix in FILES]
+        files = files_of(self._new)
+        before = [self._new.path(suffix) for suffix in files]
         self._new.ending = ""
-        for path, suffix in zip(before, FILES, strict=True):
+        for path, suffix in zip(before, files, strict=True):
             self._fs.replace(path, self._new.path(suffix))
 
     def settle(self, *, now_ms: int) -> None:

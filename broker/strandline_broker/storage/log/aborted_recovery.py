@@ -1,9 +1,9 @@
 """The index of aborted transactions, rebuilt from the batches when a log is opened (I-153).
 
 The entries of a segment follow from its end markers, and from the transactions that are open where
-it begins. The newest producer snapshot at or below that offset names these; the batches behind it
-change them. Segments that recovery has scanned are rebuilt: an entry is written before its marker,
-and neither was certainly durable (P-108). So is an index that cannot be one of its segment.
+it begins. The newest producer snapshot at or below that offset says where the oldest of them began. Segments that recovery has scanned are rebuilt: an entry is written before its marker,
+and neither was certainly durable (P-108). So is the index of a segment that recovery has put in
+place of others, and one that cannot be an index of its segment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from strandline_broker.storage.segment.txn_index import SUFFIX, TxnIndex, is_sou
 from strandline_proto.batch import crc_matches, end_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence, Set
 
     from strandline_broker.storage.files.damage import Report
     from strandline_broker.storage.segment.segment import Segment
@@ -39,15 +39,22 @@ class AbortedRecovery:
         self._snapshots = ProducerSnapshots(fs, directory, report)
         self._names = set(fs.listdir(directory))
 
-    def run(self, scanned: Collection[Segment], *, has_transactions: bool) -> bool:
+    def run(
+        self, scanned: Collection[Segment], *, has_transactions: bool, swapped: Set[int]
+    ) -> bool:
         """Make the indexes sound; True if the directory must be synced. `has_transactions`: batches
-        of transactions are among the scanned ones.
+        of transactions are among the scanned ones. `swapped`: base offsets of the segments for
+        which recovery has finished a cleaning.
         """
         rebuilt = [
             s for s in scanned if s in self._segments and self._may_have(s, has_transactions)
         ]
         for segment in self._segments:
-            if segment not in scanned and self._has_index(segment) and not self._is_sound(segment):
+            if segment in rebuilt:
+                continue
+            if segment.base_offset in swapped:
+                rebuilt.append(segment)
+            elif self._has_index(segment) and not self._is_sound(segment):
                 self._report(f"{segment.path(SUFFIX)} is unsound and is rebuilt from the batches.")
                 rebuilt.append(segment)
         entries = self._aborted(rebuilt) if rebuilt else {}
@@ -83,8 +90,8 @@ class AbortedRecovery:
         return not has_index
 
     def _aborted(self, wanted: Collection[Segment]) -> dict[Segment, list[Aborted]]:
-        first = min(segment.base_offset for segment in wanted)
-        start, begun = self._open_at(first)
+        start = self._start_for(min(segment.base_offset for segment in wanted))
+        begun: dict[int, int] = {}
         entries: dict[Segment, list[Aborted]] = {segment: [] for segment in wanted}
         for segment in self._segments:
             if segment.end_offset <= start and segment is not self._segments[-1]:
@@ -94,15 +101,17 @@ class AbortedRecovery:
                     entries[segment].append(aborted)
         return entries
 
-    def _open_at(self, offset: int) -> tuple[int, dict[int, int]]:
-        """(offset of a snapshot at or below `offset`, the transactions that are open there)."""
+    def _start_for(self, offset: int) -> int:
+        """An offset from which the batches show every transaction that is open at `offset`: the
+        first one of those that are open at a snapshot. The snapshot alone would name a transaction
+        of which compaction has left nothing.
+        """
         for found in reversed(self._snapshots.offsets()):
             if self._segments[0].base_offset <= found <= offset:
                 with contextlib.suppress(ValueError, OSError):
-                    entries = self._snapshots.read(found)
-                    begun = [(e.txn_first_offset, e.producer_id) for e in entries]
-                    return found, {pid: first for first, pid in sorted(begun) if first >= 0}
-        return self._segments[0].base_offset, {}
+                    firsts = (entry.txn_first_offset for entry in self._snapshots.read(found))
+                    return min((first for first in firsts if first >= 0), default=found)
+        return self._segments[0].base_offset
 
 
 def _transactional(segment: Segment, start: int) -> Iterator[tuple[bytes, BatchHeader]]:

@@ -26,11 +26,13 @@ SWAP: Final = ".swap"
 _NAME: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)(\.cleaned|\.swap)?")
 
 
-def finish_swaps(fs: FileSystem, directory: str, report: Report) -> None:
-    """Remove or finish all files of a cleaning; durable on return."""
+def finish_swaps(fs: FileSystem, directory: str, report: Report) -> set[int]:
+    """Remove or finish all files of a cleaning; durable on return. Returns the base offsets of the
+    finished segments: their indexes of aborted transactions may be lost.
+    """
     found = [match for match in map(_NAME.fullmatch, fs.listdir(directory)) if match]
     if not any(match[3] for match in found):
-        return
+        return set()
     swaps = sorted(int(match[1]) for match in found if (match[2], match[3]) == ("log", SWAP))
     for match in found:
         if match[3] == CLEANED or (match[3] == SWAP and int(match[1]) not in swaps):
@@ -38,6 +40,7 @@ def finish_swaps(fs: FileSystem, directory: str, report: Report) -> None:
     for base in swaps:
         _finish(fs, directory, base, report)
     fs.fsync_dir(directory)
+    return set(swaps)
 
 
 def _finish(fs: FileSystem, directory: str, base: int, report: Report) -> None:

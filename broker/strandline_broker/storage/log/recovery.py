@@ -115,10 +115,11 @@ class Recovery:
         self._damaged = DamagedRanges(fs, directory)
         self._marked: dict[int, list[DamagedRange]] = {}
         self._has_changed_names = False
+        self._swapped: set[int] = set()
 
     def run(self) -> Recovered:
         self._epochs_known = LeaderEpochs.load(self._fs, self._directory, self._report)
-        finish_swaps(self._fs, self._directory, self._report)
+        self._swapped = finish_swaps(self._fs, self._directory, self._report)
         self._segments = self._list_segments()
         if not self._segments:
             return self._begin_empty()
@@ -317,7 +318,9 @@ class Recovery:
         if to_sync or last.size == 0:
             self._sync_snapshots(touched)
         indexes = AbortedRecovery(self._fs, self._directory, self._segments, self._report)
-        self._has_changed_names |= indexes.run(touched, has_transactions=scan.has_transactions)
+        self._has_changed_names |= indexes.run(
+            touched, has_transactions=scan.has_transactions, swapped=self._swapped
+        )
         log_start = self._log_start()
         if not touched and log_start > last.end_offset:
             # After a clean stop the log is whole, so the checkpoint is wrong. Trusting it would

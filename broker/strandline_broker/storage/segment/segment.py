@@ -277,6 +277,12 @@ class Segment:
             return None
         return index.size, File(self._fs, self.path(SUFFIX), WRITE)
 
+    def sync_aborted(self) -> None:
+        """Make the index durable."""
+        if (unsynced := self.unsynced_aborted) is not None:
+            unsynced[1].sync()
+            self.aborted_is_durable(unsynced[0])
+
     def aborted_is_durable(self, size: int) -> None:
         self._aborted_synced = max(self._aborted_synced, size)
 

@@ -21,7 +21,7 @@ def gone(
     committed: int = 1 << 40,
     now_ms: int = 0,
 ) -> int:
-    return expired(of, limits, log_start_offset=start, high_watermark=committed, now_ms=now_ms)
+    return expired(of, limits, log_start_offset=start, last_stable_offset=committed, now_ms=now_ms)
 
 
 def by_age(retention_ms: int, *, deletes: bool = True) -> RetentionLimits:
@@ -84,7 +84,7 @@ def test_only_the_log_start_counts_where_the_policy_does_not_delete() -> None:
     assert gone(of, by_age(0, deletes=False), now_ms=1000, start=20) == 2, "KAFKA-7400"
 
 
-def test_nothing_goes_at_or_beyond_the_high_watermark() -> None:
+def test_nothing_goes_at_or_beyond_the_last_stable_offset() -> None:
     of = segments(0, 0, 0)
     committed = [gone(of, by_age(0), now_ms=9, committed=c) for c in (0, 9, 10, 19, 20, 29, 30)]
     assert committed == [0, 0, 1, 1, 2, 2, 3], "I-74"

@@ -1,10 +1,12 @@
 """ApiVersions: the advertised versions, and the answers to a newer client and to a stray one."""
 
+import importlib
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+from kio.serial import entity_reader
 
 from strandline_broker.kafka.cluster.api_versions import ApiVersionsCalls
 from strandline_broker.kafka.headers import answer_header, read_header
@@ -36,6 +38,27 @@ async def test_every_version_lists_what_is_served(version: int) -> None:
     assert answer.error_code == 0
     listed = [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys]
     assert listed == sorted((api.key, api.first, api.last) for api in SERVED)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+async def test_transactions_of_version_2_are_a_finalized_feature(version: int) -> None:
+    """Java's producer needs its level and an epoch. A supported level of 0 breaks clients of
+    version 3 (KIP-584).
+    """
+    _, body = await answered(asked(version))
+    answer = ApiVersionsResponse.decode(body, version=version)
+    (feature,) = answer.finalized_features
+    assert (feature.name, feature.max_version_level) == ("transaction.version", 2)
+    assert feature.min_version_level == 2
+    assert answer.finalized_features_epoch == 0
+    supported = [(f.name, f.min_version, f.max_version) for f in answer.supported_features or ()]
+    assert supported == ([] if version == 3 else [("transaction.version", 0, 2)])
+    module = importlib.import_module(f"kio.schema.api_versions.v{version}.response")
+    found, size = entity_reader(module.ApiVersionsResponse)(body, 0)
+    assert size == len(body)
+    assert [(f.name, f.max_version_level) for f in found.finalized_features] == [
+        ("transaction.version", 2)
+    ]
 
 
 async def test_a_client_that_is_newer_than_the_broker_gets_version_0_and_the_list() -> None:

@@ -1,6 +1,7 @@
 """What people ask of the controller, when one request is many decisions."""
 
 import asyncio
+import itertools
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -65,7 +66,8 @@ def test_the_internal_topics_are_made_when_the_brokers_for_them_have_come(
 
 def administration_of(cluster: Cluster, pipeline: ScriptedPipeline) -> Administration:
     settings = SimpleNamespace(internal_topics=(OFFSETS, TRANSACTIONS))
-    runtime = SimpleNamespace(random_id=lambda: bytes(range(16)), log=structlog.get_logger())
+    ids = (bytes([number] * 16) for number in itertools.count())
+    runtime = SimpleNamespace(random_id=lambda: next(ids), log=structlog.get_logger())
     return Administration(
         cast("Any", runtime),
         cast("Any", settings),

@@ -29,10 +29,11 @@ from strandline_proto.errors import (
 )
 from strandline_proto.ids import ProducerEpoch, ProducerId
 from support.group_broker import OFFSETS_ID, answered, group_broker
+from support.scripted_verifier import ScriptedVerifier
 from support.transactional_broker import (
     PRODUCER_ID,
     TRANSACTIONAL_ID,
-    ScriptedVerifier,
+    PromptVerifier,
     TransactionalProducer,
 )
 
@@ -49,12 +50,12 @@ async def test_the_first_offsets_of_a_transaction_wait_for_its_coordinator(
         producer = TransactionalProducer(b, ScriptedVerifier())
         first = producer.commit(5, version=version)
         await b.turns()
-        assert producer.verifier.asked == [
-            (TRANSACTIONAL_ID, PRODUCER_ID, 0, (OFFSETS_ID, 0), verify_only)
-        ]
+        (asked,) = producer.verifier.asked
+        assert (asked.transactional_id, asked.producer) == (TRANSACTIONAL_ID, (PRODUCER_ID, 0))
+        assert (asked.tp, asked.verify_only) == ((OFFSETS_ID, 0), verify_only)
         assert not first.done()
         assert b.partition.log.log_end_offset == 0
-        producer.verifier.answers[0].set_result(None)
+        producer.verifier.asked[0].answer.set_result(None)
         assert (await first).errors == (None,)
         await producer.commit(6, version=version)
         assert len(producer.verifier.asked) == 1, "it is open here"
@@ -69,7 +70,7 @@ async def test_the_next_transaction_is_verified_again(tmp_path: Path) -> None:
         for _ in range(2):
             await producer.commit(5)
             await producer.end()
-        assert [epoch for _, _, epoch, _, _ in producer.verifier.asked] == [0, 1]
+        assert [asked.producer[1] for asked in producer.verifier.asked] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ async def test_a_refusal_of_the_coordinator_leaves_nothing(
         producer = TransactionalProducer(b, ScriptedVerifier())
         commit = producer.commit(5)
         await b.turns()
-        producer.verifier.answers[0].set_exception(error("why"))
+        producer.verifier.asked[0].answer.set_exception(error("why"))
         with pytest.raises(told, match="why"):
             await commit
         assert b.partition.log.log_end_offset == 0
@@ -109,7 +110,7 @@ async def test_a_coordinator_that_does_not_answer_is_not_waited_for_for_ever(
         producer = TransactionalProducer(b, ScriptedVerifier())
         with pytest.raises(CoordinatorLoadInProgress, match=r"0\.05 s"):
             await producer.commit(5)
-        assert producer.verifier.answers[0].cancelled()
+        assert producer.verifier.asked[0].answer.cancelled()
         assert not b.host.guards
 
 
@@ -127,7 +128,7 @@ async def test_a_marker_between_answer_and_append_refuses_the_offsets(
         commit = producer.commit(5, version=version)
         await b.turns()
         await producer.end(epoch=marker_epoch, version=version, is_commit=False)
-        producer.verifier.answers[0].set_result(None)
+        producer.verifier.asked[0].answer.set_result(None)
         with pytest.raises(error):
             await commit
         assert not b.host.groups.table.pending
@@ -141,10 +142,12 @@ async def test_calls_about_one_transaction_share_a_guard_and_fail_alone(tmp_path
         first, second = producer.commit(5), producer.commit(6)
         await b.turns()
         assert len(b.host.guards) == 1
-        producer.verifier.answers[0].set_exception(CoordinatorNotAvailable("a lost connection"))
+        producer.verifier.asked[0].answer.set_exception(
+            CoordinatorNotAvailable("a lost connection")
+        )
         with pytest.raises(CoordinatorLoadInProgress):
             await first
-        producer.verifier.answers[1].set_result(None)
+        producer.verifier.asked[1].answer.set_result(None)
         assert (await second).errors == (None,)
         assert not b.host.guards
 
@@ -158,7 +161,7 @@ async def test_a_cancelled_call_ends_its_question(tmp_path: Path) -> None:
         commit.cancel()
         with pytest.raises(asyncio.CancelledError):
             await commit
-        assert producer.verifier.answers[0].cancelled()
+        assert producer.verifier.asked[0].answer.cancelled()
         assert not b.host.guards
 
 
@@ -171,7 +174,7 @@ async def test_an_answer_of_an_earlier_leadership_writes_nothing(tmp_path: Path)
         await b.follow(2)
         await b.lead(3, isr=(1,))
         await b.serves()
-        producer.verifier.answers[0].set_result(None)
+        producer.verifier.asked[0].answer.set_result(None)
         with pytest.raises(NotCoordinator):
             await commit
         assert b.partition.log.log_end_offset == 0
@@ -187,7 +190,7 @@ async def test_a_member_that_is_fenced_until_the_answer_commits_nothing(tmp_path
         await b.turns()
         await answered(b.beat("n"))
         await answered(b.beat("m", 1, owned={}))
-        producer.verifier.answers[0].set_result(None)
+        producer.verifier.asked[0].answer.set_result(None)
         with pytest.raises(IllegalGeneration, match="its epoch is 2"):
             await commit
         assert not b.host.groups.table.pending
@@ -243,7 +246,7 @@ async def test_a_commit_names_a_transaction(
 ) -> None:
     async with group_broker(tmp_path) as b:
         await b.lead(1, isr=(1,))
-        commits = TxnCommits(b.shards, ScriptedVerifier(is_prompt=True))
+        commits = TxnCommits(b.shards, PromptVerifier())
         who = Producer(ProducerId(producer[0]), ProducerEpoch(producer[1]))
         command = TxnOffsetCommit(group_id="g", partitions=(), producer=who)
         with pytest.raises(error):

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline_broker.core.replication.append_origin import AppendOrigin
-from strandline_broker.core.replication.end_marker import EndMarker
 from strandline_broker.core.replication.isolation import Isolation
 from strandline_broker.hosts.replica.end_markers import append_marker
 from strandline_broker.hosts.replica.leading import check_leader
@@ -18,13 +16,13 @@ from strandline_proto.errors import (
     NotLeaderOrFollower,
     TransactionCoordinatorFenced,
 )
-from strandline_proto.ids import LeaderEpoch, ProducerEpoch, ProducerId
-from support.producer_log import TRANSACTIONAL, idempotent_batch, with_attributes
+from support.open_transaction import marker_of, write
 from support.replica_nodes import decide, run_node, state
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from strandline_broker.core.replication.end_marker import EndMarker
     from strandline_broker.hosts.replica.partition import Partition
 
 P = 7
@@ -32,21 +30,13 @@ COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
 
 
 def marker(
-    epoch: int, *, commit: bool = False, coordinator: int = 0, version: int = 2, pid: int = P
+    epoch: int, *, commit: bool = False, coordinator: int = 0, version: int = 2
 ) -> EndMarker:
-    return EndMarker(
-        ProducerId(pid), ProducerEpoch(epoch), commit, LeaderEpoch(coordinator), version
-    )
+    return marker_of(P, epoch, commit=commit, coordinator=coordinator, version=version)
 
 
 def append(partition: Partition, *, pid: int = P, epoch: int = 0, sequence: int = 0) -> None:
-    batch = idempotent_batch(pid, sequence, b"a", b"b", producer_epoch=epoch)
-    check_leader(partition, None).appends.append(
-        with_attributes(batch, TRANSACTIONAL),
-        acks=1,
-        on_done=lambda _: None,
-        origin=AppendOrigin.COORDINATOR,
-    )
+    write(partition, pid, epoch=epoch, sequence=sequence)
 
 
 def ends(partition: Partition) -> tuple[int, int]:

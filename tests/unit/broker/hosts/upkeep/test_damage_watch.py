@@ -27,6 +27,7 @@ class FakePartition:
     name = "t-0"
     key = (b"t", 0)
     out_of_service: str | None = None
+    unusable: str | None = None
     healing = False
     state = None
     follower = None

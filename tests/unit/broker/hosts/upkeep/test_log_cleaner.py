@@ -80,7 +80,7 @@ class Replica:
     """Of a compacted log with sealed segments, all of it committed and durable."""
 
     out_of_service = None
-    producers = SimpleNamespace(entries=list)
+    producers = SimpleNamespace(entries=list, last_markers=dict)
 
     def __init__(self, path: Path) -> None:
         self.store = Store(path, COMPACTED, fs=Hurried())
@@ -88,7 +88,7 @@ class Replica:
         self.log.keep_producers(self.producers.entries)
         self.fill()
         self.store.flush()
-        self.high_watermark = self.log.log_end_offset
+        self.last_stable_offset = self.log.log_end_offset
 
     def fill(self) -> None:
         for number in range(20):
@@ -122,7 +122,7 @@ async def test_a_log_that_is_cut_while_another_is_judged_is_not_cleaned_as_it_wa
     async def in_own_thread(work: Callable[[], object]) -> object:
         if isinstance(work, partial) and work.args[0] == other.log.segments[:-1]:
             cut.log.truncate_to(1)
-            cut.high_watermark = 1
+            cut.last_stable_offset = 1
             cut.fill()
         return work()
 
@@ -130,7 +130,7 @@ async def test_a_log_that_is_cut_while_another_is_judged_is_not_cleaned_as_it_wa
     for partition in (cut, other):
         cleaner.on_configured(partition)
     assert await cleaner.clean_next()
-    assert cut.log.segments[0].end_offset > cut.high_watermark
+    assert cut.log.segments[0].end_offset > cut.last_stable_offset
     assert [task.segments for task in tasks] == [other.log.segments[:-1]]
 
 
@@ -147,7 +147,7 @@ async def test_a_segment_is_not_cleaned_before_the_files_of_its_end_are_flushed(
     ticket.run()
     log.roll()
     log.flushed(ticket)
-    assert log.durable_offset == log.segments[-2].end_offset == replica.high_watermark
+    assert log.durable_offset == log.segments[-2].end_offset == replica.last_stable_offset
     assert await cleaner.clean_next()
     replica.store.flush()
     assert await cleaner.clean_next()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from strandline_broker.kafka.groups.find_coordinator import FindCoordinatorCalls
 from strandline_proto.errors import CoordinatorNotAvailable, InvalidGroupId, InvalidRequest
-from strandline_runtime.real import real_runtime
 from support.group_broker import group_broker
 from support.kafka_calls import KafkaCalls
+from support.transaction_broker import transaction_broker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,12 +21,8 @@ UNSUPPORTED_VERSION = 35
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 
-def calls(broker: GroupBroker, *, lines: Any = None) -> KafkaCalls:
-    runtime = real_runtime("broker-1")
-    if lines is not None:
-        log = SimpleNamespace(warning=lambda event, **fields: lines.append((event, fields)))
-        runtime = replace(runtime, log=cast("Any", log))
-    return KafkaCalls(FindCoordinatorCalls(broker.metadata, "PLAINTEXT", runtime))
+def calls(broker: GroupBroker) -> KafkaCalls:
+    return KafkaCalls(FindCoordinatorCalls(broker.metadata, "PLAINTEXT"))
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -72,7 +66,7 @@ async def test_a_version_for_several_keys_answers_each_by_itself(
 @pytest.mark.parametrize(
     ("key_type", "code", "why"),
     [
-        (TRANSACTION, UNSUPPORTED_VERSION, "transactions are not supported"),
+        (TRANSACTION, CoordinatorNotAvailable.code, "__transaction_state is not made yet"),
         (SHARE, UNSUPPORTED_VERSION, "share groups are not supported"),
         (9, InvalidRequest.code, "key_type is 9"),
     ],
@@ -91,23 +85,20 @@ async def test_another_key_than_a_group_is_refused_with_the_reason(
         assert why in each.error_message
 
 
-async def test_the_log_explains_a_refused_transaction_once(tmp_path: Path) -> None:
-    lines: list[tuple[str, dict[str, object]]] = []
-    async with group_broker(tmp_path) as broker:
+@pytest.mark.parametrize("version", range(7))
+async def test_a_transactional_id_has_its_coordinator(tmp_path: Path, version: int) -> None:
+    """Version 0 has no key types: it asks about groups."""
+    async with transaction_broker(tmp_path) as broker:
         await broker.lead(1)
-        ask = calls(broker, lines=lines)
-        for _ in range(3):
-            await ask("FindCoordinator", 3, key="t", key_type=TRANSACTION)
-        await ask("FindCoordinator", 3, key="g", key_type=GROUP)
-    ((event, fields),) = lines
-    assert "transactions are not supported" in event
-    assert fields == {
-        "request": "FindCoordinator",
-        "transactional_id": "t",
-        "client_id": "client",
-        "client_host": "::1",
-        "remedy": "unset transactional.id in the client",
-    }
+        for key, code in (("x", 0), ("", InvalidRequest.code)):
+            names: dict[str, Any] = {"key": key} if version < 4 else {"coordinator_keys": [key]}
+            kind = {} if version == 0 else {"key_type": TRANSACTION}
+            found = await calls(broker)("FindCoordinator", version, **names, **kind)
+            each = found if version < 4 else found.coordinators[0]
+            if version == 0:
+                assert each.error_code in (CoordinatorNotAvailable.code, InvalidGroupId.code)
+            else:
+                assert (each.error_code, each.node_id) == (code, 1 if code == 0 else -1)
 
 
 @pytest.mark.parametrize("version", range(7))

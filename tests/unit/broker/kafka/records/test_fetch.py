@@ -26,6 +26,7 @@ from strandline_proto.errors import (
 )
 from support.kafka_records import KafkaRecords, fetch, kafka_records, raw_request
 from support.loop_turns import with_turns
+from support.open_transaction import end, write
 from support.replica_nodes import TOPIC, TOPIC_ID, decide, eventually, state
 
 if TYPE_CHECKING:
@@ -91,6 +92,16 @@ async def test_readers_of_committed_records_get_a_list_of_aborted_transactions(
     broker.write(b"a")
     (found,) = await partitions(broker, version, 0, isolation_level=1)
     assert (found.error_code, found.aborted_transactions) == (NONE, [])
+    write(broker.node.partition, 7)
+    end(broker.node.partition, 7)
+    write(broker.node.partition, 8)
+    (found,) = await partitions(broker, version, 1, isolation_level=1)
+    named = [(each.producer_id, each.first_offset) for each in found.aborted_transactions]
+    assert (bases(found.records), named) == ([1, 3], [(7, 1)])
+    assert (found.high_watermark, found.last_stable_offset) == (6, 4)
+    (plain,) = await partitions(broker, version, 1, isolation_level=0)
+    assert bases(plain.records) == [1, 3, 4]
+    assert not plain.aborted_transactions
 
 
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 7])

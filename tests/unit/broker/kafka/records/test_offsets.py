@@ -265,8 +265,6 @@ async def test_producers_get_ids_and_epochs(tmp_path: Path, version: int) -> Non
         assert await init(broker, version, transaction_timeout_ms=-1) == (NONE, 1, 0)
         for new in (2, 3):  # one client names the id 0 with epoch 0 in every program
             assert await init(broker, version, producer_id=0, producer_epoch=0) == (NONE, new, 0)
-        refused = UnsupportedVersion.code, -1, -1
-        assert await init(broker, version, transactional_id="pay") == refused
         if version >= 3:
             for half in ({"producer_id": 7}, {"producer_epoch": 4}):
                 assert await init(broker, version, **half) == (InvalidRequest.code, -1, -1)

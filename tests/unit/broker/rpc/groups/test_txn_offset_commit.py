@@ -16,7 +16,7 @@ from strandline_proto.errors import (
 )
 from strandline_proto.v1 import committed_offsets_pb2, transactions_pb2
 from support.group_broker import OFFSETS_ID, ORDERS_ID, answered, group_broker
-from support.transactional_broker import PRODUCER_ID, ScriptedVerifier, TransactionalProducer
+from support.transactional_broker import PRODUCER_ID, PromptVerifier, TransactionalProducer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,8 +43,8 @@ def request(*partitions: int, group_id: str = "g") -> transactions_pb2.TxnOffset
     return made
 
 
-def rpc(b: GroupBroker) -> tuple[OffsetCommitsRpc, ScriptedVerifier]:
-    verifier = ScriptedVerifier(is_prompt=True)
+def rpc(b: GroupBroker) -> tuple[OffsetCommitsRpc, PromptVerifier]:
+    verifier = PromptVerifier()
     return OffsetCommitsRpc(GroupsService(b.shards, verifier)), verifier
 
 
@@ -58,7 +58,9 @@ async def test_offsets_are_staged_and_read_after_the_end(tmp_path: Path) -> None
             0,
             UnknownTopicOrPartition.code,
         ]
-        assert verifier.asked == [("tx-a", PRODUCER_ID, 0, (OFFSETS_ID, 0), False)]
+        (asked,) = verifier.asked
+        assert (asked.transactional_id, asked.producer) == ("tx-a", (PRODUCER_ID, 0))
+        assert (asked.tp, asked.verify_only) == ((OFFSETS_ID, 0), False)
         fetch = committed_offsets_pb2.OffsetFetchRequest(require_stable=True)
         fetch.groups.add(group_id="g", member_epoch=-1).topics.topics.add(
             topic_id=ORDERS_ID, partitions=[0]

@@ -1,6 +1,7 @@
 """What a cleaning keeps of each batch, and how it is written again (I-68 to I-71, I-79)."""
 
 import errno
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from strandline_broker.storage.cleaner.batch_filter import BatchFilter, Counts, 
 from strandline_broker.storage.cleaner.cleaner import CannotClean, Cleaner, Progress, Replace
 from strandline_broker.storage.cleaner.offset_map import OffsetMap
 from strandline_broker.storage.cleaner.rebuilt_batch import emptied, with_records
+from strandline_broker.storage.cleaner.transactions import CleanedTransactions
+from strandline_broker.storage.segment.txn_index import AbortedTransaction
 from strandline_proto.batch import (
     BatchHeader,
     Compression,
@@ -61,10 +64,13 @@ def filtered(
     live: dict[int, int] | None = None,
     unpacked: Bound = DEFAULT_BOUND,
     counts: Counts | None = None,
+    markers: dict[int, tuple[int, int]] | None = None,
+    aborted: Sequence[AbortedTransaction] = (),
 ) -> list[tuple[BatchHeader, bytes] | None]:
     last_offsets = OffsetMap(10_000, 0.9)
+    transactions = CleanedTransactions(aborted)
     for header, data in batches:
-        if header.base_offset < bound:
+        if header.base_offset < bound and not transactions.is_aborted(header):
             last_offsets.put_all(
                 (key, offset)
                 for key, offset in keys_of(header, data, 0, DEFAULT_BOUND)
@@ -77,6 +83,8 @@ def filtered(
         now_ms=now_ms,
         delete_retention_ms=RETENTION_MS,
         live_producers=live or {},
+        live_markers=markers or {},
+        transactions=transactions,
         counts=counts or Counts(),
         unpacked=unpacked,
     )
@@ -221,20 +229,28 @@ def test_control_batches_stay_as_they_are() -> None:
     assert keys_of(*marker, 0, DEFAULT_BOUND) == []
 
 
-def test_nothing_gives_way_to_a_record_of_a_transaction_but_it_gives_way_itself() -> None:
+def test_a_record_of_a_committed_transaction_is_one_like_any_other() -> None:
     plain = at(0, [(b"a", b"1"), (b"b", b"2")])
-    of_transaction = at(2, [(b"a", b"3"), (b"c", b"4")], attributes=0x10)
+    of_transaction = at(2, [(b"a", b"3"), (b"c", b"4")], attributes=0x10, producer_id=7)
     later = at(4, [(b"c", b"5")])
     kept, in_part, _ = filtered(plain, of_transaction, later)
-    assert kept == plain
+    assert content_of(kept) == [(1, b"2")]
     assert content_of(in_part) == [(2, b"3")]
 
 
-def test_a_tombstone_of_a_transaction_stays() -> None:
-    batch = at(0, [(b"a", None)], attributes=0x10)
-    assert filtered(batch) == [batch]
-    marked = at(0, [(b"a", None)], attributes=0x10 | 0x40)
-    assert filtered(marked, now_ms=2**62) == [marked]
+def test_a_record_of_an_aborted_transaction_goes_and_replaces_none() -> None:
+    """I-161."""
+    plain = at(0, [(b"a", b"1")])
+    of_transaction = at(1, [(b"a", b"2"), (b"c", b"3")], attributes=0x10, producer_id=7)
+    of_another = at(3, [(b"d", b"4")], attributes=0x10, producer_id=8)
+    next_one = at(6, [(b"e", b"5")], attributes=0x10, producer_id=7)
+    aborted = [AbortedTransaction(7, 1, 5, 6)]
+    kept = filtered(plain, of_transaction, of_another, next_one, aborted=aborted)
+    assert kept == [plain, None, of_another, next_one]
+    (_, emptied_one, _, _) = filtered(
+        plain, of_transaction, of_another, next_one, aborted=aborted, live={7: 2}
+    )
+    assert content_of(emptied_one) == [], "the producer's last batch keeps its header (I-79)"
 
 
 def test_a_batch_stamped_by_the_leader_keeps_its_one_timestamp() -> None:

@@ -4,7 +4,6 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,7 @@ from strandline_broker.storage.log.producer_snapshot import (
     serialize,
 )
 from strandline_broker.storage.log.state import LogState, Tail
-from strandline_broker.storage.segment.txn_index import ENTRY, truncate_txn_index
-from strandline_runtime.real import RealFileSystem
-from support.disk import FaultyDisk
+from support.disk import DyingDisk, FaultyDisk, PowerLost
 from support.producer_log import DAY_MS, ProducerLog, idempotent_batch, loaded, replayed
 from support.storage import Store
 
@@ -374,40 +371,7 @@ def test_an_open_transaction_comes_back_from_a_snapshot() -> None:
     assert states.expire(10) == [], "never while a transaction is open"
 
 
-def test_the_index_of_aborted_transactions_is_cut_with_its_segment(tmp_path: Path) -> None:
-    path = tmp_path / "00000000000000000009.txnindex"
-    entries = [ENTRY.pack(0, 2, a, b - 1, b) for a, b in pairwise((10, 20, 30, 40))]
-    path.write_bytes(b"".join(entries))
-    fs = RealFileSystem()
-    truncate_txn_index(fs, str(path), 41)
-    assert path.read_bytes() == b"".join(entries)
-    truncate_txn_index(fs, str(path), 30)
-    assert path.read_bytes() == b"".join(entries[:2])
-    truncate_txn_index(fs, str(path), 29)
-    assert path.read_bytes() == entries[0]
-    truncate_txn_index(fs, str(path.with_name("none.txnindex")), 0)
-
-
 DURABLE, WRITTEN = "what was durable", "all that was written"
-
-
-class PowerLost(BaseException):
-    """Nothing may catch it: the machine is gone."""
-
-
-class DyingDisk(FaultyDisk):
-    """Loses power at one of its calls."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.calls_left: int | None = None
-
-    def _fail(self, call: str) -> None:
-        if self.calls_left is not None:
-            self.calls_left -= 1
-            if self.calls_left < 0:
-                raise PowerLost
-        super()._fail(call)
 
 
 def roll(p: ProducerLog) -> None:
