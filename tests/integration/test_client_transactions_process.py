@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import time
+from asyncio.subprocess import PIPE
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -22,9 +24,12 @@ from strandline.errors import (
     TransactionalIdNotFound,
 )
 from strandline.testing import LocalCluster
+from support.pages_that_run import Program, steps
+from support.tidy_tree import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from strandline.testing import AsyncCluster
 
@@ -135,14 +140,32 @@ async def test_a_timeout_aborts_and_one_out_of_bounds_is_refused(cluster: AsyncC
     ) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait(topic, b"lost")
-        async with asyncio.timeout(30), Admin(cluster.bootstrap) as admin:
-            while (await admin.describe_transactions(["late"]))["late"].state != "CompleteAbort":
+        async with Admin(cluster.bootstrap) as admin, asyncio.timeout(30):
+            state = "Ongoing"
+            while state != "CompleteAbort":
                 await asyncio.sleep(0.1)
+                state = (await admin.describe_transactions(["late"]))["late"].state
         with pytest.raises(ProducerFenced, match="transaction_timeout_ms"):
             await producer.commit_transaction()
     never = Producer(cluster.bootstrap, transactional_id="late", transaction_timeout_ms=2**31 - 1)
     with pytest.raises(InvalidTransactionTimeout):
         await never.start()
+
+
+async def test_the_program_of_the_guide_runs(cluster: AsyncCluster, tmp_path: Path) -> None:
+    [program] = [each for each in steps(ROOT / "docs/guide/client.md") if isinstance(each, Program)]
+    (tmp_path / program.name).write_text(program.text)
+    source, target = await cluster.create_topic("orders"), await cluster.create_topic("bills")
+    async with Producer(cluster.bootstrap) as producer:
+        await producer.send_many(source, [b"tea", b"milk", b"rice"])
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, tmp_path / program.name, cluster.bootstrap, "3", stdout=PIPE
+    )
+    async with asyncio.timeout(60):
+        out, _ = await process.communicate()
+    assert process.returncode == 0
+    assert out.decode().splitlines()[-1] == "billed 3"
+    assert await read(cluster, target) == [b"MILK", b"RICE", b"TEA"]
 
 
 async def copy(
