@@ -170,22 +170,36 @@ def _is_broken_off(error: BaseException) -> bool:
 
 
 def add_broker_service(server: grpc.aio.Server, service: Service) -> None:
-    collector: Any = Collector()
-    services_pb2_grpc.add_BrokerServiceServicer_to_server(
-        service,  # type: ignore[arg-type] # its methods are found by name
-        collector,
+    collector = _registered(
+        service,
+        services_pb2_grpc.BrokerServiceServicer,
+        services_pb2_grpc.add_BrokerServiceServicer_to_server,
     )
     collector.handlers.update(hot_calls.handlers(service, decode_request))
     add_handlers(server, BROKER_SERVICE, collector)
 
 
 def add_replica_service(server: grpc.aio.Server, service: Service) -> None:
-    collector: Any = Collector()
-    services_pb2_grpc.add_ReplicaServiceServicer_to_server(
-        service,  # type: ignore[arg-type] # its methods are found by name
-        collector,
+    collector = _registered(
+        service,
+        services_pb2_grpc.ReplicaServiceServicer,
+        services_pb2_grpc.add_ReplicaServiceServicer_to_server,
     )
     add_handlers(server, REPLICA_SERVICE, collector)
+
+
+def _registered(
+    service: Service, contract: type, register: Callable[[Any, Any], None]
+) -> Collector:
+    """The handlers of the calls that a part serves. gRPC answers UNIMPLEMENTED to the others."""
+    unserved = [name for name in _methods_of(contract) if not hasattr(service, name)]
+    for name in unserved:
+        setattr(service, name, None)
+    collector = Collector()
+    register(service, collector)
+    for name in unserved:
+        del collector.handlers[name]
+    return collector
 
 
 def add_handlers(server: grpc.aio.Server, name: str, collector: Collector) -> None:
