@@ -18,6 +18,7 @@ from strandline.errors import (
     UnknownTopicOrPartition,
 )
 from strandline_proto.batch import build_batch
+from strandline_runtime.client_ids import SIZE_MAX, client_id_of
 from support.scripted_broker import scripted_cluster
 
 if TYPE_CHECKING:
@@ -117,6 +118,29 @@ async def test_a_client_id_names_the_log_lines(
         async with Producer(cluster.bootstrap, client_id="billing") as producer:
             await (await producer.send("orders", b"v", on_delivery=delivered))
     assert "on_delivery raised client_id=billing error=LookupError: mine" in caplog.text
+
+
+async def test_a_client_id_goes_with_every_call_to_brokers(cluster: ScriptedCluster) -> None:
+    seen: dict[str, set[str]] = {}
+    broker = cluster.brokers[1]
+    metadata = broker.Metadata
+
+    async def noted(request: Any, context: Any) -> Any:
+        name = client_id_of(context.invocation_metadata())
+        seen.setdefault(name, set()).add(context.peer())
+        return await metadata(request, context)
+
+    broker.Metadata = noted  # type: ignore[method-assign]
+    await broker.stop()
+    await broker.start()
+    async with (
+        Producer(cluster.bootstrap, client_id="billing") as producer,
+        Consumer(bootstrap_servers=cluster.bootstrap, client_id="caf\u00e9 1"),
+        Admin(cluster.bootstrap, client_id="a" * 20_000),
+        Admin(cluster.bootstrap),
+    ):
+        await producer.send_and_wait("orders", b"v")
+    assert seen.keys() == {"billing", "caf\u00e9 1", "a" * SIZE_MAX, ""}
 
 
 async def test_each_call_may_have_a_time_limit_of_its_own(cluster: ScriptedCluster) -> None:

@@ -24,6 +24,7 @@ from strandline_broker.rpc.request_bounds import RequestTooLarge, bound_handlers
 from strandline_proto import hot_calls
 from strandline_proto.errors import NONE
 from strandline_proto.v1 import services_pb2_grpc
+from strandline_runtime.client_ids import client_id_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -111,7 +112,9 @@ class Service:
         if context.done() or context.cancelled() or all(map(_is_broken_off, causes)):
             # The peer is gone; every failed write to it means only that. To gRPC only a
             # cancellation is no failure of the handler's.
-            self._runtime.log.debug("call ended by the peer", method=name, why=str(error))
+            self._runtime.log.debug(
+                "call ended by the peer", method=name, **_caller(context), why=str(error)
+            )
             raise asyncio.CancelledError from error
         for cause in causes:
             if isinstance(cause, MalformedRequest):
@@ -129,14 +132,16 @@ class Service:
         self._runtime.log.info(
             "a request was refused",
             method=name,
-            peer=context.peer(),
+            **_caller(context),
             why=str(malformed),
             others_since_the_last_line=not_said,
         )
 
     async def _unforeseen(self, name: str, error: Exception, context: Any) -> None:
         self._metrics.failures.labels(method=name).inc()
-        self._runtime.log.error("unforeseen failure", method=name, exc_info=error)
+        self._runtime.log.error(
+            "unforeseen failure", method=name, **_caller(context), exc_info=error
+        )
         if any(isinstance(cause, AssertionError) for cause in _causes(error)):
             self._runtime.exit(f"a broken invariant in {name}: {error}")
         await context.abort(
@@ -151,6 +156,12 @@ def _methods_of(part: type) -> tuple[str, ...]:
     """The names of the calls that a handler class serves."""
     found = inspect.getmembers(part, inspect.isfunction)
     return tuple(name for name, _ in found if name[0].isupper())
+
+
+def _caller(context: Any) -> dict[str, str]:
+    """The caller, for a log line: its address, and its name if it has one."""
+    client_id = client_id_of(context.invocation_metadata())
+    return {"peer": context.peer()} | ({"client_id": client_id} if client_id else {})
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
