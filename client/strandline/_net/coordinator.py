@@ -66,7 +66,7 @@ class Coordinator:
         if address is None:
             self._cluster.request_refresh()
             raise CoordinatorNotAvailable(
-                f"{OFFSETS_TOPIC}/{partition[1]}, whose leader coordinates the group "
+                f"{OFFSETS_TOPIC}:{partition[1]}, whose leader coordinates the group "
                 f"{self.group_id!r}, has no leader at the moment"
             )
         return address

@@ -64,7 +64,7 @@ class Commits(Reading):
                 raise ConfigurationError(
                     f"offsets: {at!r} is neither an offset nor an OffsetAndMetadata"
                 )
-        name = f"offsets: that of {partition[0]}/{partition[1]}"
+        name = f"offsets: that of {partition[0]}:{partition[1]}"
         given.whole(name, found.offset, 0, given.INT64_MAX)
         given.whole(f"{name}, leader_epoch", found.leader_epoch, -1)
         given.text(f"{name}, metadata", found.metadata)

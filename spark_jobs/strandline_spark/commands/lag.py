@@ -70,7 +70,7 @@ def _print(found: list[PartitionLag]) -> None:
         print("  ".join(cells))  # noqa: T201 - the command's result
     for one in found:
         for problem in one.problems:
-            print(f"{one.topic}/{one.partition}: {problem}")  # noqa: T201 - the command's result
+            print(f"{one.topic}:{one.partition}: {problem}")  # noqa: T201 - the command's result
     unknown = sum(one.lag < 0 for one in found)
     rest = f", and {unknown} of {len(found)} partitions of which nobody can say" if unknown else ""
     behind = f"{sum(max(0, one.lag) for one in found):,} offsets behind"

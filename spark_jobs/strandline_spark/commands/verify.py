@@ -289,7 +289,7 @@ def _print_table(columns: tuple[str, ...], found: Sequence[Any]) -> None:
         cells = (str(cell).rjust(width) for cell, width in zip(row, widths, strict=True))
         print("  ".join(cells))  # noqa: T201 - the command's result
     for one in found:
-        where = one.step if hasattr(one, "step") else f"{one.topic}/{_shown(one.partition)}"
+        where = one.step if hasattr(one, "step") else f"{one.topic}:{_shown(one.partition)}"
         for problem in one.problems:
             print(f"{where}: {problem}")  # noqa: T201 - the command's result
 
