@@ -70,7 +70,9 @@ def test_of_a_worker(strandline_cluster, strandline_topic, strandline_producer, 
     with strandline_producer() as producer:
         producer.send_and_wait(strandline_topic, b"1")
     assert strandline_cluster.assert_nothing_lost() == 1
-    Path(f"used-{number}").write_text(f"{strandline_cluster.bootstrap} {strandline_topic}")
+    worker = os.environ["PYTEST_XDIST_WORKER"]
+    used = f"{worker} {strandline_cluster.bootstrap} {strandline_topic}"
+    Path(f"used-{number}").write_text(used)
 
 
 def test_a_fault(strandline_chaos):
@@ -121,5 +123,19 @@ def test_workers_of_xdist_share_a_cluster_or_refuse_its_faults(
     assert "6 passed, 1 error" in said, said
     assert "leave out --strandline-bootstrap and --strandline-shared" in said
     used = [(tmp_path / f"used-{number}").read_text().split() for number in range(6)]
-    assert len({bootstrap for bootstrap, _ in used}) == 1
-    assert len({topic for _, topic in used}) == 6
+    assert len({bootstrap for _, bootstrap, _ in used}) == 1
+    assert len({topic for _, _, topic in used}) == 6
+
+
+def test_without_an_option_each_worker_of_xdist_has_a_cluster_of_its_own(
+    environment: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "test_workers.py").write_text(WORKERS)
+    options = ["-q", "-n2", "--strandline-brokers", "1"]
+    said = run([str(environment), "-m", "pytest", *options], tmp_path).stdout
+    assert "7 passed" in said, said
+    used = [(tmp_path / f"used-{number}").read_text().split() for number in range(6)]
+    assert {worker for worker, _, _ in used} == {"gw0", "gw1"}
+    assert len({bootstrap for _, bootstrap, _ in used}) == 2
+    assert len({(worker, bootstrap) for worker, bootstrap, _ in used}) == 2
+    assert len({topic for _, _, topic in used}) == 6
