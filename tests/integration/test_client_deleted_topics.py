@@ -95,7 +95,7 @@ async def test_a_consumer_without_membership_is_not_held_up_either(cluster: Loca
         consumer.pause(*names)  # no fetch tells of it
         await delete(cluster, "gone2")
         refused = await refused_commit(consumer)
-        assert "gone2/0, gone2/1 were not committed: the topic was deleted" in str(refused)
+        assert "gone2:0, gone2:1 were not committed: the topic was deleted" in str(refused)
         async with asyncio.timeout(SOON_S):
             assert await consumer.committed(names[0]) == 1
             with pytest.raises((UnknownTopicId, UnknownTopicOrPartition)):

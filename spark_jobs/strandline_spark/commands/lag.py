@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_spark.cluster.find_cluster import add_cluster, find_bootstrap
+from strandline_spark.cluster.find_cluster import add_cluster, chosen_cluster
 
 if TYPE_CHECKING:
     import argparse
@@ -44,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from strandline_spark.bronze.checkpoint_lag import checkpoint_lag
     from strandline_spark.source.option_values import local_path, servers_of
 
-    servers = servers_of(find_bootstrap(arguments.bootstrap, arguments.dir, os.environ))
+    servers = servers_of(chosen_cluster(arguments, os.environ))
     path = os.path.abspath(local_path("CHECKPOINT", arguments.checkpoint))
     found = checkpoint_lag(path, servers)
     if arguments.format == "json":
