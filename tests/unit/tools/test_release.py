@@ -91,6 +91,14 @@ def test_changes_and_a_tag_elsewhere_are_refused(sources: Path) -> None:
     assert tagged.startswith("the tag v1.2.3 names another commit")
 
 
+def test_a_small_environment_lacks_the_large_libraries_alone() -> None:
+    text = (ROOT / "requirements" / "all.txt").read_text("utf-8")
+    pins = re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE)
+    assert set(pins) >= pythons.LARGE, "a name that is pinned no more"
+    left = re.findall(r"^([a-z0-9-]+)==", pythons.small(text), re.MULTILINE)
+    assert set(left) == set(pins) - pythons.LARGE
+
+
 def built(folder: Path, wheel: str = WHEEL, **files: str) -> list[Path]:
     sdist = folder / "strandline-1.2.3.tar.gz"
     sdist.touch()
