@@ -160,11 +160,11 @@ class Shards(Generic[App]):
             where = "nobody" if leader is None else f"broker {leader.broker_id}"
             raise NotCoordinator(
                 f"broker {self._node_id} does not coordinate {self._coordinator.noun} {name!r}; the"
-                f" leader of {topic_name}-{index} does, which is {where}"
+                f" leader of {topic_name}:{index} does, which is {where}"
             )
         if key in self._new or self._group is None:
             raise CoordinatorLoadInProgress(
-                f"{topic_name}-{index}: broker {self._node_id} leads it only now; try again"
+                f"{topic_name}:{index}: broker {self._node_id} leads it only now; try again"
             )
         return (self._hosts.get(key) or self._begin(key)).application
 
