@@ -89,10 +89,10 @@ lowest: ## run the unit tests with the lowest versions that pyproject.toml allow
 
 # The versions of Python that are supported. Each that is found gets an environment of its own.
 PYTHONS ?= 3.11 3.12 3.13 3.14
-PYTHONS_TESTS ?= tests/unit tests/golden
+PYTHONS_TESTS ?= $(if $(SMALL),tests/unit/proto tests/unit/client tests/unit/broker/storage/log/test_flush_ticket.py,tests/unit tests/golden)
 
-pythons: ## run the unit tests with each supported Python that is found (PYTHONS="3.12 3.13")
-	@$(PYTHON) tools/pythons.py --tests "$(PYTHONS_TESTS)" $(PYTHONS)
+pythons: ## run the unit tests with each supported Python that is found (PYTHONS="3.12 3.13", SMALL=1)
+	@$(PYTHON) tools/pythons.py $(if $(SMALL),--small) --tests "$(PYTHONS_TESTS)" $(PYTHONS)
 
 dist: setup ## build the source distribution and the wheel of a release into dist/ (DRAFT=1: of any commit)
 	@$(BIN)/python tools/release.py $(if $(filter-out 0,$(DRAFT)),--draft)

@@ -9,6 +9,7 @@ distribution that is built; where none of them is there, a digest of the sources
 
 import hashlib
 import os
+import platform
 import re
 import shlex
 import subprocess
@@ -162,6 +163,12 @@ def link_flags(platform: str) -> tuple[str, ...]:
 
 
 def platform_tag() -> str:
-    """Of the machine that compiled it: no promise about others (manylinux) is made."""
+    """Of the machine that compiled it: no promise about others (manylinux) is made.
+
+    On macOS the compiler follows MACOSX_DEPLOYMENT_TARGET, and so does the tag.
+    """
+    target = os.environ.get("MACOSX_DEPLOYMENT_TARGET")
+    if sys.platform == "darwin" and target:
+        return f"macosx_{target.replace('.', '_')}_{platform.machine()}"
     promises = ("manylinux", "musllinux")
     return next(t.platform for t in sys_tags() if not t.platform.startswith(promises))

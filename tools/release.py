@@ -16,6 +16,7 @@ import tomllib
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD_S = 600
@@ -23,6 +24,11 @@ COMPILED = "strandline_proto/_records.abi3.so"
 BUILD_ID = "strandline_runtime/build_id.txt"
 DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
 ENTRY = re.compile(r"^## (\S+), (.+)$", re.MULTILINE)
+
+
+class Release(NamedTuple):
+    version: str
+    commit: str
 
 
 class NotAReleaseError(Exception):
@@ -52,9 +58,21 @@ def version_of(root: Path) -> str:
     return str(project["version"])
 
 
+def releases_of(root: Path) -> list[Release]:
+    """The releases until now, the newest first."""
+    found = tomllib.loads((root / "tools" / "releases.toml").read_text("utf-8"))
+    return [Release(**each) for each in found["release"]]
+
+
 def faults_of_sources(root: Path) -> Iterator[str]:
     """The reasons why no release can be made of these sources; none if one can."""
     version = version_of(root)
+    if ".dev" in version:
+        version = version.partition(".dev")[0]
+        yield f'pyproject.toml has a version in development: set version = "{version}"'
+    for each in releases_of(root):
+        if each.version == version:
+            yield f"{version} is released, at commit {each.commit[:12]}: raise the version"
     newest = ENTRY.search((root / "CHANGELOG.md").read_text("utf-8"))
     if newest is None or newest[1] != version:
         yield f"CHANGELOG.md does not begin with version {version} of pyproject.toml: add its entry"

@@ -1,11 +1,15 @@
 """The benchmarks' command line: the measure, the cluster, and the output format."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from strandline_bench.peers import kafka as kafka_peer
+from strandline_cli.cluster.target import find_target
+from strandline_local.contexts import CONTEXT_VARIABLE
+from strandline_local.errors import ClusterError
 from strandline_runtime.command_parser import CommandParser
 
 MEASURES: Final = {
@@ -108,9 +112,10 @@ def parse(argv: Sequence[str]) -> Options:
     """The options, with defaults that depend on the measure. Exits with status 2 on a mistake."""
     parser = _parser()
     given = parser.parse_args(argv)
-    own_cluster = given.bootstrap is None
+    bootstrap = _named(parser, given)
+    own_cluster = bootstrap is None
     if given.measure in ("startup", "failover", "partitions", "requests") and not own_cluster:
-        parser.error(f"{given.measure} needs its own cluster: it takes no --bootstrap")
+        parser.error(f"{given.measure} needs its own cluster: it takes no --bootstrap or --context")
     if given.with_controller and given.measure != "failover":
         parser.error(f"--with-controller is of failover, not of {given.measure}")
     if given.watched and given.measure not in ("produce", "latency"):
@@ -133,7 +138,7 @@ def parse(argv: Sequence[str]) -> Options:
         records = 5000 if given.measure == "latency" else records
     return Options(
         measure=given.measure,
-        bootstrap=given.bootstrap,
+        bootstrap=bootstrap,
         brokers=given.brokers,
         replication_factor=given.replication_factor,
         min_insync_replicas=min(2, given.replication_factor),
@@ -154,6 +159,19 @@ def parse(argv: Sequence[str]) -> Options:
         peer_restart=given.peer_restart,
         as_json=given.json or given.format == "json",
     )
+
+
+def _named(parser: argparse.ArgumentParser, given: argparse.Namespace) -> str | None:
+    """Addresses of the cluster that is named; None for a new cluster."""
+    if given.context is None:
+        return str(given.bootstrap) if given.bootstrap is not None else None
+    if given.bootstrap is not None:
+        parser.error("--context names a cluster: leave out --bootstrap, or --context")
+    around = {**os.environ, CONTEXT_VARIABLE: given.context}
+    try:
+        return find_target(bootstrap=None, directory=None, environ=around).bootstrap
+    except ClusterError as error:
+        parser.error(str(error))
 
 
 def positive(text: str) -> int:
@@ -192,6 +210,12 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("measure", choices=tuple(MEASURES), metavar="MEASURE", help=", ".join(MEASURES))
     add("--bootstrap", metavar="HOST:PORT,...", help="measure this cluster instead of a new one")
+    add(
+        "--context",
+        metavar="NAME",
+        help="the same by its name, see strandline context add; only this flag reaches a named"
+        " cluster: a measure fills topics",
+    )
     add("--brokers", type=positive, default=3, help="number of brokers of the new cluster (3)")
     add("--replication-factor", type=positive, default=3, help="replicas of a partition (3)")
     add("--acks", choices=("0", "1", "all"), default="all", help="acks of the producer (all)")

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from strandline_cli.cluster.target import cluster_directory
 from strandline_cli.commands.chaos.chaos import chaos_app
 from strandline_cli.commands.completion import completion
 from strandline_cli.commands.config.config import config_app
@@ -40,8 +41,9 @@ from strandline_cli.commands.server.controller import controller_app
 from strandline_cli.commands.topic.topic import topic_app
 from strandline_cli.commands.transaction.transaction import transaction_app
 from strandline_cli.errors import UsageMistake
-from strandline_cli.options import CONTEXT_VARIABLE, ContextOption
+from strandline_cli.options import ContextOption, DirOption
 from strandline_cli.shown.help_page import command_group
+from strandline_local.contexts import CONTEXT_VARIABLE
 from strandline_runtime.build_id import build_id
 
 
@@ -130,24 +132,31 @@ def _without_nan(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_context(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with --context, if it takes --bootstrap."""
+    """The command with --context, if it takes --bootstrap or --dir."""
     signature = inspect.signature(command)
-    if "bootstrap" not in signature.parameters:
+    beside = [
+        name
+        for name, each in signature.parameters.items()
+        if name == "bootstrap" or each.annotation is DirOption
+    ]
+    if not beside:
         return command
 
     @functools.wraps(command)
     def chosen(*, context: str | None, **given: Any) -> Any:
         if context is None:
             return command(**given)
-        if given["bootstrap"] is not None or given.get("directory") is not None:
-            raise UsageMistake(
-                "--context names a cluster: leave out --bootstrap and --dir, or --context"
-            )
+        if any(given[name] is not None for name in beside):
+            flags = " and ".join("--dir" if n == "directory" else "--bootstrap" for n in beside)
+            raise UsageMistake(f"--context names a cluster: leave out {flags}, or --context")
+        if beside == ["directory"]:
+            around = {**os.environ, CONTEXT_VARIABLE: context}
+            return command(**{**given, "directory": cluster_directory(None, around)})
         with _variable(CONTEXT_VARIABLE, context):
             return command(**given)
 
     parameters = list(signature.parameters.values())
-    at = list(signature.parameters).index("bootstrap") + 1
+    at = list(signature.parameters).index(beside[0]) + 1
     added = inspect.Parameter(
         "context", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ContextOption
     )

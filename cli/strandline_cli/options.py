@@ -8,9 +8,6 @@ import typer
 
 from strandline_proto.decompression import DECOMPRESSED_BYTES_LIMIT
 
-DEFAULT_DIR: Final = Path(".strandline")
-CONTEXT_VARIABLE: Final = "STRANDLINE_CONTEXT"
-
 
 class Format(StrEnum):
     TABLE = "table"

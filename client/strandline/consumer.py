@@ -20,7 +20,6 @@ from strandline._consumer.fetcher import Fetcher
 from strandline._consumer.options import ConsumerOptions
 from strandline._consumer.read_ahead import Lending
 from strandline._core.membership import Subscription
-from strandline._core.position import LATEST, Position
 from strandline._core.whole_topics import WholeTopics
 from strandline._groups.group import Group
 from strandline._net import arguments as given
@@ -29,6 +28,7 @@ from strandline._net.coordinator import OFFSETS_TOPIC
 from strandline._net.dotted_names import options_of
 from strandline._net.option_names import named_options
 from strandline._net.session import Session
+from strandline._reading.assignments import Assignments
 from strandline._reading.commits import Commits
 from strandline._reading.dead_letters import DeadLetterSender, producer_of
 from strandline._reading.intercepting import Intercepting
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Literal, Self
 
-    from strandline._core.cluster_view import Changes, PartitionKey
     from strandline._core.commit_state import CommitOffset
+    from strandline._core.position import Position
     from strandline.interceptors import ConsumerInterceptor
     from strandline.serialization import Deserializer
     from strandline.types import ConsumerRecord, IsolationLevel
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 __all__ = ["Ahead", "Consumer", "Partition", "ToCommit", "ahead_of"]
 
 
-class Consumer(Subscriptions, Commits, Positions, Generic[Key, Value]):
+class Consumer(Subscriptions, Assignments, Commits, Positions, Generic[Key, Value]):
     """Reads records. Use it as an asynchronous context manager, and iterate or call `getmany`.
 
     With `group_id`, the consumer subscribes to `topics`. Without, it reads them whole, until
@@ -291,60 +291,6 @@ class Consumer(Subscriptions, Commits, Positions, Generic[Key, Value]):
                     await self._dead_letters.close(0)
             finally:
                 await session.close()
-
-    # Assignment.
-
-    async def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
-        """Assigns these partitions in place of the earlier ones; common ones keep their position.
-
-        With a `group_id`, new partitions begin at the group's committed offsets, and commits go to
-        the group. The consumer is not a member: other consumers may read the same partitions.
-        Raises UnknownTopicOrPartition if one does not exist.
-        """
-        fetcher = self._started()
-        self._require_unsubscribed()
-        wanted: dict[PartitionKey, TopicPartition] = {}
-        for tp in given.several_partitions("partitions", partitions):
-            topic, number = tp
-            view = await fetcher.cluster.topic(topic, self._request_timeout_s, number)
-            wanted[view.topic_id, number] = tp
-        find = self._assigned.find  # another call may have changed the assignment meanwhile
-        begun: dict[PartitionKey, Position] = {}
-        while new := {k: tp for k, tp in wanted.items() if k not in begun and find(k) is None}:
-            begun |= {position.key: position for position in await self._begin(new)}
-        self._require_unsubscribed()
-        self._whole.follow(())
-        self._assigned.replace({key: find(key) or begun[key] for key in wanted})
-
-    def _require_unsubscribed(self) -> None:
-        if self._group is not None and self._group.is_subscribed:
-            raise ConfigurationError(
-                "the group assigns partitions to this consumer; call unsubscribe() before assign"
-            )
-
-    async def _begin(self, new: dict[PartitionKey, TopicPartition]) -> list[Position]:
-        """Returns first positions for partitions that the caller assigns."""
-        if self._group is not None and new:
-            found = await self._group.commits.fetched(list(new), self._request_timeout_s)
-            positions = [self._assigned.position_at(tp, k[0], found[k]) for k, tp in new.items()]
-            self._group.on_moved(positions)
-            return positions
-        positions = [Position(tp, key[0], self._options.policy) for key, tp in new.items()]
-        for position in positions:
-            position.reset(LATEST if position.policy is None else position.policy)
-        return positions
-
-    def _on_metadata(self, _: Changes) -> None:
-        """Adds new partitions of topics that are read whole."""
-        if (fetcher := self._assigned.fetcher) is None:
-            return
-        known, policy = self._assigned.keys, self._options.policy
-        if added := self._whole.added(fetcher.cluster.view, known, policy):
-            self._assigned.add(added.values())
-
-    def assignment(self) -> frozenset[TopicPartition]:
-        """Returns the assigned partitions."""
-        return frozenset(self._assigned.keys)
 
     def metrics(self) -> dict[str, float]:
         """Returns the present values of the consumer's metrics, by name."""

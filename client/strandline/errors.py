@@ -553,7 +553,7 @@ def from_code(code: int, message: str = "") -> BrokerError:
 
 
 def describe(error: BaseException) -> str:
-    """`NotEnoughReplicas: orders/0 has ISR {1}, needs 2`: the kind of an error and its message,
+    """`NotEnoughReplicas: orders:0 has ISR {1}, needs 2`: the kind of an error and its message,
     in one line.
     """
     text = " ".join(str(error).split())

@@ -21,6 +21,7 @@ from strandline._net.coordinator import TRANSACTIONS_TOPIC
 from strandline._net.dotted_names import options_of
 from strandline._net.option_names import named_options
 from strandline._net.session import Session
+from strandline._net.time_limit import time_limit
 from strandline._producer.accumulator import (
     END,
     NO_HEADERS,
@@ -331,27 +332,23 @@ class Producer(TransactionCalls, Generic[Key, Value]):
         A call that is cancelled while it waits does not cancel the delivery: `flush` and `stop`
         wait for the record. So does a call that raises OperationTimedOut after `timeout_ms`.
         """
-        if timeout_ms is not None:
-            milliseconds("timeout_ms", timeout_ms)
-        limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
-        try:
-            async with limit:
-                future = await self.send(
-                    topic,
-                    value,
-                    key,
-                    partition=partition,
-                    timestamp_ms=timestamp_ms,
-                    headers=headers,
-                )
-                return await future
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise OperationTimedOut(
+
+        def late() -> str:
+            return (
                 f"a record for {topic!r} was not acknowledged within {timeout_ms:g} ms; it may be "
                 "under way still, and flush() waits for it"
-            ) from None
+            )
+
+        async with time_limit(timeout_ms, late):
+            future = await self.send(
+                topic,
+                value,
+                key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                headers=headers,
+            )
+            return await future
 
     # Many records.
 
@@ -362,24 +359,54 @@ class Producer(TransactionCalls, Generic[Key, Value]):
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        timeout_ms: float | None = None,
     ) -> SendManyResult:
         """Sends all `records` and returns one result for them.
 
         A record is its value, a (key, value) pair, or a `Record`. The iterable is read
         only as fast as the buffer has room. Raises SendManyFailed, which holds the result, unless
-        every record was acknowledged.
+        every record was acknowledged. Raises OperationTimedOut after `timeout_ms`: `flush` and
+        `stop` wait for the records that were handed over by then.
         """
+        serializing = self._serializing
+        collector = Collector(None if serializing is None else serializing.observe_batch)
+
+        def late() -> str:
+            return (
+                f"{topic}: not every record was acknowledged within {timeout_ms:g} ms; "
+                f"{collector.handed_over} were handed over, and flush() waits for them"
+            )
+
+        async with time_limit(timeout_ms, late):
+            result = await self._send_many(topic, records, partition, timestamp_ms, collector)
+        if result.acknowledged < result.records:
+            raise SendManyFailed(
+                f"{topic}: of {result.records} records {result.acknowledged} were acknowledged, "
+                f"{result.failed} were not written, {result.unknown} may have been: "
+                f"{describe(result.errors[0])}",
+                result,
+                result.errors[0],
+            )
+        return result
+
+    async def _send_many(
+        self,
+        topic: str,
+        records: Iterable[Any],
+        partition: int | None,
+        timestamp_ms: int | None,
+        collector: Collector,
+    ) -> SendManyResult:
+        """Hands all records over, and waits for the outcome of each."""
         sender, hand_over = self._started()
         number = hand_over.number
         await hand_over.topic(topic)
-        serializing = self._serializing
-        collector = Collector(None if serializing is None else serializing.observe_batch)
         batch_size = min(self._options.batch_size, sender.buffer_memory)
         if isinstance(records, str | bytes | bytearray | memoryview):
             raise ConfigurationError("records is one value, not several; put it into a list")
         items: Iterator[Any] = iter(records)
-        if serializing is not None:
-            items = serializing.items(topic, partition, items)
+        if self._serializing is not None:
+            items = self._serializing.items(topic, partition, items)
         held: Any = next(items, END)
         try:
             while held is not END:
@@ -394,7 +421,7 @@ class Producer(TransactionCalls, Generic[Key, Value]):
                 else:
                     hand_over.add(view, as_record(held), partition, timestamp_ms, collector)
                     held = next(items, END)
-            result = await collector.result()
+            return await collector.result()
         except BaseException as error:
             collector.abandon(sender.unheard if sender.transaction is None else Unheard())
             error.add_note(
@@ -402,15 +429,6 @@ class Producer(TransactionCalls, Generic[Key, Value]):
                 "flush() waits for them"
             )
             raise
-        if result.acknowledged < result.records:
-            raise SendManyFailed(
-                f"{topic}: of {result.records} records {result.acknowledged} were acknowledged, "
-                f"{result.failed} were not written, {result.unknown} may have been: "
-                f"{describe(result.errors[0])}",
-                result,
-                result.errors[0],
-            )
-        return result
 
     async def partitions_for(
         self, topic: str, *, timeout_ms: float | None = None

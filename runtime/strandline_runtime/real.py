@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from strandline_runtime import byte_streams
+from strandline_runtime.client_ids import user_agent
 from strandline_runtime.log_output import end_process
 from strandline_runtime.runtime import CONNECTIONS_MAX, FileStat, Probe, Runtime
 
@@ -138,10 +139,13 @@ class RealNetwork:
             return False
         return True
 
-    def channel(self, target: str) -> grpc.aio.Channel:
+    def channel(self, target: str, client_id: str | None = None) -> grpc.aio.Channel:
         import grpc.aio
 
-        return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+        options = CHANNEL_OPTIONS
+        if client_id is not None:
+            options = [*options, ("grpc.primary_user_agent", user_agent(client_id))]
+        return grpc.aio.insecure_channel(target, options=options)
 
     def server(self, connections_max: int = CONNECTIONS_MAX) -> grpc.aio.Server:
         import grpc.aio

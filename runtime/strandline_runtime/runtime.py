@@ -183,8 +183,11 @@ class Network(Protocol):
         """True if the name has an address."""
         ...
 
-    def channel(self, target: str) -> grpc.aio.Channel:
-        """A channel to `host:port`, with our message limits, back-off and keepalive."""
+    def channel(self, target: str, client_id: str | None = None) -> grpc.aio.Channel:
+        """A channel to `host:port`, with our message limits, back-off and keepalive.
+
+        The server finds `client_id` with `client_ids.client_id_of`.
+        """
         ...
 
     def server(self, connections_max: int = CONNECTIONS_MAX) -> grpc.aio.Server:

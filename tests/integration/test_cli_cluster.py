@@ -165,7 +165,7 @@ def test_topic_describe_and_offsets_have_their_stable_shapes(directory: Path) ->
     assert described["refused_truncations"] == []
     refused = _in(directory, "replica", "truncate", "shapes:0", "--broker", 1, "--to", 0)
     assert refused.status == 1
-    assert "shapes-0 on broker 1 has refused no truncation" in refused.err
+    assert "shapes:0 on broker 1 has refused no truncation" in refused.err
     replicas = _json(directory, "offsets", "shapes")
     assert len(replicas) == 6
     assert replicas[0].keys() == {

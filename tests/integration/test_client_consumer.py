@@ -253,7 +253,7 @@ async def test_an_offset_out_of_range_is_an_error_or_a_reset(cluster: ScriptedCl
     write(p, b"a")
     async with reader(cluster, "orders", auto_offset_reset="error") as consumer:
         consumer.seek(T0, 77)
-        with pytest.raises(OffsetOutOfRange, match="offset 77 of orders/0"):
+        with pytest.raises(OffsetOutOfRange, match="offset 77 of orders:0"):
             await read(consumer, 1)
     async with reader(cluster, "orders") as consumer:
         consumer.seek(T0, 77)

@@ -101,7 +101,7 @@ async def test_it_ends_with_the_ownership_though_the_partition_comes_back(
                 await consumer.getmany(timeout_ms=10, max_records=1)
         cluster.groups.refuse_commits.clear()
         for result in (under_way, waiting):
-            with pytest.raises(CommitFailed, match="orders/0") as failed:
+            with pytest.raises(CommitFailed, match="orders:0") as failed:
                 await result
             assert failed.value.may_have_been_written is (result is under_way)
         assert cluster.groups.group("g").commits == []

@@ -175,7 +175,7 @@ async def test_a_commit_of_a_member_that_has_left_is_nobodys(comes_back: bool) -
         else:
             assert group.members == {}
         cluster.groups.refuse_commits.clear()
-        with pytest.raises(CommitFailed, match="orders/0"):
+        with pytest.raises(CommitFailed, match="orders:0"):
             await late[0]
         assert group.commits == []
         may_end.set()

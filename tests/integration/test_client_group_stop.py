@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from strandline import Consumer, ConsumerRebalanceListener
 from strandline_proto.batch import build_batch
 from support.promises import kept_within
@@ -48,7 +50,8 @@ async def test_stop_returns_in_time_with_every_broker_dead() -> None:
     await kept_within(1.5, stop)
 
 
-async def test_stop_returns_in_time_with_a_listener_that_hangs() -> None:
+@pytest.mark.parametrize("call", ["stop", "unsubscribe"])
+async def test_stop_returns_in_time_with_a_listener_that_hangs(call: str) -> None:
     async def stop() -> float:
         async with scripted_cluster(2) as cluster:
             cluster.create("orders", 4)
@@ -58,9 +61,10 @@ async def test_stop_returns_in_time_with_a_listener_that_hangs() -> None:
             await consumer.wait_assigned(60_000)
             loop = asyncio.get_running_loop()
             began_s = loop.time()
-            await consumer.stop(timeout_ms=300)
+            await getattr(consumer, call)(timeout_ms=300)
             taken_s = loop.time() - began_s
             assert cluster.groups.group("g").members == {}, "the group hears of it all the same"
+            await consumer.stop()
             return taken_s
 
     await kept_within(2, stop)

@@ -62,7 +62,7 @@ async def test_a_record_above_the_limit_fails_alone(
         before, error, after = await asyncio.gather(*futures, return_exceptions=True)
     assert isinstance(error, RecordTooLarge)
     assert not error.may_have_been_written
-    assert "orders/0: a record of 50000 bytes" in str(error)
+    assert "orders:0: a record of 50000 bytes" in str(error)
     assert f"vs. {LIMIT}" in str(error)
     assert not isinstance(before, BaseException)
     assert not isinstance(after, BaseException)

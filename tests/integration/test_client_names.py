@@ -18,10 +18,11 @@ from strandline.errors import (
     UnknownTopicOrPartition,
 )
 from strandline_proto.batch import build_batch
+from strandline_runtime.client_ids import SIZE_MAX, client_id_of
 from support.scripted_broker import scripted_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from support.scripted_broker import ScriptedCluster
 
@@ -119,6 +120,29 @@ async def test_a_client_id_names_the_log_lines(
     assert "on_delivery raised client_id=billing error=LookupError: mine" in caplog.text
 
 
+async def test_a_client_id_goes_with_every_call_to_brokers(cluster: ScriptedCluster) -> None:
+    seen: dict[str, set[str]] = {}
+    broker = cluster.brokers[1]
+    metadata = broker.Metadata
+
+    async def noted(request: Any, context: Any) -> Any:
+        name = client_id_of(context.invocation_metadata())
+        seen.setdefault(name, set()).add(context.peer())
+        return await metadata(request, context)
+
+    broker.Metadata = noted  # type: ignore[method-assign]
+    await broker.stop()
+    await broker.start()
+    async with (
+        Producer(cluster.bootstrap, client_id="billing") as producer,
+        Consumer(bootstrap_servers=cluster.bootstrap, client_id="caf\u00e9 1"),
+        Admin(cluster.bootstrap, client_id="a" * 20_000),
+        Admin(cluster.bootstrap),
+    ):
+        await producer.send_and_wait("orders", b"v")
+    assert seen.keys() == {"billing", "caf\u00e9 1", "a" * SIZE_MAX, ""}
+
+
 async def test_each_call_may_have_a_time_limit_of_its_own(cluster: ScriptedCluster) -> None:
     async with (
         reader(cluster) as consumer,
@@ -140,7 +164,9 @@ async def test_each_call_may_have_a_time_limit_of_its_own(cluster: ScriptedClust
             lambda: consumer.seek_to_end(T1, timeout_ms=40),
             lambda: producer.partitions_for("missing", timeout_ms=40),
             lambda: producer.send_and_wait("orders", b"w", partition=0, timeout_ms=40),
+            lambda: producer.send_many("orders", [b"w"] * 3, partition=0, timeout_ms=40),
             lambda: producer.flush(timeout_ms=40),
+            lambda: consumer.assign([T0, ("missing", 0)], timeout_ms=40),
             lambda: limited.list_topics(),
             lambda: limited.list_offsets("orders"),
         ]
@@ -148,7 +174,15 @@ async def test_each_call_may_have_a_time_limit_of_its_own(cluster: ScriptedClust
             async with asyncio.timeout(IN_TIME_S / 3):  # below request_timeout_ms
                 with pytest.raises((OperationTimedOut, UnknownTopicOrPartition)):
                     await call()
+        assert consumer.assignment() == {T0, T1}, "an assignment that comes late changes nothing"
         for wrong in (0, -1, "5"):
+            for called in (
+                lambda wrong=wrong: consumer.assign([T0], timeout_ms=wrong),
+                lambda wrong=wrong: consumer.unsubscribe(timeout_ms=wrong),
+                lambda wrong=wrong: producer.send_many("orders", [b""], timeout_ms=wrong),
+            ):
+                with pytest.raises(ConfigurationError, match="timeout_ms"):
+                    await called()
             with pytest.raises(ConfigurationError, match="timeout_ms"):
                 await consumer.lag(timeout_ms=wrong)  # type: ignore[arg-type]
             with pytest.raises(ConfigurationError, match="timeout_ms"):
@@ -159,6 +193,26 @@ async def test_each_call_may_have_a_time_limit_of_its_own(cluster: ScriptedClust
             await limited.close()
         cluster.brokers[1].resume()
         await producer.flush()
+
+
+async def test_a_late_send_many_says_how_many_records_are_under_way(
+    cluster: ScriptedCluster,
+) -> None:
+    async with Producer(cluster.bootstrap) as producer:
+        await producer.send_and_wait("orders", b"v", partition=0)
+        cluster.brokers[1].pause()
+        with pytest.raises(OperationTimedOut, match="within 40 ms; 3 were handed over"):
+            await producer.send_many("orders", [b"w"] * 3, partition=0, timeout_ms=40)
+        cluster.brokers[1].resume()
+        await producer.flush()
+        assert producer.metrics()["records_acknowledged"] == 4
+
+        def broken() -> Iterator[bytes]:
+            yield b"x"
+            raise TimeoutError("the program's own")
+
+        with pytest.raises(TimeoutError, match="the program's own"):
+            await producer.send_many("orders", broken(), timeout_ms=30_000)
 
 
 def test_the_blocking_clients_have_them_too(threaded_cluster: ScriptedCluster) -> None:
@@ -179,5 +233,9 @@ def test_the_blocking_clients_have_them_too(threaded_cluster: ScriptedCluster) -
         assert consumer.partitions_for("orders") == {0, 1}
         assert consumer.metrics()["assigned_partitions"] == 2
         assert producer.send_and_wait("orders", b"v", b"a", timeout_ms=30_000).partition == 1
-        assert producer.metrics()["records_acknowledged"] == 1
+        sent = producer.send_many("orders", [b"v"], partition=0, timeout_ms=30_000)
+        assert sent.acknowledged == 1
+        consumer.assign([T0], timeout_ms=30_000)
+        consumer.unsubscribe(timeout_ms=30_000)
+        assert producer.metrics()["records_acknowledged"] == 2
         assert "orders" in admin.within(30_000).list_topics()

@@ -126,7 +126,7 @@ async def test_a_timeout_names_its_cause_and_that_nothing_was_written(
     cluster: ScriptedCluster,
 ) -> None:
     [p] = cluster.create("orders")
-    refusal = Act(code=errors.NotEnoughReplicas.code, message="orders/0 has ISR {1}, needs 2")
+    refusal = Act(code=errors.NotEnoughReplicas.code, message="orders:0 has ISR {1}, needs 2")
     p.acts.extend([refusal] * 200)
     async with Producer(cluster.bootstrap, delivery_timeout_ms=2000) as producer:
         with pytest.raises(DeliveryTimedOut, match=r"ISR \{1\}, needs 2") as caught:

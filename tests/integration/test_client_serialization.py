@@ -98,7 +98,7 @@ async def test_an_error_is_raised_after_the_records_before_it(cluster: ScriptedC
         error = caught.value
         assert (error.partition, error.offset, error.field) == (T0, 2, "value")
         assert error.data == b'{"id":"x"}'
-        assert str(error).startswith("orders/0: the value at offset 2 does not deserialize (")
+        assert str(error).startswith("orders:0: the value at offset 2 does not deserialize (")
         assert "`$.id`" in str(error)
         assert "seek to 3 to skip it" in str(error)
         consumer.seek(T0, error.offset + 1)

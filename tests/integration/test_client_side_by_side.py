@@ -256,7 +256,7 @@ async def test_who_waits_for_a_position_hears_that_it_is_not_assigned_any_more(
         waiting = asyncio.create_task(consumer.seek_to_end(T0))
         await asyncio.sleep(0)
         await consumer.assign([])
-        with pytest.raises(ConfigurationError, match="orders/0 is not assigned"):
+        with pytest.raises(ConfigurationError, match="orders:0 is not assigned"):
             async with asyncio.timeout(60):
                 await waiting
 

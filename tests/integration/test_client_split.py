@@ -91,7 +91,7 @@ async def test_only_the_record_that_is_too_large_alone_fails(cluster: LocalClust
     error = failed[50]
     assert isinstance(error, RecordTooLarge)
     assert not error.may_have_been_written
-    assert "one-large/0: a record of 25000 bytes" in str(error)
+    assert "one-large:0: a record of 25000 bytes" in str(error)
     assert f"max.message.bytes ({LIMIT})" in str(error)
     assert await stored(cluster, "one-large", 100) == [v for v in sent if len(v) == 10]
 

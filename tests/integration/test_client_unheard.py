@@ -61,7 +61,7 @@ async def test_flush_raises_what_nobody_has_heard_of(
         assert not failed.value.may_have_been_written
         await producer.flush()  # it has been said
     [logged] = [r for r in caplog.records if r.name == "strandline" and r.levelno == logging.ERROR]
-    assert "orders/1" in logged.getMessage()
+    assert "orders:1" in logged.getMessage()
     assert "not for this topic" in logged.getMessage()
 
 
@@ -166,7 +166,7 @@ async def test_flush_says_what_is_late(cluster: ScriptedCluster) -> None:
     producer = Producer(cluster.bootstrap, delivery_timeout_ms=2000)
     async with producer:
         acknowledged = await producer.send("orders", b"a", partition=0)
-        with pytest.raises(OperationTimedOut, match=r"1 records are not .* after 50 ms.*orders/0"):
+        with pytest.raises(OperationTimedOut, match=r"1 records are not .* after 50 ms.*orders:0"):
             await producer.flush(timeout_ms=50)
         assert not acknowledged.done()
         with pytest.raises(FlushFailed, match=r"1 records .* 1 may have been"):
@@ -275,8 +275,8 @@ async def test_many_failures_are_one_line_in_the_log(
             await producer.flush()
         assert all(future.exception() is not None for future in sent)
     [line] = errors_logged(caplog)
-    assert "orders/0" in line
-    assert "orders/1" in line
+    assert "orders:0" in line
+    assert "orders:1" in line
     assert "200" in line
     assert "not for this topic" in line
 

@@ -167,7 +167,7 @@ async def test_a_record_without_a_key_is_refused_with_the_remedy(tmp_path: Path)
                 build_batch(keyless, timestamp_ms=1, compression=compression)
             )
             assert refused.error_code == InvalidRecord.code
-            assert "orders-0 is compacted" in refused.error_message
+            assert "orders:0 is compacted" in refused.error_message
             assert "record 1 of the batch has none: give it a key" in refused.error_message
         assert a.partition.log.log_end_offset == 0
         large: list[tuple[bytes | None, bytes | None]] = [(b"k", b"v" * 100)] * 300

@@ -206,7 +206,7 @@ async def test_what_brokers_refuse_is_a_typed_error(cluster: LocalCluster) -> No
                 await consumer.getone()
         async with member(cluster, "refused", group="refusals", group_instance_id="i") as first:
             await first.wait_assigned(30_000)
-            with pytest.raises(OffsetMetadataTooLarge, match="refused/0"):
+            with pytest.raises(OffsetMetadataTooLarge, match="refused:0"):
                 await first.commit({("refused", 0): (0, "x" * 5000)})
             second = member(cluster, "refused", group="refusals", group_instance_id="i")
             async with second:
@@ -230,10 +230,13 @@ async def test_patterns_static_members_and_assignors(cluster: LocalCluster) -> N
                 await consumer.getmany(timeout_ms=50)
                 heard |= consumer.subscription()
             before = consumer.group_metadata()
-        async with member(cluster, group="patterns", group_instance_id="one") as again:
+        named = member(cluster, group="patterns", group_instance_id="one", client_id="billing")
+        async with named as again, Admin(cluster.bootstrap) as admin:
             again.subscribe(pattern="pattern-.*")
             assert len(await again.wait_assigned(30_000)) == 2 * PARTITIONS
             assert again.group_metadata().member_id != before.member_id
+            [shown] = (await admin.describe_groups(["patterns"]))["patterns"].members
+            assert (shown.client_id, shown.instance_id) == ("billing", "one")
 
 
 def test_blocking_consumers_share_too(cluster: LocalCluster) -> None:

@@ -64,7 +64,7 @@ async def test_hostile_records_are_refused_and_the_stream_goes_on(broker: Node) 
         for batch, kind in refused.items():
             answer = await client.produce(batch)
             assert (answer.error_code, answer.base_offset) == (kind.code, -1), answer.error_message
-            assert "orders-0: " in answer.error_message
+            assert "orders:0: " in answer.error_message
             assert broker.partition.log.log_end_offset == 0
         for batch, end in ((sound(), 2), (many, 2 + header.record_count)):
             assert (await client.produce(batch)).error_code == 0

@@ -1,21 +1,16 @@
 """The wheel in a fresh environment outside the checkout: the examples of the guide run there, as a
 user's tests.
-
-The environment has the wheel itself. Its dependencies come from this interpreter's environment, so
-the test needs no package index.
 """
 
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
-import sysconfig
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from support.command import clean_environ
+from support.installed_wheel import installed, run
 from support.tidy_tree import ROOT
 
 if TYPE_CHECKING:
@@ -23,7 +18,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-STEP_S: Final = 300.0
 GUIDE: Final = ROOT / "docs" / "guide" / "testing.md"
 USERS: Final = """
 from pathlib import Path
@@ -76,7 +70,9 @@ def test_of_a_worker(strandline_cluster, strandline_topic, strandline_producer, 
     with strandline_producer() as producer:
         producer.send_and_wait(strandline_topic, b"1")
     assert strandline_cluster.assert_nothing_lost() == 1
-    Path(f"used-{number}").write_text(f"{strandline_cluster.bootstrap} {strandline_topic}")
+    worker = os.environ["PYTEST_XDIST_WORKER"]
+    used = f"{worker} {strandline_cluster.bootstrap} {strandline_topic}"
+    Path(f"used-{number}").write_text(used)
 
 
 def test_a_fault(strandline_chaos):
@@ -94,31 +90,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run([*build, str(folder / "dist")], ROOT, STRANDLINE_PURE_PYTHON="1")
     assert all(each.exists() for each in compiled), "the build took the checkout's C extension away"
     (wheel,) = (folder / "dist").glob("*.whl")
-    run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], folder)
-    interpreter = folder / "env" / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", str(interpreter), "install", "--quiet"]
-    run([*pip, "--no-deps", "--no-index", "--disable-pip-version-check", str(wheel)], folder)
-    ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    site = run([str(interpreter), "-c", ask], folder).stdout.strip()
-    libraries = sysconfig.get_path("purelib")
-    (folder / site / "dependencies.pth").write_text(f"{libraries}\n")
-    return interpreter
-
-
-def run(
-    words: list[str], folder: Path, *, check: bool = True, **environ: str
-) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        words,
-        cwd=folder,
-        env=clean_environ(environ),
-        capture_output=True,
-        text=True,
-        timeout=STEP_S,
-        check=False,
-    )
-    assert not check or done.returncode == 0, done.stdout + done.stderr
-    return done
+    return installed(wheel, folder / "env")
 
 
 def test_the_examples_of_the_guide_and_a_users_tests_run_there(
@@ -151,5 +123,19 @@ def test_workers_of_xdist_share_a_cluster_or_refuse_its_faults(
     assert "6 passed, 1 error" in said, said
     assert "leave out --strandline-bootstrap and --strandline-shared" in said
     used = [(tmp_path / f"used-{number}").read_text().split() for number in range(6)]
-    assert len({bootstrap for bootstrap, _ in used}) == 1
-    assert len({topic for _, topic in used}) == 6
+    assert len({bootstrap for _, bootstrap, _ in used}) == 1
+    assert len({topic for _, _, topic in used}) == 6
+
+
+def test_without_an_option_each_worker_of_xdist_has_a_cluster_of_its_own(
+    environment: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "test_workers.py").write_text(WORKERS)
+    options = ["-q", "-n2", "--strandline-brokers", "1"]
+    said = run([str(environment), "-m", "pytest", *options], tmp_path).stdout
+    assert "7 passed" in said, said
+    used = [(tmp_path / f"used-{number}").read_text().split() for number in range(6)]
+    assert {worker for worker, _, _ in used} == {"gw0", "gw1"}
+    assert len({bootstrap for _, bootstrap, _ in used}) == 2
+    assert len({(worker, bootstrap) for worker, bootstrap, _ in used}) == 2
+    assert len({topic for _, _, topic in used}) == 6

@@ -1,5 +1,8 @@
 """A cluster of the last release becomes one of this build under load, and goes back: the promise of
-docs/guide/operations.md, Upgrades. What does not fit is refused.
+docs/guide/upgrades.md, with the commands that the page names. What does not fit is refused.
+
+The release is its own wheel in an environment of its own; the libraries there are those that this
+build is tested with.
 """
 
 from __future__ import annotations
@@ -18,15 +21,24 @@ import pytest
 from strandline import Admin, Consumer, NewTopic, Producer, TopicPartition
 from strandline.errors import NotController
 from strandline_local.errors import ClusterError
+from strandline_local.local_cluster import LocalCluster
 from strandline_runtime.build_id import build_id
 from support.cluster import MakeCluster, eventually
-from support.older_build import NoHistory, import_path, last_release, materialise
+from support.installed_wheel import run
+from support.older_build import (
+    NoHistory,
+    build_of,
+    installed_release,
+    last_release,
+    materialise,
+)
 from support.tidy_tree import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
-    from strandline_local.local_cluster import LocalCluster, ProcessId
+    from release import Release
+    from strandline_local.local_cluster import ProcessId
 
 pytestmark = pytest.mark.integration
 
@@ -43,14 +55,45 @@ Place = tuple[int, int]
 """Partition and offset."""
 
 
+THIS: Final = Path(sys.executable).with_name("strandline")
+"""The command of this build."""
+
+
 @pytest.fixture(scope="module")
-def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sources of the last release."""
+def older() -> Release:
     try:
-        base = last_release()
+        return last_release()
     except NoHistory as why:
         pytest.skip(str(why))
-    return materialise(base, tmp_path_factory.mktemp("older") / "build")
+
+
+class Machine:
+    """A directory of a local cluster, and commands about it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    async def does(self, command: Path, *words: object) -> str:
+        """Runs one command of a build, as at a shell."""
+        line = [str(command), *map(str, words)]
+        done = await asyncio.to_thread(
+            run, line, self.directory, STRANDLINE_DIR=str(self.directory / "cluster")
+        )
+        return done.stdout
+
+    @property
+    def cluster(self) -> LocalCluster:
+        return LocalCluster.open(self.directory / "cluster")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    made = Machine(tmp_path)
+    try:
+        yield made
+    finally:
+        if (tmp_path / "cluster").exists():
+            made.cluster.kill_all()
 
 
 class Load:
@@ -102,30 +145,30 @@ class Load:
 
 
 async def test_a_cluster_of_the_last_release_becomes_this_build_under_load_and_goes_back(
-    older: Path, make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+    older: Release, machine: Machine
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", import_path(older))
+    command = await asyncio.to_thread(installed_release, older, machine.directory / "release")
     # A snapshot every few decisions: each build begins from those of the other.
-    config = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
-    cluster = await asyncio.to_thread(make_cluster, controller_config=config)
-    await topic(cluster)
-    assert await builds(cluster) != {build_id()}
-    load = Load(cluster.bootstrap)
+    config = "metadata.log.max.record.bytes.between.snapshots=2000"
+    start = ("up", "--detach", "--brokers", len(BROKERS), "--port", 0, "--config", config)
+    await machine.does(command, *start)
+    bootstrap = machine.cluster.bootstrap
+    await topic(bootstrap)
+    assert await builds(bootstrap) == {build_of(older)}
+    load = Load(bootstrap)
     async with load.running():
         await load.goes_on()
         # The controller first: it knows what brokers of before it say.
-        monkeypatch.delenv("PYTHONPATH")
         for process_id in ("controller", *BROKERS):
-            await roll(cluster, process_id)
+            await roll(machine, THIS, process_id)
             await load.goes_on()
-        assert await builds(cluster) == {build_id()}
-        monkeypatch.setenv("PYTHONPATH", import_path(older))
+        assert await builds(bootstrap) == {build_id()}
         for process_id in (*BROKERS, "controller"):
-            await roll(cluster, process_id)
+            await roll(machine, command, process_id)
             await load.goes_on()
-        assert build_id() not in await builds(cluster)
-    assert list(cluster.data_directory("controller").glob("*/*.checkpoint"))
-    there = await everything(cluster)
+        assert await builds(bootstrap) == {build_of(older)}
+    assert list(machine.cluster.data_directory("controller").glob("*/*.checkpoint"))
+    there = await everything(bootstrap)
     assert there == load.acknowledged, "acknowledged records are there once, in their places"
     assert dict(load.read) == load.acknowledged
     assert max(Counter(place for place, _ in load.read).values()) == 1, "no commit went back"
@@ -142,25 +185,20 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def roll(cluster: LocalCluster, process_id: ProcessId) -> None:
-    """As docs/guide/operations.md says: one process, and the next when all replicas are in sync."""
-    await asyncio.to_thread(cluster.restart, process_id)
-    async with Admin(cluster.bootstrap) as admin, asyncio.timeout(PATIENCE_S):
-        while True:
-            found = (await admin.describe_topics([TOPIC]))[TOPIC]
-            if all(len(partition.isr) == len(BROKERS) for partition in found.partitions):
-                return
-            await asyncio.sleep(0.05)
+async def roll(machine: Machine, command: Path, process_id: ProcessId) -> None:
+    """As docs/guide/upgrades.md says: one process, and the next when all replicas are in sync."""
+    await machine.does(command, "restart", process_id)
+    await machine.does(command, "health", "--wait", PATIENCE_S)
 
 
-async def topic(cluster: LocalCluster) -> None:
-    async with Admin(cluster.bootstrap) as admin:
+async def topic(bootstrap: str) -> None:
+    async with Admin(bootstrap) as admin:
         config = {"min.insync.replicas": "2"}
         await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, config=config)])
 
 
-async def builds(cluster: LocalCluster) -> set[str]:
-    async with Admin(cluster.bootstrap) as admin, asyncio.timeout(PATIENCE_S):
+async def builds(bootstrap: str) -> set[str]:
+    async with Admin(bootstrap) as admin, asyncio.timeout(PATIENCE_S):
         while True:
             try:
                 found = await admin.describe_cluster()
@@ -170,9 +208,9 @@ async def builds(cluster: LocalCluster) -> set[str]:
     return {found.controller.build, *(broker.build for broker in found.brokers)}
 
 
-async def everything(cluster: LocalCluster) -> dict[Place, bytes]:
+async def everything(bootstrap: str) -> dict[Place, bytes]:
     found: dict[Place, bytes] = {}
-    reader = Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest")
+    reader = Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
     async with reader, asyncio.timeout(PATIENCE_S):
         partitions = [TopicPartition(TOPIC, p) for p in range(PARTITIONS)]
         await reader.assign(partitions)
@@ -183,9 +221,10 @@ async def everything(cluster: LocalCluster) -> dict[Place, bytes]:
     return found
 
 
-def test_the_wire_is_only_ever_added_to(older: Path) -> None:
+def test_the_wire_is_only_ever_added_to(older: Release, tmp_path: Path) -> None:
+    sources = materialise(older.commit, tmp_path / "sources")
     done = subprocess.run(
-        [f"{Path(sys.executable).parent}/buf", "breaking", str(ROOT), "--against", str(older)],
+        [f"{Path(sys.executable).parent}/buf", "breaking", str(ROOT), "--against", str(sources)],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

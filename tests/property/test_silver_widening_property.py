@@ -227,7 +227,7 @@ def test_a_record_that_bronze_has_lost_is_named_and_silver_stays_as_it_is(tmp_pa
     copy = file.read_bytes()
     file.unlink()
     version = SilverTable.open(made.pipeline.silver).version
-    with pytest.raises(TableError, match=r"does not read .*records 0 to 1 of t/0, .*put bronze"):
+    with pytest.raises(TableError, match=r"does not read .*records 0 to 1 of t:0, .*put bronze"):
         made.take(record(0, {"a": "1.5"}))
     table = SilverTable.open(made.pipeline.silver)
     assert table.version == version

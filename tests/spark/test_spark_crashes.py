@@ -127,7 +127,7 @@ def test_a_record_is_named_with_the_setting_where_it_stops_silver() -> None:
     with pytest.raises(TableError) as refused:
         Guarded(stops, make_parser(stops), "t").parse(records([good(1), good(2), b"SEGV"]))
     assert str(refused.value).startswith(
-        "the record at t/3 offset 1002 ends the process that parses it (SIGSEGV): say on_crash ="
+        "the record at t:3 offset 1002 ends the process that parses it (SIGSEGV): say on_crash ="
         ' "quarantine" in [silver]'
     )
 
@@ -171,7 +171,7 @@ def test_a_pipeline_names_the_record_and_by_the_setting_keeps_it_in_quarantine(
     stops = of_file(text("stop"), tmp_path)
     with pytest.raises(StepsFailed) as failed:
         run_pipeline_once(spark, stops, broker.address)
-    assert "the record at t/0 offset 2 ends the process that parses it (SIGSEGV)" in str(
+    assert "the record at t:0 offset 2 ends the process that parses it (SIGSEGV)" in str(
         failed.value
     )
     # Bronze goes on.

@@ -18,11 +18,11 @@ from strandline_broker.config.loading import (
 )
 from strandline_broker.core.controller.log import records, snapshot
 from strandline_broker.core.controller.log.state import ControllerState
-from strandline_cli.cluster.contexts import parse_contexts
 from strandline_cli.errors import CliError, ClusterError
 from strandline_cli.planning.reassignment_plan import parse_plan
 from strandline_cli.records import json_records
 from strandline_local.cluster_files import read_cluster_file
+from strandline_local.contexts import parse_contexts
 from strandline_proto.ids import ControllerEpoch, TopicId
 from strandline_spark.bronze.checkpoint import read_offset_log
 from strandline_spark.bronze.commits import CommittedRange, from_metadata, to_metadata

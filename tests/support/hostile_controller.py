@@ -129,7 +129,7 @@ class _Network(GrpcOnly):
     async def resolves(self, host: str) -> bool:
         return True
 
-    def channel(self, target: str) -> Any:
+    def channel(self, target: str, client_id: str | None = None) -> Any:
         return _Channel(self.answers)
 
     def server(self, connections_max: int = 0) -> Any:

@@ -29,7 +29,7 @@ _QUARANTINE: Final[Any] = pa.schema(
 
 
 def account(version: int, second: float, start: int, end: int, **other: Any) -> dict[str, Any]:
-    """A row of an audit: one range of t/0, committed so many seconds after NOON."""
+    """A row of an audit: one range of t:0, committed so many seconds after NOON."""
     at = NOON + timedelta(seconds=second)
     row: dict[str, Any] = dict.fromkeys(AUDIT_SCHEMA.names)
     row |= {"job": "j", "batch_id": version - 1, "topic": "t", "topic_id": ID, "partition": 0}

@@ -24,6 +24,7 @@ from strandline_broker.rpc.request_bounds import RequestTooLarge, bound_handlers
 from strandline_proto import hot_calls
 from strandline_proto.errors import NONE
 from strandline_proto.v1 import services_pb2_grpc
+from strandline_runtime.client_ids import client_id_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -111,7 +112,9 @@ class Service:
         if context.done() or context.cancelled() or all(map(_is_broken_off, causes)):
             # The peer is gone; every failed write to it means only that. To gRPC only a
             # cancellation is no failure of the handler's.
-            self._runtime.log.debug("call ended by the peer", method=name, why=str(error))
+            self._runtime.log.debug(
+                "call ended by the peer", method=name, **_caller(context), why=str(error)
+            )
             raise asyncio.CancelledError from error
         for cause in causes:
             if isinstance(cause, MalformedRequest):
@@ -129,14 +132,16 @@ class Service:
         self._runtime.log.info(
             "a request was refused",
             method=name,
-            peer=context.peer(),
+            **_caller(context),
             why=str(malformed),
             others_since_the_last_line=not_said,
         )
 
     async def _unforeseen(self, name: str, error: Exception, context: Any) -> None:
         self._metrics.failures.labels(method=name).inc()
-        self._runtime.log.error("unforeseen failure", method=name, exc_info=error)
+        self._runtime.log.error(
+            "unforeseen failure", method=name, **_caller(context), exc_info=error
+        )
         if any(isinstance(cause, AssertionError) for cause in _causes(error)):
             self._runtime.exit(f"a broken invariant in {name}: {error}")
         await context.abort(
@@ -151,6 +156,12 @@ def _methods_of(part: type) -> tuple[str, ...]:
     """The names of the calls that a handler class serves."""
     found = inspect.getmembers(part, inspect.isfunction)
     return tuple(name for name, _ in found if name[0].isupper())
+
+
+def _caller(context: Any) -> dict[str, str]:
+    """The caller, for a log line: its address, and its name if it has one."""
+    client_id = client_id_of(context.invocation_metadata())
+    return {"peer": context.peer()} | ({"client_id": client_id} if client_id else {})
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -170,22 +181,36 @@ def _is_broken_off(error: BaseException) -> bool:
 
 
 def add_broker_service(server: grpc.aio.Server, service: Service) -> None:
-    collector: Any = Collector()
-    services_pb2_grpc.add_BrokerServiceServicer_to_server(
-        service,  # type: ignore[arg-type] # its methods are found by name
-        collector,
+    collector = _registered(
+        service,
+        services_pb2_grpc.BrokerServiceServicer,
+        services_pb2_grpc.add_BrokerServiceServicer_to_server,
     )
     collector.handlers.update(hot_calls.handlers(service, decode_request))
     add_handlers(server, BROKER_SERVICE, collector)
 
 
 def add_replica_service(server: grpc.aio.Server, service: Service) -> None:
-    collector: Any = Collector()
-    services_pb2_grpc.add_ReplicaServiceServicer_to_server(
-        service,  # type: ignore[arg-type] # its methods are found by name
-        collector,
+    collector = _registered(
+        service,
+        services_pb2_grpc.ReplicaServiceServicer,
+        services_pb2_grpc.add_ReplicaServiceServicer_to_server,
     )
     add_handlers(server, REPLICA_SERVICE, collector)
+
+
+def _registered(
+    service: Service, contract: type, register: Callable[[Any, Any], None]
+) -> Collector:
+    """The handlers of the calls that a part serves. gRPC answers UNIMPLEMENTED to the others."""
+    unserved = [name for name in _methods_of(contract) if not hasattr(service, name)]
+    for name in unserved:
+        setattr(service, name, None)
+    collector = Collector()
+    register(service, collector)
+    for name in unserved:
+        del collector.handlers[name]
+    return collector
 
 
 def add_handlers(server: grpc.aio.Server, name: str, collector: Collector) -> None:

@@ -1,15 +1,12 @@
-"""The choice of the cluster: flags first, then the environment, then ./.strandline, then the
-context in use.
-"""
+"""The cluster that a command addresses."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from strandline_cli.cluster.contexts import load_contexts
 from strandline_cli.errors import UsageMistake
-from strandline_cli.options import CONTEXT_VARIABLE, DEFAULT_DIR
+from strandline_local.contexts import DEFAULT_DIR, choose
 from strandline_local.local_cluster import LocalCluster
 
 
@@ -23,15 +20,6 @@ class Target:
     @property
     def addresses(self) -> list[str]:
         return self.bootstrap.split(",")
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The addresses or the directory that a command uses, and the reason."""
-
-    bootstrap: str | None
-    directory: Path | None
-    why: str
 
 
 def find_target(
@@ -49,39 +37,23 @@ def find_target(
     return Target(bootstrap=local.bootstrap, local=local)
 
 
-def choose(
-    bootstrap: str | None, directory: Path | None, environ: Mapping[str, str] = os.environ
-) -> Choice:
-    """The choice by flags, environment, ./.strandline and context, in this order."""
-    if bootstrap is not None and directory is not None:
-        raise UsageMistake("--bootstrap and --dir both name a cluster: give one of them")
-    if bootstrap is not None:
-        return Choice(bootstrap, None, "--bootstrap")
-    if directory is not None:
-        return Choice(None, directory, "--dir")
-    if name := environ.get(CONTEXT_VARIABLE):
-        return _of_context(name, f"context {name}", environ)
-    if named := environ.get("STRANDLINE_BOOTSTRAP"):
-        return Choice(named, None, "STRANDLINE_BOOTSTRAP")
-    if named := environ.get("STRANDLINE_DIR"):
-        return Choice(None, Path(named), "STRANDLINE_DIR")
-    if not DEFAULT_DIR.exists() and (current := load_contexts(environ).current) is not None:
-        return _of_context(current, f"context {current}, which is in use", environ)
-    return Choice(None, DEFAULT_DIR, f"./{DEFAULT_DIR}")
+def cluster_directory(
+    directory: Path | None, environ: Mapping[str, str] = os.environ, *, may_be_new: bool = False
+) -> Path:
+    """The cluster's directory: the flag's, a context's, STRANDLINE_DIR, or ./.strandline.
 
-
-def _of_context(name: str, why: str, environ: Mapping[str, str]) -> Choice:
-    context = load_contexts(environ).get(name)
-    directory = None if context.directory is None else Path(context.directory)
-    return Choice(context.bootstrap, directory, why)
-
-
-def cluster_directory(directory: Path | None, environ: Mapping[str, str] = os.environ) -> Path:
-    """The cluster's directory: the flag's, STRANDLINE_DIR, or ./.strandline."""
-    if directory is not None:
-        return directory
-    named = environ.get("STRANDLINE_DIR")
-    return DEFAULT_DIR if named is None or named == "" else Path(named)
+    A cluster that may be new is made where it is named, not in the directory of the context in use.
+    """
+    around = {name: value for name, value in environ.items() if name != "STRANDLINE_BOOTSTRAP"}
+    choice = choose(None, directory, around)
+    if choice.is_in_use and (may_be_new or choice.directory is None):
+        return DEFAULT_DIR
+    if choice.directory is None:
+        raise UsageMistake(
+            f"{choice.why} names addresses, and this command works in the directory of a local"
+            " cluster: give --dir DIR"
+        )
+    return choice.directory
 
 
 def check_addresses(text: str) -> str:

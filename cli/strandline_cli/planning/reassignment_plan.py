@@ -40,7 +40,7 @@ def parse_plan(text: str, where: str) -> Plan:
     for number, entry in enumerate(partitions, 1):
         key, replicas = _entry(entry, f"{where}, partition entry {number}")
         if key in plan:
-            raise CliError(f"{where}, partition entry {number}: {key[0]}-{key[1]} is there twice")
+            raise CliError(f"{where}, partition entry {number}: {key[0]}:{key[1]} is there twice")
         plan[key] = replicas
     return plan
 

@@ -60,7 +60,7 @@ class Reassignments(ABC):
         }
         for name, index in targets:
             if (name, index) not in found:
-                raise BrokerUnreachable(f"the answer says nothing about partition {name}-{index}")
+                raise BrokerUnreachable(f"the answer says nothing about partition {name}:{index}")
         return [ReassignmentResult(TopicPartition(*key), found[key[0], key[1]]) for key in targets]
 
     async def list_partition_reassignments(

@@ -187,7 +187,7 @@ class TransactionAdministration(Retrying):
             lambda stub: stub.AbortTransaction,
             request,
             transactions_pb2.AbortTransactionResponse,
-            f"the transaction in {tp.topic}/{tp.partition} was not aborted",
+            f"the transaction in {tp.topic}:{tp.partition} was not aborted",
         )
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, tuple[int, int]]:

@@ -204,9 +204,12 @@ class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
         else:
             self._run(lambda twin: twin.subscribe(topics, pattern, served))
 
-    def unsubscribe(self) -> None:
-        """Commits (with auto-commit), gives up all partitions and leaves the group."""
-        self._poll("unsubscribe", lambda twin: twin.unsubscribe())
+    def unsubscribe(self, *, timeout_ms: float | None = None) -> None:
+        """Commits (with auto-commit), gives up all partitions and leaves the group.
+
+        Takes at most `timeout_ms` (None: `request_timeout_ms`), even if every broker is dead.
+        """
+        self._poll("unsubscribe", lambda twin: twin.unsubscribe(timeout_ms=timeout_ms))
 
     def subscription(self) -> frozenset[str]:
         """Returns the subscribed topics; for a pattern, the topics with an assigned partition."""
@@ -267,9 +270,14 @@ class Consumer(Blocking[AsyncConsumer[Key, Value]], Generic[Key, Value]):
 
     # Partitions.
 
-    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+    def assign(
+        self,
+        partitions: Iterable[TopicPartition | tuple[str, int]],
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
         """Assigns these partitions instead of the earlier ones; common ones keep their position."""
-        self._call(lambda twin: twin.assign(partitions))
+        self._call(lambda twin: twin.assign(partitions, timeout_ms=timeout_ms))
 
     def assignment(self) -> frozenset[TopicPartition]:
         """Returns the assigned partitions."""

@@ -254,11 +254,19 @@ class Producer(Blocking[AsyncProducer[Key, Value]], Generic[Key, Value]):
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        timeout_ms: float | None = None,
     ) -> SendManyResult:
-        """Sends all `records` (read on the loop's thread) and returns one result for them."""
+        """Sends all `records` (read on the loop's thread) and returns one result for them.
+
+        Raises OperationTimedOut after `timeout_ms`; `flush` waits for what was handed over.
+        """
         return self._call(
             lambda twin: twin.send_many(
-                topic, records, partition=partition, timestamp_ms=timestamp_ms
+                topic,
+                records,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                timeout_ms=timeout_ms,
             )
         )
 

@@ -62,7 +62,7 @@ class Assigned:
         positions = self.running().positions
         key = self.keys.get(given.one_partition("partition", tp))
         if key is None:
-            raise ConfigurationError(f"{tp[0]}/{tp[1]} is not assigned to this consumer")
+            raise ConfigurationError(f"{tp[0]}:{tp[1]} is not assigned to this consumer")
         return positions[key]
 
     def of(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> list[Position]:
@@ -81,7 +81,7 @@ class Assigned:
         else:
             position.fail(
                 NoOffsetForPartition(
-                    f"the group has committed no offset of {tp.topic}/{tp.partition}; seek to "
+                    f"the group has committed no offset of {tp.topic}:{tp.partition}; seek to "
                     "where reading shall begin, or choose another auto_offset_reset"
                 )
             )

@@ -223,7 +223,7 @@ class _Field:
 def refused(record: ConsumerRecord, field: str, data: bytes, why: str) -> DeserializationError:
     """Returns the error of a record that does not deserialize."""
     return DeserializationError(
-        f"{record.topic}/{record.partition}: the {field} at offset {record.offset} does not "
+        f"{record.topic}:{record.partition}: the {field} at offset {record.offset} does not "
         f"deserialize ({why}); seek to {record.offset + 1} to skip it, or set "
         "on_deserialization_error",
         TopicPartition(record.topic, record.partition),

@@ -279,7 +279,7 @@ class Fetcher:
     def _damaged(self, position: Position, why: str) -> None:
         position.fail(
             CorruptRecords(
-                f"{position.partition.topic}/{position.partition.partition} at offset "
+                f"{position.partition.topic}:{position.partition.partition} at offset "
                 f"{position.fetch_offset}: {why}; seek past it to go on"
             )
         )

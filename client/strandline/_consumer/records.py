@@ -43,7 +43,7 @@ def decode(
             continue
         if check_crcs and not crc_matches(view, at, header):
             raise CorruptRecords(
-                f"{topic}/{number}: the batch at offset {header.base_offset} does not match its "
+                f"{topic}:{number}: the batch at offset {header.base_offset} does not match its "
                 f"CRC-32C; seek to {header.next_offset} to skip it"
             )
         epoch = header.leader_epoch
@@ -70,11 +70,11 @@ def decode(
             ]
         except RecordTooLarge as error:
             raise CorruptRecords(
-                f"{topic}/{number}: {error}, or seek to {header.next_offset} to skip it"
+                f"{topic}:{number}: {error}, or seek to {header.next_offset} to skip it"
             ) from error
         except Exception as error:
             raise CorruptRecords(
-                f"{topic}/{number}: the batch at offset {header.base_offset} does not parse "
+                f"{topic}:{number}: the batch at offset {header.base_offset} does not parse "
                 f"({type(error).__name__}: {error}); seek to {header.next_offset} to skip it"
             ) from error
         if header.base_offset < from_offset:

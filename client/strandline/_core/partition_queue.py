@@ -489,4 +489,4 @@ class PartitionQueue:
         return min((b.sent_ms for b in self.in_flight if b.outstanding), default=float("inf"))
 
     def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}"
+        return f"{self.topic}:{self.partition}"

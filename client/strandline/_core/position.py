@@ -182,7 +182,7 @@ class Position:
             epoch, end_offset = found
             # The leader's records of that epoch may extend beyond the last one that was read.
             divergent = min(end_offset, self._read.end_of(epoch, (self.offset, self.epoch)))
-        what = f"{self.partition.topic}/{self.partition.partition}"
+        what = f"{self.partition.topic}:{self.partition.partition}"
         lost = f"the log of {what} was truncated below offset {self.fetch_offset}"
         if self.policy is None:
             common = "no common offset is known" if divergent is None else f"to {divergent}"
@@ -214,7 +214,7 @@ class Position:
         if self.policy is None:
             self.fail(
                 OffsetOutOfRange(
-                    f"offset {self.fetch_offset} of {self.partition.topic}/"
+                    f"offset {self.fetch_offset} of {self.partition.topic}:"
                     f"{self.partition.partition} is not in the log (it starts at "
                     f"{log_start_offset}); seek to where reading shall go on"
                 )

@@ -290,7 +290,7 @@ class Commits:
         self._remember_names(keys)
         names = self._topic_names
         return ", ".join(
-            f"{names.get(topic_id) or topic_id.hex()}/{partition}"
+            f"{names.get(topic_id) or topic_id.hex()}:{partition}"
             for topic_id, partition in sorted(keys)
         )
 

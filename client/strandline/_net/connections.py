@@ -97,8 +97,9 @@ async def on_stream(step: Awaitable[Answer]) -> Answer:
 class Connections:
     """One channel for each address, opened when first needed."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, client_id: str | None = None) -> None:
         self._runtime = runtime
+        self._client_id = client_id
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._stubs: dict[str, BrokerServiceAsyncStub] = {}
         self._renewals: dict[str, Renewal] = {}
@@ -124,7 +125,8 @@ class Connections:
             raise ClientClosed("the client was closed meanwhile")
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = self._runtime.network.channel(address)
+            channel = self._runtime.network.channel(address, self._client_id)
+            self._channels[address] = channel
         return channel
 
     async def call(

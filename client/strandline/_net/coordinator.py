@@ -81,7 +81,7 @@ class Coordinator:
         if address is None:
             self._cluster.request_refresh()
             raise CoordinatorNotAvailable(
-                f"{self._kind.topic}/{partition[1]}, whose leader coordinates {self._kind.noun} "
+                f"{self._kind.topic}:{partition[1]}, whose leader coordinates {self._kind.noun} "
                 f"{self._key!r}, has no leader at the moment"
             )
         return address

@@ -153,4 +153,4 @@ class Leaders:
 
     def _name(self, key: PartitionKey) -> str:
         topic = self._cluster.view.by_id.get(key[0])
-        return f"{key[0].hex() if topic is None else topic.name}/{key[1]}"
+        return f"{key[0].hex() if topic is None else topic.name}:{key[1]}"

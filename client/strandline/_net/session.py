@@ -47,7 +47,7 @@ class Session:
         if client_id is not None:
             runtime = replace(runtime, log=cast("Any", NamedLog(runtime.log, client_id)))
         self.runtime = runtime
-        self.connections = Connections(runtime)
+        self.connections = Connections(runtime, client_id)
         self.tasks = Tasks(f"strandline {name}", self._on_failure)
         self.cluster = Cluster(runtime, self.connections, bootstrap)
         self.on_broken: list[Callable[[ClientClosed], None]] = []

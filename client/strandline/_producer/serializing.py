@@ -162,7 +162,7 @@ def _bytes_of(
 
 
 def _refused(topic: str, partition: int | None, field: str, why: str) -> SerializationError:
-    where = topic if partition is None else f"{topic}/{partition}"
+    where = topic if partition is None else f"{topic}:{partition}"
     return SerializationError(
         f"{where}: the {field} does not serialize, and the record was not sent ({why})",
         topic,

@@ -140,7 +140,7 @@ class TransactionCalls:
         for tp, at in mapping("offsets", offsets).items():
             topic, partition = given.one_partition("offsets", tp)
             view = await sender.cluster.topic(topic, timeout_s, partition)
-            name = f"offsets: that of {topic}/{partition}"
+            name = f"offsets: that of {topic}:{partition}"
             wanted[view.topic_id, partition] = offset_of(name, at)
         if wanted:
             await transactions.send_offsets(wanted, group_metadata, timeout_s)

@@ -53,7 +53,7 @@ class Commits(Reading):
         self, partition: Partition, at: int | tuple[int, str] | OffsetAndMetadata
     ) -> tuple[PartitionKey, CommitOffset]:
         position = self._assigned.position(partition)
-        found = offset_of(f"offsets: that of {partition[0]}/{partition[1]}", at)
+        found = offset_of(f"offsets: that of {partition[0]}:{partition[1]}", at)
         epoch = found.leader_epoch
         if epoch < 0:
             # Without an epoch, the next owner would trust a deposed leader (P-82).

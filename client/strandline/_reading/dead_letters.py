@@ -52,7 +52,7 @@ class DeadLetterSender:
             )
         except StrandlineError as failure:
             raise DeliveryError(
-                f"{record.topic}/{record.partition}: the record at offset {record.offset} does not "
+                f"{record.topic}:{record.partition}: the record at offset {record.offset} does not "
                 f"deserialize, and its dead letter was not acknowledged by topic {self._topic!r}: "
                 f"{describe(failure)}; the next poll sends it again",
                 cause=failure,

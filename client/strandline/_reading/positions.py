@@ -142,7 +142,7 @@ class Positions(LogOffsets):
                 cause = fetcher.obstacle
                 why = "" if cause is None else f": {describe(cause)}"
                 raise OperationTimedOut(
-                    f"the offset of {position.partition.topic}/{position.partition.partition} "
+                    f"the offset of {position.partition.topic}:{position.partition.partition} "
                     f"was not found within {timeout_s * 1000:.0f} ms{why}",
                     cause,
                 )

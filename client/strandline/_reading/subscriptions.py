@@ -67,18 +67,21 @@ class Subscriptions(Reading):
         cluster.request_refresh()
         group.subscribe(subscription, listener)
 
-    async def unsubscribe(self) -> None:
+    async def unsubscribe(self, *, timeout_ms: float | None = None) -> None:
         """Gives up all partitions and leaves the group.
 
         With auto-commit, the consumer first commits the records delivered before the last poll.
+        `unsubscribe` takes at most `timeout_ms` (None: `request_timeout_ms`), even if every broker
+        is dead; the group then removes the member when its session ends.
         """
+        timeout_s = self._within(timeout_ms)
         self._wanted = None
         if self._session is None:
             return
         self._started()
         group = self._group
         if group is not None:
-            await group.unsubscribe(self._request_timeout_s)
+            await group.unsubscribe(timeout_s)
         if group is None or not group.is_subscribed:  # no new subscription meanwhile
             self._assigned.replace({})
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from strandline_local.errors import ClusterError
+from strandline_runtime.real import port_is_free
 
 BATCH: Final = 16
 LOW: Final = 24
@@ -80,14 +81,21 @@ class TopicPool:
                 while not self._stock:
                     if self._is_closed or not self._changed.wait(deadline - time.monotonic()):
                         raise ClusterError(
-                            f"no topic could be created within {timeout_s:g} s"
-                            f" ({self._failure or 'the cluster does not answer'})"
+                            f"no topic could be created within {timeout_s:g} s ({self._why()})"
                         ) from self._failure
                 name = self._stock.popleft()
                 self._taken.add(name)
                 return name
             finally:
                 self._takers -= 1
+
+    def _why(self) -> str:
+        if not port_is_free("127.0.0.1", 0):
+            return (
+                "no port is left for connections: end what holds them, or widen"
+                " net.ipv4.ip_local_port_range"
+            )
+        return str(self._failure or "the cluster does not answer")
 
     def give_back(self, name: str) -> None:
         """The test that used the topic has ended."""

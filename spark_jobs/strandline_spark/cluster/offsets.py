@@ -40,7 +40,7 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}"
+        return f"{self.topic}:{self.partition}"
 
 
 Offsets = dict[TopicPartition, int]
@@ -171,7 +171,7 @@ def parse_json(text: str) -> Any:
 
 
 def names(partitions: Iterable[TopicPartition]) -> str:
-    """Returns the partitions for a message: `t/0, t/1`."""
+    """Returns the partitions for a message: `t:0, t:1`."""
     return ", ".join(str(tp) for tp in sorted(partitions))
 
 

@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_spark.cluster.find_cluster import add_cluster, find_bootstrap
+from strandline_spark.cluster.find_cluster import add_cluster, chosen_cluster
 
 if TYPE_CHECKING:
     import argparse
@@ -44,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from strandline_spark.bronze.checkpoint_lag import checkpoint_lag
     from strandline_spark.source.option_values import local_path, servers_of
 
-    servers = servers_of(find_bootstrap(arguments.bootstrap, arguments.dir, os.environ))
+    servers = servers_of(chosen_cluster(arguments, os.environ))
     path = os.path.abspath(local_path("CHECKPOINT", arguments.checkpoint))
     found = checkpoint_lag(path, servers)
     if arguments.format == "json":
@@ -70,7 +70,7 @@ def _print(found: list[PartitionLag]) -> None:
         print("  ".join(cells))  # noqa: T201 - the command's result
     for one in found:
         for problem in one.problems:
-            print(f"{one.topic}/{one.partition}: {problem}")  # noqa: T201 - the command's result
+            print(f"{one.topic}:{one.partition}: {problem}")  # noqa: T201 - the command's result
     unknown = sum(one.lag < 0 for one in found)
     rest = f", and {unknown} of {len(found)} partitions of which nobody can say" if unknown else ""
     behind = f"{sum(max(0, one.lag) for one in found):,} offsets behind"

@@ -20,7 +20,7 @@ from strandline_runtime.build_id import build_id
 from strandline_runtime.command_parser import CommandParser
 from strandline_runtime.extras import what_is_missing
 from strandline_runtime.grpc_experiments import without_event_engine
-from strandline_spark.cluster.find_cluster import add_cluster, find_bootstrap
+from strandline_spark.cluster.find_cluster import add_cluster, chosen_cluster
 from strandline_spark.commands.example import add_example
 from strandline_spark.commands.help_examples import add_examples
 from strandline_spark.commands.lag import add_lag
@@ -165,7 +165,7 @@ def _run_bronze(arguments: argparse.Namespace) -> int:
     from strandline_spark.source.options import parse_options
 
     listen_address(arguments.metrics_listen)
-    bootstrap = find_bootstrap(arguments.bootstrap, arguments.dir, os.environ)
+    bootstrap = chosen_cluster(arguments, os.environ)
     if arguments.on_loss == "record" and arguments.mode == "dataframe":
         raise OptionError(
             "--on-loss record: in dataframe mode the job does not see which records are gone; use"

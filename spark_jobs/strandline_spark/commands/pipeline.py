@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_spark.cluster.find_cluster import add_cluster, find_bootstrap
+from strandline_spark.cluster.find_cluster import add_cluster, chosen_cluster
 from strandline_spark.commands.monitoring import add_metrics, listen_address, metrics_served
 from strandline_spark.errors import OptionError
 from strandline_spark.spark.flags import add_spark, local_session
@@ -135,7 +135,7 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
 
     pipeline = load_pipeline(arguments.pipeline)
     listen_address(arguments.metrics_listen)
-    bootstrap = find_bootstrap(arguments.bootstrap, arguments.dir, os.environ)
+    bootstrap = chosen_cluster(arguments, os.environ)
     from strandline_spark.source.options import parse_options
 
     given = {"bootstrap.servers": bootstrap, "subscribe": ",".join(pipeline.topics)}

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_spark.cluster.find_cluster import add_cluster, find_bootstrap
+from strandline_spark.cluster.find_cluster import add_cluster, chosen_cluster
 from strandline_spark.errors import OptionError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _bound(flag: str, text: str) -> str | int:
 def _run(arguments: argparse.Namespace) -> int:
     from strandline_spark.source.option_values import local_path
 
-    servers = find_bootstrap(arguments.bootstrap, arguments.dir, os.environ)
+    servers = chosen_cluster(arguments, os.environ)
     path = os.path.abspath(local_path("--table", arguments.table))
     began = time.monotonic()
     try:

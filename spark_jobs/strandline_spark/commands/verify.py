@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_spark.cluster.find_cluster import add_cluster, find_bootstrap_if_any
+from strandline_spark.cluster.find_cluster import add_cluster, chosen_cluster_if_any
 from strandline_spark.errors import OptionError
 from strandline_spark.spark.flags import (
     add_spark_if_used,
@@ -53,8 +53,9 @@ def add_verify(commands: Any) -> None:
         description="Proves that a bronze table holds each offset of a topic once. For a pipeline"
         " it also proves that silver and quarantine together hold the offsets of bronze, and that"
         " gold is the result of its statements over silver, and state the latest row of each key."
-        " If a cluster is named (by a flag, STRANDLINE_BOOTSTRAP, STRANDLINE_DIR or ./.strandline),"
-        " bronze is compared with its topic ids and high watermarks too.",
+        " If a cluster is named (by a flag, STRANDLINE_CONTEXT, STRANDLINE_BOOTSTRAP,"
+        " STRANDLINE_DIR, ./.strandline or the context in use), bronze is compared"
+        " with its topic ids and high watermarks too.",
     )
     verify.add_argument(
         "table", metavar="TABLE", help="path of the bronze table, or of a pipeline.toml"
@@ -223,12 +224,12 @@ def _servers(
     """Returns the cluster to compare with, if one is named. The flags `asking` need one."""
     from strandline_spark.source.options import parse_options
 
-    servers = find_bootstrap_if_any(arguments.bootstrap, arguments.dir, os.environ)
+    servers = chosen_cluster_if_any(arguments, os.environ)
     asked = [f"--{name}" for name in asking if getattr(arguments, name)]
     if servers is None and asked:
         raise OptionError(
             f"{asked[0]} compares with a cluster: say where it is with --bootstrap HOST:PORT,"
-            " STRANDLINE_BOOTSTRAP, --dir or STRANDLINE_DIR"
+            " STRANDLINE_BOOTSTRAP, --dir, STRANDLINE_DIR or --context"
         )
     if servers is None:
         _note("no cluster is named, so nothing is compared with topics")
@@ -289,7 +290,7 @@ def _print_table(columns: tuple[str, ...], found: Sequence[Any]) -> None:
         cells = (str(cell).rjust(width) for cell, width in zip(row, widths, strict=True))
         print("  ".join(cells))  # noqa: T201 - the command's result
     for one in found:
-        where = one.step if hasattr(one, "step") else f"{one.topic}/{_shown(one.partition)}"
+        where = one.step if hasattr(one, "step") else f"{one.topic}:{_shown(one.partition)}"
         for problem in one.problems:
             print(f"{where}: {problem}")  # noqa: T201 - the command's result
 

@@ -55,7 +55,7 @@ def problems_of(found: Findings) -> list[str]:
     """Returns the problems that a person should look at, each in a sentence."""
     out = []
     for one in series.partitions(found.table.ranges):
-        where = f"{one.topic}/{one.partition}"
+        where = f"{one.topic}:{one.partition}"
         if one.lost:
             out.append(
                 f"{where}: retention took {words.plural(one.lost, 'offset')} before they were read"
@@ -229,7 +229,7 @@ def _about_reasons(reasons: Reasons) -> list[Content]:
         out.append(tag("p", f"and {words.plural(hidden, 'more reason')}", class_="quiet"))
     cells = [
         (
-            f"{one.topic}/{one.partition}",
+            f"{one.topic}:{one.partition}",
             words.number(one.offset),
             one.reason,
             one.detail,
@@ -262,7 +262,7 @@ def _partition_table(parts: Sequence[PartitionAccount]) -> Element:
 def _partition_rows(parts: Sequence[PartitionAccount]) -> Element:
     cells = []
     for one in parts:
-        where = f"{one.topic}/{one.partition}"
+        where = f"{one.topic}:{one.partition}"
         offsets = f"{words.number(one.start)} to {words.number(one.end)}"
         counts = (one.ranges, one.rows, one.skipped, one.lost, one.breaks)
         cells.append((where, offsets, *map(words.number, counts), words.number(one.lag)))
@@ -276,7 +276,7 @@ def _newest_ranges(table: TableAccount) -> Element:
         (
             words.moment(one.committed_at_ms),
             words.number(one.batch_id),
-            f"{one.topic}/{one.partition}",
+            f"{one.topic}:{one.partition}",
             f"{words.number(one.start)} to {words.number(one.end)}",
             words.number(one.rows),
             words.number(one.skipped),

@@ -255,7 +255,7 @@ class CatchUp:
             said = remedy_line(str(why)) or first_line(why)
             first = groups[0][0][1]
             raise TableError(
-                f"bronze cannot be parsed from {first.topic}/{first.partition} offset"
+                f"bronze cannot be parsed from {first.topic}:{first.partition} offset"
                 f" {first.start} on: {said}"
             ) from why
 

@@ -143,7 +143,7 @@ class Guarded:
     def _refusal(self, batch: Any, crashes: list[tuple[int, str]]) -> TableError:
         row, why = crashes[0]
         partition, offset = (batch.column(name)[row].as_py() for name in ("partition", "offset"))
-        place = f"{self._topic}/{partition} offset {offset}"
+        place = f"{self._topic}:{partition} offset {offset}"
         if len(crashes) > FOUND_MAX:
             return TableError(
                 f"more than {FOUND_MAX} records of one batch end the process that parses them, the"

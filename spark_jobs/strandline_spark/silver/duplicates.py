@@ -158,7 +158,7 @@ def seen_before(
         return known[2]
     if files is None:
         raise TableError(
-            f"{of[1]}/{of[2]}: the rows before offset {start} were not seen; start the job again"
+            f"{of[1]}:{of[2]}: the rows before offset {start} were not seen; start the job again"
         )
     seen = Seen(parse.dedupe_key, parse.dedupe_within)
     columns = ["partition", "offset", "event_time", "tombstone", *parse.dedupe_key]

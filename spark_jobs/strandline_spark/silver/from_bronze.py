@@ -197,7 +197,7 @@ def _check_complement(task: RangeTask, found: SilverManifest, held: int, rows: i
     wrong, taken = rows_of[what], rows_of[other]
     if wrong or held + taken != rows:
         raise TableError(
-            f"{task.topic}/{task.partition}: {what} holds the offsets [{task.start}, {task.end})"
+            f"{task.topic}:{task.partition}: {what} holds the offsets [{task.start}, {task.end})"
             f" by other rules than those of today: {held:,} rows, and {wrong:,} more belong to it"
             " now; `strandline-spark rebuild silver` with the pipeline's file makes both tables"
             " from bronze"

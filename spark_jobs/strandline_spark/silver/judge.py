@@ -193,7 +193,7 @@ class Judge:
         reasons = Counter(reasons_of(parsed)).most_common()
         counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons if reason != REASON)
         samples = [
-            f"{one.account.topic}/{one.account.partition} {one.manifest.sample}"
+            f"{one.account.topic}:{one.account.partition} {one.manifest.sample}"
             for one in parsed
             if one.manifest.sample is not None
         ]

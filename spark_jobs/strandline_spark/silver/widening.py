@@ -214,7 +214,7 @@ def _read_again(
         & (ds.field("offset") <= last)
     )
     said = (
-        f"records {first} to {last} of {file.topic}/{partition}, whose field {name} is to be read"
+        f"records {first} to {last} of {file.topic}:{partition}, whose field {name} is to be read"
     )
     remedy = (
         f" as {kind.name}: put bronze back from a copy, or name {name} in [silver.columns]; nothing"

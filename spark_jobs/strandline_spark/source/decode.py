@@ -124,7 +124,7 @@ class RangeDecoder:
         self.position = end
 
     def _where(self, offset: int) -> str:
-        return f"{self.topic}/{self.partition} at offset {offset}"
+        return f"{self.topic}:{self.partition} at offset {offset}"
 
     def _bodies(self, records: Buffer) -> Iterator[_Body]:
         view = memoryview(records)

@@ -258,7 +258,7 @@ def _refuse_two_partitions(step: StateStep, rows: Any, keys: list[str]) -> None:
         f"{name} = {first.column(column)[0].as_py()!r}"
         for name, column in zip(step.key, keys, strict=True)
     )
-    shown = [f"{topic}/{partition} at offset {offset}" for topic, partition, offset in places]
+    shown = [f"{topic}:{partition} at offset {offset}" for topic, partition, offset in places]
     raise TableError(
         f"the key {key} of step {step.name} has rows in two partitions ({shown[0]} and"
         f" {shown[-1]}), and offsets of two partitions have no order: give the step an order, as"

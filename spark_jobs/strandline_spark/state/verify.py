@@ -232,7 +232,7 @@ def _compare(
 
 def _shown(row: dict[str, Any], step: StateStep) -> str:
     key = ", ".join(f"{name} = {row[name]!r}" for name in step.key)
-    return f"{key} (record {row['topic']}/{row['partition']}/{row['offset']})"
+    return f"{key} (record {row['topic']}:{row['partition']} offset {row['offset']})"
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -220,7 +220,7 @@ def test_a_table_that_retention_has_overtaken_goes_on_if_asked_and_says_what_is_
     fill(topic, 2)
     for partition in topic.partitions:
         partition.log_start = 1050
-    with pytest.raises(StrandlineSparkError, match=r"t/0 \[1000, 1050\) by retention.*--on-loss"):
+    with pytest.raises(StrandlineSparkError, match=r"t:0 \[1000, 1050\) by retention.*--on-loss"):
         run(spark, job)
     (report,) = run(spark, replace(job, record_losses=True))
     assert (report.rows, report.lost) == (300, 100)
@@ -326,7 +326,7 @@ def test_a_range_that_no_disk_holds_ends_the_query_after_the_first_attempt_of_it
     topic.partitions[0].is_unreadable = True
     notes: list[str] = []
     with pytest.raises(
-        StrandlineSparkError, match=r"^t/0 at offset 0 .* is not served.*: damaged on this broker's"
+        StrandlineSparkError, match=r"^t:0 at offset 0 .* is not served.*: damaged on this broker's"
     ):
         stream(spark, job, prepare(job), print, note=notes.append)
     assert broker.calls.count("FetchRange") < 2 * 15

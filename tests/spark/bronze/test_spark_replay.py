@@ -124,7 +124,7 @@ def test_what_cannot_be_read_is_said_with_the_way_out(
     broker: FakeBroker, topic: FakeTopic, root: str
 ) -> None:
     topic.partitions[0].log_start = 10
-    with pytest.raises(DataLoss, match=r"t/0 \[5, 10\) by retention .* Give a later --from"):
+    with pytest.raises(DataLoss, match=r"t:0 \[5, 10\) by retention .* Give a later --from"):
         run(broker, root, '{"t": {"0": 5, "1": 0}}', "latest")
     with pytest.raises(OptionError, match="nothing between --from and --to"):
         run(broker, root, '{"t": {"0": 12, "1": 3}}', '{"t": {"0": 12, "1": 3}}')
@@ -158,8 +158,8 @@ def test_the_command_says_what_it_did(
     for start, end, said in (
         ("{", "latest", "--from: '{' is not earliest"),
         ("earliest", '{"t": {"0": 0}}', "--to must name every partition"),
-        ("earliest", more, "--to: t/0 has records up to 30 only, not to 40"),
-        (more, "latest", "t/0 would be read from 40 (--from) to 30 (--to): the end is before"),
+        ("earliest", more, "--to: t:0 has records up to 30 only, not to 40"),
+        (more, "latest", "t:0 would be read from 40 (--from) to 30 (--to): the end is before"),
         ("2023-11-14T22:13:22Z", "2023-11-14T22:13:21Z", "from 20 (--from) to 10 (--to): the end"),
     ):
         assert status("--from", start, "--to", end) == 1

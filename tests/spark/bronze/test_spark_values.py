@@ -135,7 +135,7 @@ def test_a_record_that_does_not_read_is_said_in_one_line(
         main(["verify", root, "t", "--values", "--bootstrap", broker.address])
     assert ended.value.code == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == "error: t/0 at offset 40: CRC-32C does not match"
+    assert line == "error: t:0 at offset 40: CRC-32C does not match"
 
 
 def test_the_command_compares_values(

@@ -335,7 +335,7 @@ def test_more_bad_records_than_the_limit_stop_silver_while_bronze_goes_on(
     topic = broker.create("t", 1)
     fill(topic, *(value(n) for n in range(8)), b"?", b'{"n": "x"}')
     strict = clicks(tmp_path, silver="quarantine_limit = 1")
-    words = r"silver: 2 of 10 records .*quarantine_limit = 1 .*t/0 offset 8"
+    words = r"silver: 2 of 10 records .*quarantine_limit = 1 .*t:0 offset 8"
     with pytest.raises(StepsFailed, match=words):
         run_pipeline_once(spark, strict, broker.address)
     assert len(rows_of(strict.bronze, "offset")) == 10

@@ -65,7 +65,7 @@ def test_a_start_after_the_last_record_is_an_error_or_the_end(
     broker: FakeBroker, topic: FakeTopic
 ) -> None:
     more = {"startingTimestamp": str(START_MS + 7000)}
-    with pytest.raises(OptionError, match="t/1 has no record at or after that time"):
+    with pytest.raises(OptionError, match="t:1 has no record at or after that time"):
         batch(broker, **more)
     more["startingOffsetsByTimestampStrategy"] = "latest"
     assert batch(broker, **more) == [(0, 70, 100)]
@@ -88,7 +88,7 @@ def test_a_crash_in_the_first_batch_loses_nothing_of_a_stream_from_a_time(
 
 
 def test_times_must_name_every_partition(broker: FakeBroker, topic: FakeTopic) -> None:
-    with pytest.raises(OptionError, match=r"startingOffsetsByTimestamp .* missing t/1"):
+    with pytest.raises(OptionError, match=r"startingOffsetsByTimestamp .* missing t:1"):
         batch(broker, startingOffsetsByTimestamp='{"t":{"0":5}}')
 
 
@@ -217,7 +217,7 @@ def test_a_pattern_takes_whole_names_and_topics_that_come_later_from_their_first
     query.restart()
     assert query.trigger() == [(0, 0, 5)]
     del broker.topics["ab"]
-    with pytest.raises(DataLoss, match=r"ab/0 from 10 on by deletion \(topic ab does not exist"):
+    with pytest.raises(DataLoss, match=r"ab:0 from 10 on by deletion \(topic ab does not exist"):
         query.trigger()
 
 

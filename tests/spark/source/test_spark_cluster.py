@@ -129,7 +129,7 @@ def test_an_unclean_election_and_deleted_records_are_noticed_running_and_stopped
     with Admin(cluster.bootstrap) as admin:
         admin.elect_leaders(ElectionType.UNCLEAN, [("t", 0)])
     send(cluster, b"new", 100, 250)
-    assert_stopped(strict, r"t/0 \[100, 200\) by truncation \(the log left leader epoch \d+ at 100")
+    assert_stopped(strict, r"t:0 \[100, 200\) by truncation \(the log left leader epoch \d+ at 100")
     for query in lenient:
         assert values_of(query) == [b"new %d" % n for n in range(100, 250)]
         assert query.trigger() is None
@@ -139,7 +139,7 @@ def test_an_unclean_election_and_deleted_records_are_noticed_running_and_stopped
         admin.delete_records({("t", 0): 280})
     running, stopped = lenient
     stopped.restart(failOnDataLoss="true")
-    assert_stopped([stopped], r"t/0 \[250, 280\) by retention \(the log starts at 280")
+    assert_stopped([stopped], r"t:0 \[250, 280\) by retention \(the log starts at 280")
     stopped.restart(failOnDataLoss="exceptRetention")
     for query in (running, stopped):
         assert values_of(query) == [b"new %d" % n for n in range(280, 300)]
@@ -186,7 +186,7 @@ def test_a_topic_created_anew_is_noticed_running_and_stopped(make_cluster: MakeC
             "the broker knows of the new topic",
         )
     send(cluster, b"new", 0, 300)
-    assert_stopped(strict, r"t/0 from 200 on by new topic \(deleted and created again")
+    assert_stopped(strict, r"t:0 from 200 on by new topic \(deleted and created again")
     for query in lenient:
         assert values_of(query) == [b"new %d" % n for n in range(300)]
         assert query.trigger() is None

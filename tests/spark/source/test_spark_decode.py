@@ -272,7 +272,7 @@ def test_a_batch_that_unpacks_beyond_the_bound_is_named_with_the_option() -> Non
         [_plain(1), MadeBatch([MadeRecord(None, bytes(3000), [], 0)], codec=4)], base_offset=7
     )
     decoder = RangeDecoder("t", 3, 7, 9, columns=PLAIN + HEADERS, bound=Bound(3000, OPTION))
-    with pytest.raises(RecordTooLarge, match=r"^t/3 at offset 8: .* raise .* maxDecompressedBytes"):
+    with pytest.raises(RecordTooLarge, match=r"^t:3 at offset 8: .* raise .* maxDecompressedBytes"):
         decoded(decoder, log.data)
     assert decoder.position == 7
     decoder = RangeDecoder("t", 3, 7, 9, columns=PLAIN + HEADERS, bound=Bound(3020, OPTION))
@@ -291,7 +291,7 @@ def act(data):
 
 def test_a_batch_that_unpacks_to_gigabytes_costs_a_task_little_memory() -> None:
     added, said = bytes_added(UNPACK, batch_of(zstd_bomb(2 * GIB), Compression.ZSTD))
-    assert said.startswith("RecordTooLarge: t/3 at offset 0: ")
+    assert said.startswith("RecordTooLarge: t:3 at offset 0: ")
     assert added < 128_000_000
 
 

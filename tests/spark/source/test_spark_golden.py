@@ -81,7 +81,7 @@ def test_what_was_kept_beside_an_old_checkpoint_shows_a_topic_created_anew(
 ) -> None:
     topic.topic_id = bytes(16)
     append(topic, 8, 10)
-    with pytest.raises(DataLoss, match="t/0 from 8 on by new topic"):
+    with pytest.raises(DataLoss, match="t:0 from 8 on by new topic"):
         resumed.restart()
 
 
@@ -90,7 +90,7 @@ def test_what_was_kept_beside_an_old_checkpoint_shows_a_log_that_was_cut_back(
 ) -> None:
     topic.partitions[1].elect(keep=5)
     append(topic, 8, 10)
-    with pytest.raises(DataLoss, match=r"t/1 \[5, 8\) by truncation"):
+    with pytest.raises(DataLoss, match=r"t:1 \[5, 8\) by truncation"):
         resumed.restart()
     # The epoch that counts is the one in which the records were read: 0 and not 1.
     resumed.log, resumed.done = resumed.log[:1], 1

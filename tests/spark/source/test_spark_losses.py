@@ -71,7 +71,7 @@ def test_a_topic_created_anew_is_noticed_however_long_it_is(
         fill(partition, size)
     for on_loss in ("true", "exceptRetention"):
         with pytest.raises(
-            DataLoss, match=r"t/0 from 50 on by new topic \(deleted and created again.*; t/1 from"
+            DataLoss, match=r"t:0 from 50 on by new topic \(deleted and created again.*; t:1 from"
         ):
             streams[OnLoss(on_loss)].trigger()
     lenient = streams[OnLoss.GO_ON]
@@ -91,7 +91,7 @@ def test_a_log_that_was_cut_back_is_noticed_though_it_is_longer_now(
     fill(topic.partitions[0], 100)
     for on_loss in ("true", "exceptRetention"):
         with pytest.raises(
-            DataLoss, match=r"t/0 \[30, 50\) by truncation \(the log left leader epoch 0 at 30"
+            DataLoss, match=r"t:0 \[30, 50\) by truncation \(the log left leader epoch 0 at 30"
         ):
             streams[OnLoss(on_loss)].trigger()
     lenient = streams[OnLoss.GO_ON]
@@ -137,7 +137,7 @@ def test_a_cut_is_found_by_the_epoch_of_what_was_read_not_by_that_of_the_last_le
     partition.batches = partition.batches[:3]
     partition.leader_epoch, partition.epochs = 3, [(0, 0), (1, 30), (3, 60)]
     fill(partition, 100)
-    with pytest.raises(DataLoss, match=r"t/0 \[30, 41\) by truncation"):
+    with pytest.raises(DataLoss, match=r"t:0 \[30, 41\) by truncation"):
         stream.trigger()
 
 
@@ -151,7 +151,7 @@ def test_a_log_that_ends_below_the_start_is_lost_only_on_a_full_isr(
     del topic.partitions[0].batches[3:]
     assert strict.trigger() is None
     topic.partitions[0].isr = (2, 1)
-    with pytest.raises(DataLoss, match=r"t/0 \[30, 50\) by truncation \(the log ends at 30"):
+    with pytest.raises(DataLoss, match=r"t:0 \[30, 50\) by truncation \(the log ends at 30"):
         strict.trigger()
     assert lenient.trigger() == []
     fill(topic.partitions[0], 50)
@@ -166,7 +166,7 @@ def test_retention_that_overtook_is_reported_with_its_ways_out(
     for partition in topic.partitions:
         fill(partition, 50)
         partition.log_start = 60
-    with pytest.raises(DataLoss, match=r"t/0 \[50, 60\) by retention .*; t/1 \[50, 60\).*sooner"):
+    with pytest.raises(DataLoss, match=r"t:0 \[50, 60\) by retention .*; t:1 \[50, 60\).*sooner"):
         streams[OnLoss.STOP].trigger()
     for on_loss in (OnLoss.GO_ON, OnLoss.EXCEPT_RETENTION):
         # The tasks start where the offsets do: what is gone there is counted as lost.
@@ -186,7 +186,7 @@ def test_a_partition_that_came_and_lost_its_first_records_has_lost_records(
 ) -> None:
     stream = at_50(broker, "true", stopped=False)
     topic.partitions.append(type(topic.partitions[0])(log_start=5))
-    with pytest.raises(DataLoss, match=r"t/2 \[0, 5\) by retention"):
+    with pytest.raises(DataLoss, match=r"t:2 \[0, 5\) by retention"):
         stream.trigger()
 
 
@@ -208,7 +208,7 @@ def test_a_deleted_topic_is_a_loss_once_it_was_read_and_the_others_go_on(
     kept = broker.topics.pop("t")
     fill(other.partitions[0], 10)
     strict.restart()
-    with pytest.raises(DataLoss, match=r"t/0 from 50 on by deletion \(topic t does not exist\)"):
+    with pytest.raises(DataLoss, match=r"t:0 from 50 on by deletion \(topic t does not exist\)"):
         strict.trigger()
     lenient.restart()
     assert lenient.trigger() == [(0, 0, 10)]
@@ -245,7 +245,7 @@ def test_a_topic_that_came_anew_with_fewer_partitions_keeps_no_offset_of_the_old
 def test_a_partition_that_left_the_query_is_a_loss(broker: FakeBroker, topic: FakeTopic) -> None:
     stream = at_50(broker, "true", stopped=False, subscribe="", assign='{"t":[0,1]}')
     stream.restart(assign='{"t":[0]}')
-    with pytest.raises(DataLoss, match=r"t/1 from 50 on by deletion .*no longer part of the query"):
+    with pytest.raises(DataLoss, match=r"t:1 from 50 on by deletion .*no longer part of the query"):
         stream.trigger()
 
 
@@ -265,7 +265,7 @@ def test_a_batch_planned_before_a_restart_is_not_read_from_a_log_that_was_cut_ba
     topic.partitions[0].elect(keep=70)
     fill(topic.partitions[0], 100)
     for on_loss in (OnLoss.STOP, OnLoss.EXCEPT_RETENTION):
-        with pytest.raises(DataLoss, match=r"t/0 \[70, 100\) by truncation"):
+        with pytest.raises(DataLoss, match=r"t:0 \[70, 100\) by truncation"):
             streams[on_loss].restart()
     lenient = streams[OnLoss.GO_ON]
     assert lenient.restart() == [(0, 50, 70), (1, 50, 100)]
@@ -281,7 +281,7 @@ def test_a_batch_that_was_planned_past_the_end_of_the_log_is_judged_before_its_t
     for stream in streams.values():
         stream.log[-1] = '{"t": {"0": 9999, "1": 60}}'
     for on_loss in (OnLoss.STOP, OnLoss.EXCEPT_RETENTION):
-        with pytest.raises(DataLoss, match=r"t/0 \[100, 9999\) by .*log ends at 100, before"):
+        with pytest.raises(DataLoss, match=r"t:0 \[100, 9999\) by .*log ends at 100, before"):
             streams[on_loss].restart()
     lenient = streams[OnLoss.GO_ON]
     assert lenient.restart() == [(0, 50, 100), (1, 50, 60)]
@@ -294,7 +294,7 @@ def test_a_batch_planned_before_a_restart_may_have_been_overtaken_by_retention(
 ) -> None:
     streams = planned_and_stopped(broker, topic)
     topic.partitions[1].log_start = 80
-    with pytest.raises(DataLoss, match=r"t/1 \[50, 80\) by retention"):
+    with pytest.raises(DataLoss, match=r"t:1 \[50, 80\) by retention"):
         streams[OnLoss.STOP].restart()
     for on_loss in (OnLoss.GO_ON, OnLoss.EXCEPT_RETENTION):
         assert streams[on_loss].restart() == [(0, 50, 100), (1, 50, 100)]
@@ -322,7 +322,7 @@ def test_a_batch_query_reports_all_that_retention_took(
         "subscribe": "t",
         "startingOffsets": '{"t":{"0":5,"1":10}}',
     }
-    with pytest.raises(DataLoss, match=r"t/0 \[5, 20\) by retention .*; t/1 \[10, 20\)"):
+    with pytest.raises(DataLoss, match=r"t:0 \[5, 20\) by retention .*; t:1 \[10, 20\)"):
         Planner(parse_options(options)).batch_ranges()
     lenient = Planner(parse_options(options | {"failOnDataLoss": "false"})).batch_ranges()
     assert [(one.start, one.stop) for one in lenient] == [(5, 50), (10, 50)]

@@ -35,9 +35,9 @@ AFTER: Final = {
     "deleted": [f"new {n}" for n in range(250, 300)],
 }
 LOSSES: Final = (
-    r"anew/0 from 200 on by new topic \(deleted and created again",
-    r"cut/0 \[100, 200\) by truncation \(the log left leader epoch \d+ at 100",
-    r"deleted/0 \[200, 250\) by retention \(the log starts at 250",
+    r"anew:0 from 200 on by new topic \(deleted and created again",
+    r"cut:0 \[100, 200\) by truncation \(the log left leader epoch \d+ at 100",
+    r"deleted:0 \[200, 250\) by retention \(the log starts at 250",
 )
 
 

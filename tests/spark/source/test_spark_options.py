@@ -108,7 +108,7 @@ def test_assign_names_partitions() -> None:
         ({"fetchOffset.numRetries": "-1"}, "whole number from 0"),
         ({"startingTimestamp": "1700000000"}, "looks like seconds.* 1700000000000"),
         ({"startingTimestamp": "-1"}, "not a time in milliseconds"),
-        ({"startingOffsetsByTimestamp": '{"t":{"0":1700000000}}'}, "of t/0' looks like seconds"),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":1700000000}}'}, "of t:0' looks like seconds"),
         ({"endingOffsetsByTimestamp": '{"t":{"0":-1}}'}, "not a time in milliseconds"),
         ({"endingOffsetsByTimestamp": '{"t":7}'}, "not of the form"),
         ({"startingOffsetsByTimestampStrategy": "earliest"}, "neither error nor latest"),
@@ -126,7 +126,7 @@ def test_assign_names_partitions() -> None:
         ({"columns": "nope", "includeHeaders": "true"}, "leaderEpoch, headers"),
         ({"failOnDataLoss": "yes"}, "none of true, false, exceptRetention"),
         ({"startingOffsets": "newest"}, "not earliest, latest"),
-        ({"startingOffsets": '{"t":{"0":-3}}'}, "-3 of t/0"),
+        ({"startingOffsets": '{"t":{"0":-3}}'}, "-3 of t:0"),
         ({"startingOffsets": '{"t":{"zero":3}}'}, "not a partition number"),
         ({"startingOffsets": '{"t":{"0":true}}'}, "not an offset"),
         ({"startingOffsets": '{"t":5}'}, "not an object of partitions"),
@@ -315,7 +315,7 @@ def test_a_limit_moves_every_partition_that_has_a_backlog_and_none_past_its_end(
 def test_our_message_is_found_in_a_traceback_of_spark() -> None:
     text = (
         "org.apache.spark.SparkException: [X]\nTraceback (most recent call last):\n"
-        '  File "x.py", line 3\nstrandline_spark.errors.DataLoss: t/0 is gone; do this\n\tat java'
+        '  File "x.py", line 3\nstrandline_spark.errors.DataLoss: t:0 is gone; do this\n\tat java'
     )
-    assert remedy_line(text) == "t/0 is gone; do this"
+    assert remedy_line(text) == "t:0 is gone; do this"
     assert remedy_line("java.lang.Error: no") is None

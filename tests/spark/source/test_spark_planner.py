@@ -279,8 +279,8 @@ def test_a_batch_query_takes_words_and_numbers_for_its_bounds(broker: FakeBroker
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"startingOffsets": '{"t":{"0":1}}'}, "missing t/1"),
-        ({"startingOffsets": '{"t":{"0":1,"1":1,"2":1}}'}, "not read t/2"),
+        ({"startingOffsets": '{"t":{"0":1}}'}, "missing t:1"),
+        ({"startingOffsets": '{"t":{"0":1,"1":1,"2":1}}'}, "not read t:2"),
         ({"startingOffsets": '{"t":{"0":1,"1":1}}', "endingOffsets": '{"t":{"0":1,"1":0}}'}, "end"),
         ({"endingOffsets": '{"t":{"0":1,"1":99}}'}, "up to 50 only"),
     ],
@@ -305,9 +305,9 @@ def test_assigned_partitions_must_exist(broker: FakeBroker) -> None:
     options = {"bootstrap.servers": broker.address, "assign": '{"t":[1]}'}
     assert Planner(parse_options(options)).latest(StreamOffset({}), None).ends == {T1: 10}
     options["assign"] = '{"t":[1,5]}'
-    with pytest.raises(UnknownTopic, match="t/5"):
+    with pytest.raises(UnknownTopic, match="t:5"):
         Planner(parse_options(options)).latest(StreamOffset({}), None)
-    with pytest.raises(UnknownTopic, match="t/5"):
+    with pytest.raises(UnknownTopic, match="t:5"):
         Planner(parse_options(options)).initial()
 
 
@@ -332,7 +332,7 @@ def test_an_offset_is_taken_only_from_the_epoch_that_the_metadata_named(
     (partition,) = broker.create("t").partitions
     partition.leader_epoch, partition.described_epoch = 2, described
     monkeypatch.setattr(cluster_module, "PATIENCE_SECONDS", 0.3)
-    with pytest.raises(ClusterUnreachable, match=f"t/0 gave no offset .* {error}"):
+    with pytest.raises(ClusterUnreachable, match=f"t:0 gave no offset .* {error}"):
         marks_of(broker)
     cluster = Cluster([broker.address])
     with pytest.raises(ClusterUnreachable, match=error):
@@ -393,7 +393,7 @@ def test_an_offset_that_was_written_into_the_checkpoint_by_hand_is_refused_with_
     stream.trigger()
     stream.log[-1] = f'{{"t": {{"0": {offset}}}}}'
     stream.restart()
-    with pytest.raises(OptionError, match=r"checkpoint .* of t/0 is not an offset; restore it, or"):
+    with pytest.raises(OptionError, match=r"checkpoint .* of t:0 is not an offset; restore it, or"):
         stream.trigger()
 
 

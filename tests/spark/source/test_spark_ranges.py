@@ -122,7 +122,7 @@ def test_damage_at_the_broker_is_an_error_that_names_the_place(
 ) -> None:
     base, following, data = topic.partitions[0].batches[7]
     topic.partitions[0].batches[7] = (base, following, data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(CorruptMessage, match=r"t/0 at offset 700: CRC"):
+    with pytest.raises(CorruptMessage, match=r"t:0 at offset 700: CRC"):
         rows_of(new_reader(broker, topic, 0, 6000))
 
 
@@ -131,13 +131,13 @@ def test_a_range_past_the_high_watermark_is_waited_for_then_an_error_never_short
 ) -> None:
     """(6)"""
     topic.partitions[0].held_back = 100
-    with pytest.raises(RangeStalled, match=r"t/0 at offset 0 of \[0, 6000\).*OffsetNotAvailable"):
+    with pytest.raises(RangeStalled, match=r"t:0 at offset 0 of \[0, 6000\).*OffsetNotAvailable"):
         rows_of(new_reader(broker, topic, 0, 6000))
 
 
 def test_a_log_that_now_starts_later_is_data_loss(broker: FakeBroker, topic: FakeTopic) -> None:
     topic.partitions[0].log_start = 200
-    with pytest.raises(DataLoss, match=r"t/0 \[150, 200\) by retention .*starts at 200 now"):
+    with pytest.raises(DataLoss, match=r"t:0 \[150, 200\) by retention .*starts at 200 now"):
         rows_of(new_reader(broker, topic, 150, 6000))
     for on_loss in (OnLoss.GO_ON, OnLoss.EXCEPT_RETENTION):
         lenient = new_reader(broker, topic, 150, 6000, on_loss=on_loss)
@@ -158,7 +158,7 @@ def test_a_leader_without_the_range_is_not_read_in_place_of_the_one_it_was_plann
     for _ in range(60):
         partition.append([(b"other", b"")] * 100)
     for on_loss in (OnLoss.STOP, OnLoss.EXCEPT_RETENTION):
-        with pytest.raises(DataLoss, match=r"t/0 \[1000, 6000\) by truncation"):
+        with pytest.raises(DataLoss, match=r"t:0 \[1000, 6000\) by truncation"):
             rows_of(new_reader(broker, topic, 0, 6000, on_loss=on_loss))
     lenient = new_reader(broker, topic, 0, 6000, on_loss=OnLoss.GO_ON)
     assert rows_of(lenient) == expected(0, 1000)
@@ -209,7 +209,7 @@ def test_a_leader_that_cannot_read_its_disk_is_given_a_short_while_to_hand_over(
     assert rows_of(new_reader(broker, topic, 0, 6000)) == expected(0, 6000)
     partition.errors = [KafkaStorageError.code] * 100
     with pytest.raises(
-        RecordsNotServed, match=r"t/0 at offset 0 of .* is not served, and no other"
+        RecordsNotServed, match=r"t:0 at offset 0 of .* is not served, and no other"
     ):
         rows_of(new_reader(broker, topic, 0, 6000))
 

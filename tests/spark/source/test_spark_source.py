@@ -174,7 +174,7 @@ def test_a_failing_read_fails_the_query_with_our_message(
 ) -> None:
     base, following, data = topic.partitions[1].batches[3]
     topic.partitions[1].batches[3] = (base, following, data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(Exception, match=r"t/1 at offset 300: CRC-32C does not match"):
+    with pytest.raises(Exception, match=r"t:1 at offset 300: CRC-32C does not match"):
         batch(spark, broker).count()
 
 

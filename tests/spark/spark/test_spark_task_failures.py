@@ -37,9 +37,9 @@ def test_the_last_words_of_a_task_are_those_of_its_error(text: str, words: str) 
 @pytest.mark.parametrize(
     ("error", "lasts"),
     [
-        ("strandline_spark.errors.DataLoss: data loss: t/0", True),
-        ("strandline_proto.errors.CorruptMessage: t/0 at offset 3: CRC", True),
-        ("strandline_spark.errors.RangeStalled: t/0 got no record for 120 s", False),
+        ("strandline_spark.errors.DataLoss: data loss: t:0", True),
+        ("strandline_proto.errors.CorruptMessage: t:0 at offset 3: CRC", True),
+        ("strandline_spark.errors.RangeStalled: t:0 got no record for 120 s", False),
         ("OSError: no such worker", False),
     ],
 )

@@ -2,12 +2,14 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from strandline_bench import options
 from strandline_bench.group import options as group_options
 from strandline_bench.spark import options as spark_options
+from strandline_local.contexts import Context, load_contexts
 
 KAFKA = ("--peer-kafka", "127.0.0.1:29092")
 
@@ -32,6 +34,20 @@ def test_a_peer_without_its_library_is_refused_with_what_installs_it(
     assert "127.0.0.1:29092 needs confluent-kafka: pip install" in capsys.readouterr().err
 
 
+def test_a_named_cluster_is_measured_only_if_the_flag_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("STRANDLINE_CONTEXT", "dev")
+    monkeypatch.setenv("STRANDLINE_BOOTSTRAP", "e:1")
+    contexts = load_contexts()
+    contexts.named["dev"] = Context(bootstrap="d:1")
+    contexts.current = "dev"
+    contexts.save()
+    assert options.parse(["produce"]).bootstrap is None
+    assert options.parse(["produce", "--context", "dev"]).bootstrap == "d:1"
+
+
 @pytest.mark.parametrize(
     ("argv", "why"),
     [
@@ -39,6 +55,8 @@ def test_a_peer_without_its_library_is_refused_with_what_installs_it(
         (["partitions", *KAFKA, "--peer-kill", "kill"], "go together"),
         (["partitions", "--peer-kill", "kill", "--peer-restart", "restart"], "of --peer-kafka"),
         (["partitions", "--bootstrap", "127.0.0.1:1"], "takes no --bootstrap"),
+        (["produce", "--bootstrap", "127.0.0.1:1", "--context", "dev"], "leave out --bootstrap"),
+        (["produce", "--context", "none"], "no context 'none'"),
         (["latency", "--with-controller"], "not of latency"),
         (["consume", "--watched"], "not of consume"),
         (["produce", "--brokers", "2"], "--replication-factor 3 needs as many --brokers"),

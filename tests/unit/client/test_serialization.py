@@ -100,7 +100,7 @@ def test_a_value_of_the_wrong_type_is_named(form: Format[Any], value: Any, why: 
     with pytest.raises(SerializationError, match=why) as caught:
         Serializing(None, form).value("orders", 3, value)
     error = caught.value
-    assert str(error).startswith("orders/3: the value does not serialize, and the record was not")
+    assert str(error).startswith("orders:3: the value does not serialize, and the record was not")
     assert (error.topic, error.partition, error.field) == ("orders", 3, "value")
     assert error.__cause__ is not None
 
@@ -230,5 +230,5 @@ def test_the_items_of_send_many_are_serialized() -> None:
         Record(),
         Record(None, b"k"),
     ]
-    with pytest.raises(SerializationError, match=r"^t/3: the key"):
+    with pytest.raises(SerializationError, match=r"^t:3: the key"):
         list(serializing.items("t", None, [Record(1, 5, partition=3)]))

@@ -47,3 +47,15 @@ def test_without_one_it_says_why_and_leaves_nothing(
 def test_macos_looks_for_pythons_symbols_in_the_interpreter(build: ModuleType) -> None:
     assert build.link_flags("darwin") == ("-bundle", "-undefined", "dynamic_lookup")
     assert build.link_flags("linux") == ("-shared",)
+
+
+def test_a_wheel_for_macos_has_the_tag_of_the_oldest_release_that_it_is_compiled_for(
+    build: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = build.platform_tag()
+    monkeypatch.setenv("MACOSX_DEPLOYMENT_TARGET", "11.0")
+    assert build.platform_tag() == own, "another system has no such target"
+    monkeypatch.setattr(build.sys, "platform", "darwin")
+    monkeypatch.setattr(build.platform, "machine", lambda: "arm64")
+    assert build.platform_tag() == "macosx_11_0_arm64"

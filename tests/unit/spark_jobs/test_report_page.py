@@ -94,8 +94,8 @@ def test_what_is_lost_or_does_not_join_stands_first(bronze: str, tmp_path: Path)
     ranges = [account(1, 0, 0, 10), account(2, 1, 10, 20, lost=3), account(3, 2, 25, 30)]
     write_audit(bronze, ranges)
     page = report(bronze, output=tmp_path / "page.html")
-    assert "t/0: retention took 3 offsets before they were read" in page.text
-    assert "t/0: 1 range did not begin where the one before ended" in page.text
+    assert "t:0: retention took 3 offsets before they were read" in page.text
+    assert "t:0: 1 range did not begin where the one before ended" in page.text
     assert "Look at this." in page.text
 
 
@@ -105,9 +105,9 @@ def test_of_many_partitions_those_that_need_a_look_stand_open(bronze: str, tmp_p
     write_audit(bronze, ranges)
     page = report(bronze, output=tmp_path / "page.html")
     begin, end = page.texts.index("Audit: the 16 partitions that need a look most"), len(page.texts)
-    named = [text for text in page.texts[begin:end] if text.startswith("t/")]
-    assert named[:3] == ["t/3", "t/39", "t/38"]
-    assert named[16:56] == [f"t/{p}" for p in range(40)]
+    named = [text for text in page.texts[begin:end] if text.startswith("t:")]
+    assert named[:3] == ["t:3", "t:39", "t:38"]
+    assert named[16:56] == [f"t:{p}" for p in range(40)]
     assert "All 40 partitions" in page.text
 
 

@@ -29,6 +29,10 @@ def sources(tmp_path: Path) -> Path:
     (root / "CHANGELOG.md").write_text(
         "# Changelog\n\n## 1.2.3, 2026-12-01\n\n## 1.2.2, 2026-11-01\n"
     )
+    (root / "tools").mkdir()
+    (root / "tools" / "releases.toml").write_text(
+        '[[release]]\nversion = "1.2.2"\ncommit = "abc"\n'
+    )
     git(root, "init", "--quiet")
     git(root, "add", ".")
     git(root, "commit", "--quiet", "-m", "all")
@@ -58,6 +62,26 @@ def test_a_changelog_without_the_dated_version_is_refused(
     assert said in fault
 
 
+def test_a_version_in_development_and_one_that_is_released_are_refused(sources: Path) -> None:
+    (sources / "pyproject.toml").write_text('[project]\nversion = "1.2.3.dev0"\n')
+    (sources / "tools" / "releases.toml").write_text(
+        '[[release]]\nversion = "1.2.3"\ncommit = "0123456789abcdef"\n'
+    )
+    git(sources, "commit", "--quiet", "--all", "-m", "changed")
+    assert list(release.faults_of_sources(sources)) == [
+        'pyproject.toml has a version in development: set version = "1.2.3"',
+        "1.2.3 is released, at commit 0123456789ab: raise the version",
+    ]
+
+
+def test_the_releases_have_dated_entries_and_this_version_is_not_one_of_them() -> None:
+    dated = dict(release.ENTRY.findall((ROOT / "CHANGELOG.md").read_text("utf-8")))
+    for each in release.releases_of(ROOT):
+        assert release.DATED.fullmatch(dated[each.version]), each
+        assert re.fullmatch(r"[0-9a-f]{40}", each.commit), each
+        assert PROJECT["version"] != each.version
+
+
 def test_changes_and_a_tag_elsewhere_are_refused(sources: Path) -> None:
     git(sources, "tag", "v1.2.3")
     git(sources, "commit", "--quiet", "--allow-empty", "-m", "later")
@@ -65,6 +89,14 @@ def test_changes_and_a_tag_elsewhere_are_refused(sources: Path) -> None:
     changed, tagged = release.faults_of_sources(sources)
     assert changed == "changes are not committed: ?? new.py"
     assert tagged.startswith("the tag v1.2.3 names another commit")
+
+
+def test_a_small_environment_lacks_the_large_libraries_alone() -> None:
+    text = (ROOT / "requirements" / "all.txt").read_text("utf-8")
+    pins = re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE)
+    assert set(pins) >= pythons.LARGE, "a name that is pinned no more"
+    left = re.findall(r"^([a-z0-9-]+)==", pythons.small(text), re.MULTILINE)
+    assert set(left) == set(pins) - pythons.LARGE
 
 
 def built(folder: Path, wheel: str = WHEEL, **files: str) -> list[Path]:
@@ -107,7 +139,7 @@ def test_another_wheel_is_refused(
 def test_the_changelog_begins_with_the_version_of_the_project() -> None:
     newest = release.ENTRY.search((ROOT / "CHANGELOG.md").read_text("utf-8"))
     assert newest is not None
-    assert newest[1] == PROJECT["version"]
+    assert newest[1] == PROJECT["version"].partition(".dev")[0]
 
 
 def test_the_supported_versions_of_python_are_the_same_everywhere() -> None:

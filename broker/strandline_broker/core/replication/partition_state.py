@@ -52,7 +52,7 @@ class PartitionState:
     @property
     def where(self) -> str:
         """The partition's name in messages."""
-        return f"{self.topic}-{self.partition}"
+        return f"{self.topic}:{self.partition}"
 
     def problem(self, known: "PartitionState | None" = None) -> str | None:
         """The reason why no controller that keeps I-3 and I-22 could have decided this after

@@ -159,7 +159,7 @@ class Shards(Generic[App]):
             where = "nobody" if leader is None else f"broker {leader.broker_id}"
             raise NotCoordinator(
                 f"broker {self._node_id} does not coordinate {self._coordinator.noun} {name!r}; the"
-                f" leader of {topic_name}-{index} does, which is {where}"
+                f" leader of {topic_name}:{index} does, which is {where}"
             )
         return self.of_partition(key)
 
@@ -167,7 +167,7 @@ class Shards(Generic[App]):
         """Returns the application of that partition's shard. Raises NotCoordinator or
         CoordinatorLoadInProgress.
         """
-        where = f"{self._coordinator.topic}-{key[1]}"
+        where = f"{self._coordinator.topic}:{key[1]}"
         if key not in self._led:
             raise NotCoordinator(f"broker {self._node_id} does not lead {where}")
         if key in self._new or self._group is None:

@@ -120,7 +120,7 @@ class LogLoader:
                 wall_ms=wall_ms(clock),
             )
         except (DamagedLog, BadBatch, OSError, WireError) as error:
-            why = f"{found.topic}-{found.partition} is out of service: {error}"
+            why = f"{found.topic}:{found.partition} is out of service: {error}"
             full = passes_with_room(error)
             if full:
                 why += "; it is opened again by itself once there is room"

@@ -59,7 +59,7 @@ class Partition:
         self._suspects = suspects
         self.log = log
         self.key = (log.topic_id, log.partition)
-        self.name = f"{log.topic}-{log.partition}"
+        self.name = f"{log.topic}:{log.partition}"
         self.state: PartitionState | None = None
         self.role: Role | None = None
         self.gate = asyncio.Lock()

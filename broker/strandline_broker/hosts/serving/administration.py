@@ -81,7 +81,7 @@ def _same_factor(
     if len(wish.target) == before:
         return wish
     return InvalidReplicationFactor(
-        f"{wish.topic}-{wish.partition}: the target has {len(wish.target)} replicas instead of"
+        f"{wish.topic}:{wish.partition}: the target has {len(wish.target)} replicas instead of"
         f" {before}, and the request allows no change of their number"
     )
 

@@ -210,7 +210,7 @@ class Log:
             begins_log=end == self.state.start and self.state.size_bytes == 0,
             latest_epoch=latest,
             leader_epoch=leader_epoch,
-            partition=f"{self.topic}-{self.partition}",
+            partition=f"{self.topic}:{self.partition}",
             gaps_below=gaps_below,
         )
         if not found:
@@ -537,7 +537,7 @@ class Log:
         """Mark the log as deleted, before its directory is removed: a reader that misses a file
         then knows the reason.
         """
-        self.state.delete(f"{self.topic}-{self.partition} was removed from this broker")
+        self.state.delete(f"{self.topic}:{self.partition} was removed from this broker")
         self.open_segments.give_up(self.segments)
 
 

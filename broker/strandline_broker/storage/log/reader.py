@@ -181,7 +181,7 @@ class LogReader:
             return LogRead(b"", start, start)
         ranges, stop, stop_in = log.damaged_ranges, None, -1
         if ranges.entries:
-            ranges.check(start, partition=f"{log.topic}-{log.partition}")
+            ranges.check(start, partition=f"{log.topic}:{log.partition}")
             damage = ranges.next_to(start)
             if damage is not None and damage.start < limit:
                 limit, stop_in = damage.start, damage.segment
@@ -222,7 +222,7 @@ class LogReader:
     def _out_of_range(self, start: int) -> OffsetOutOfRange:
         log = self._log
         return OffsetOutOfRange(
-            f"{log.topic}-{log.partition}: offset {start} is outside the log, which holds "
+            f"{log.topic}:{log.partition}: offset {start} is outside the log, which holds "
             f"{log.log_start_offset} to {log.log_end_offset}; reset the position"
         )
 
@@ -368,7 +368,7 @@ def damage_met(log: Log, bad: BadBatch) -> KafkaStorageError:
         start, max(end, start + 1), segment.base_offset, position, NOWHERE, bad.why
     )
     log.damaged_ranges.add(found)
-    return KafkaStorageError(refusal(f"{log.topic}-{log.partition}", found))
+    return KafkaStorageError(refusal(f"{log.topic}:{log.partition}", found))
 
 
 def _read_run(segment: Segment, start: int, run: Run) -> LogRead:

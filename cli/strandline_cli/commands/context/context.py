@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from strandline_cli.cluster.contexts import Context, check_name, load_contexts
-from strandline_cli.cluster.target import check_addresses, choose
+from strandline_cli.cluster.target import check_addresses
 from strandline_cli.errors import CliError, UsageMistake
-from strandline_cli.options import DEFAULT_DIR, Format, FormatOption
+from strandline_cli.options import Format, FormatOption
 from strandline_cli.shown.help_page import command_group
 from strandline_cli.shown.output import emit_done, emit_json, emit_table, note
+from strandline_local.contexts import DEFAULT_DIR, Context, check_name, choose, load_contexts
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
@@ -43,7 +43,8 @@ def add(
 ) -> int:
     """Name a cluster; a context of this name is replaced.
 
-    Every command that takes --bootstrap takes --context NAME. STRANDLINE_CONTEXT does the same.
+    Every command that takes --bootstrap or --dir takes --context NAME. STRANDLINE_CONTEXT does the
+    same.
 
     Example: strandline context add prod --bootstrap broker-1:9092,broker-2:9092
     """

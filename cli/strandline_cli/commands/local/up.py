@@ -99,7 +99,7 @@ def up(
     if console:
         check_console(console_port)
     cluster = LocalCluster.create(
-        cluster_directory(directory),
+        cluster_directory(directory, may_be_new=True),
         brokers=brokers,
         port=port,
         controller_config=controller_config,

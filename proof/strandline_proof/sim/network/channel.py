@@ -13,6 +13,7 @@ from grpc.aio._call import StreamStreamCall, StreamUnaryCall, UnaryStreamCall, U
 from grpc.aio._channel import Channel
 
 from strandline_proof.sim.network.client_call import ClientCall
+from strandline_runtime.client_ids import user_agent
 from strandline_runtime.runtime import Probe
 
 if TYPE_CHECKING:
@@ -31,8 +32,10 @@ State = grpc.ChannelConnectivity
 class ChannelCore:
     """The part of gRPC's core for a channel: it holds the connection that calls share."""
 
-    def __init__(self, node: NodeNetwork, target: str) -> None:
+    def __init__(self, node: NodeNetwork, target: str, client_id: str | None) -> None:
         self.node = node
+        name = "" if client_id is None else f"{user_agent(client_id)} "
+        self.user_agent = f"{name}grpc-python-asyncio/simulated"
         self._loop = asyncio.get_running_loop()
         self._host, _, port = target.rpartition(":")
         self._port = int(port)
@@ -193,10 +196,10 @@ class _ActiveCalls:
 class SimChannel(Channel):
     """A channel whose closing, states and register of calls are grpc.aio's own."""
 
-    def __init__(self, node: NodeNetwork, target: str) -> None:
+    def __init__(self, node: NodeNetwork, target: str, client_id: str | None = None) -> None:
         # Not super().__init__: it would start gRPC's core and its threads.
         self._loop = asyncio.get_running_loop()
-        self._channel = ChannelCore(node, target)
+        self._channel = ChannelCore(node, target, client_id)
         self._active_calls = cast("Any", _ActiveCalls())
 
     def unary_unary(self, method: str, *serializers: Any, **options: Any) -> Any:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from strandline_proof.sim.network.connection import End
     from strandline_proof.sim.network.server_call import ServerCall
 
-USER_AGENT = ("user-agent", "grpc-python-asyncio/simulated")
 Metadata = tuple[Any, ...]
 
 
@@ -219,7 +218,8 @@ class ClientCall:
     # Towards the server
 
     def _start(self, metadata: Metadata) -> None:
-        self._metadata = tuple(cygrpc._Metadatum(k, v) for k, v in (*metadata, USER_AGENT))
+        agent = ("user-agent", self._channel.user_agent)
+        self._metadata = tuple(cygrpc._Metadatum(k, v) for k, v in (*metadata, agent))
         if self._final is None:
             self._channel.begin(self)
 

@@ -418,8 +418,8 @@ class NodeNetwork:
     async def resolves(self, host: str) -> bool:
         return True  # a machine has its name before its process lives
 
-    def channel(self, target: str) -> grpc.aio.Channel:
-        return cast("grpc.aio.Channel", SimChannel(self, target))
+    def channel(self, target: str, client_id: str | None = None) -> grpc.aio.Channel:
+        return cast("grpc.aio.Channel", SimChannel(self, target, client_id))
 
     def server(self, connections_max: int = CONNECTIONS_MAX) -> grpc.aio.Server:
         return cast("grpc.aio.Server", SimServer(self))

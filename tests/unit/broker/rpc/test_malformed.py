@@ -190,6 +190,7 @@ async def test_bytes_that_do_not_parse_are_the_peers_mistake(
     _, _, fields = bench.lines.said[0]
     assert fields["method"] == method.name
     assert "127.0.0.1:" in fields["peer"]
+    assert "client_id" not in fields, "the channel has no name"
     assert caplog.records == []
     assert bench.failures() == 0
 
@@ -198,7 +199,7 @@ async def test_the_next_line_says_how_many_had_none() -> None:
     bench = bench_of_all()
     metadata = next(m for m in methods() if m.name == "Metadata")
     async with bench.serving() as port:
-        channel = bench.runtime.network.channel(f"127.0.0.1:{port}")
+        channel = bench.runtime.network.channel(f"127.0.0.1:{port}", "bill\u00e9 2")
         for _ in range(7):
             await answer_to(channel, metadata, b"\xff")
         bench.clock.now_s += COMPLAINT_S
@@ -206,6 +207,7 @@ async def test_the_next_line_says_how_many_had_none() -> None:
         await channel.close()
     counts = [fields["others_since_the_last_line"] for _, _, fields in bench.lines.said]
     assert counts == [0, 6]
+    assert {fields["client_id"] for _, _, fields in bench.lines.said} == {"bill\u00e9 2"}
 
 
 class Talkers:

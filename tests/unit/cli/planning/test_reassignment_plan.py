@@ -46,7 +46,7 @@ def test_a_plan_is_read_as_it_is_written() -> None:
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "is not like"),
         (
             json.dumps({"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2}),
-            "entry 2: t-0 is there twice",
+            "entry 2: t:0 is there twice",
         ),
     ],
 )

@@ -69,7 +69,7 @@ def test_no_partition_is_starved_by_a_caller_who_asks_for_others_in_between(firs
 @pytest.mark.parametrize("first", [0, 1, 2])
 def test_no_error_is_starved_by_a_caller_who_asks_for_others_in_between(first: int) -> None:
     bad, others = position(0), [position(1), position(2)]
-    bad.fail(CorruptRecords("t/0 is bad"))
+    bad.fail(CorruptRecords("t:0 is bad"))
     asked = delivery(silent=bad)
     errors = 0
     for _ in range(first):

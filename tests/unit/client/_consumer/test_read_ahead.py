@@ -133,7 +133,7 @@ def test_records_stay_deliverable_before_the_error_of_their_partition() -> None:
     rig = Rig([[(3, 1)]])
     rig.lend()
     rig.step(1)
-    rig.position.fail(CorruptRecords("t/0 is bad"))
+    rig.position.fail(CorruptRecords("t:0 is bad"))
     assert rig.lend() == 2
     assert rig.step(2) == [1, 2]
     with pytest.raises(CorruptRecords):

@@ -53,7 +53,7 @@ def act(data):
 
 def test_a_batch_that_unpacks_to_gigabytes_costs_a_consumer_little_memory() -> None:
     added, said = bytes_added(UNPACK, batch_of(zstd_bomb(2 * GIB), Compression.ZSTD))
-    assert said.startswith("CorruptRecords: orders/3: the batch at offset 0: ")
+    assert said.startswith("CorruptRecords: orders:3: the batch at offset 0: ")
     assert "raise the consumer's max_decompressed_bytes, or seek to 1 to skip it" in said
     assert added < 128_000_000
 
@@ -73,5 +73,5 @@ def test_a_batch_that_unpacks_to_gigabytes_costs_a_consumer_little_memory() -> N
     ],
 )
 def test_what_does_not_parse_is_corrupt_records(batch: bytes) -> None:
-    with pytest.raises(CorruptRecords, match=r"orders/3: the batch at offset 0 .* seek to 1 to"):
+    with pytest.raises(CorruptRecords, match=r"orders:3: the batch at offset 0 .* seek to 1 to"):
         list(decode(batch, TopicPartition("orders", 3), 0, check_crcs=True, bound=Bound()))

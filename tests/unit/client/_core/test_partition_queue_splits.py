@@ -123,7 +123,7 @@ def test_a_record_that_is_too_large_alone_fails_by_name_and_the_rest_moves_up() 
     assert settled is large
     assert isinstance(error, RecordTooLarge)
     assert (
-        str(error) == "orders/0: a record of 506 bytes (key, value and headers) is too large: why"
+        str(error) == "orders:0: a record of 506 bytes (key, value and headers) is too large: why"
     )
     assert refuse(queue, last, errors.OutOfOrderSequenceNumber.code) == []
     again = take(queue, 500)

@@ -60,12 +60,12 @@ def test_what_never_left_is_retried_even_without_idempotence() -> None:
 def test_an_expired_batch_that_was_never_sent_was_certainly_not_written() -> None:
     queue = make()
     batch = add(queue)
-    queue.obstacle = NotEnoughReplicas("orders/0 has ISR {1}, needs 2")
+    queue.obstacle = NotEnoughReplicas("orders:0 has ISR {1}, needs 2")
     [(settled, error)] = queue.on_expiry(1000)
     assert settled is batch
     assert isinstance(error, DeliveryTimedOut)
     assert not error.may_have_been_written
-    assert "NotEnoughReplicas: orders/0 has ISR {1}, needs 2" in str(error)
+    assert "NotEnoughReplicas: orders:0 has ISR {1}, needs 2" in str(error)
     assert "were not written" in str(error)
 
 
@@ -123,7 +123,7 @@ def test_the_oldest_wait_and_deadline_are_known() -> None:
     assert queue.next_deadline_ms == 1010
     take(queue, 30)
     assert queue.waiting_since_ms == 30
-    assert str(queue) == "orders/0"
+    assert str(queue) == "orders:0"
 
 
 def test_what_was_not_written_is_not_sent_again_when_no_answer_can_come_in_time() -> None:

@@ -35,27 +35,27 @@ def test_a_session_names_only_what_changed() -> None:
 
 
 def name_of(partition: int) -> str:
-    return f"orders/{partition}"
+    return f"orders:{partition}"
 
 
 def test_a_sticky_partition_is_left_after_a_batch_of_bytes() -> None:
     sticky: StickyPartition[str] = StickyPartition(100)
     assert sticky.current is None
-    assert sticky.choose([0, 1, 2], lambda p: 0, (0.5, 0.9), name_of) == "orders/1"
+    assert sticky.choose([0, 1, 2], lambda p: 0, (0.5, 0.9), name_of) == "orders:1"
     sticky.spend(99)
-    assert sticky.current == "orders/1"
+    assert sticky.current == "orders:1"
     sticky.spend(1)
     assert sticky.current is None
     sticky.choose([0, 1, 2], lambda p: 0, (0.5, 0.9), name_of)
     sticky.spend(99)
-    assert sticky.current == "orders/1", "the next partition gets a whole batch's worth again"
+    assert sticky.current == "orders:1", "the next partition gets a whole batch's worth again"
 
 
 def test_the_less_loaded_of_two_drawn_partitions_is_chosen() -> None:
     sticky: StickyPartition[str] = StickyPartition(100)
     load = {0: 50, 1: 10, 2: 0}
-    assert sticky.choose([0, 1, 2], load.__getitem__, (0.0, 0.5), name_of) == "orders/1"
-    assert sticky.choose([0, 1, 2], load.__getitem__, (0.5, 0.0), name_of) == "orders/1"
+    assert sticky.choose([0, 1, 2], load.__getitem__, (0.0, 0.5), name_of) == "orders:1"
+    assert sticky.choose([0, 1, 2], load.__getitem__, (0.5, 0.0), name_of) == "orders:1"
     sticky.rotate()
     assert sticky.current is None
 

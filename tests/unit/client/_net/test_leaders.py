@@ -89,7 +89,7 @@ def test_each_partition_has_an_answer_or_a_reason_why_not() -> None:
         (GONE, 0): UnknownTopicId,
     }
     assert peers.asked == [("h:9001", [0, 1, 2]), ("h:9002", [3])]
-    assert "t/4" in str(answers.failures[ID, 4])
+    assert "t:4" in str(answers.failures[ID, 4])
 
 
 def test_only_what_is_missing_is_asked_again() -> None:
@@ -108,7 +108,7 @@ def test_what_asking_again_does_not_mend_is_raised_at_once() -> None:
 
 def test_the_deadline_names_what_is_late_and_why() -> None:
     peers = Peers([NONE])
-    with pytest.raises(OperationTimedOut, match=r"offsets of t/3 .* 0 ms: .*9002 is away"):
+    with pytest.raises(OperationTimedOut, match=r"offsets of t:3 .* 0 ms: .*9002 is away"):
         asyncio.run(peers.offsets.listed({(ID, 0): -1, (ID, 3): -1}, 0.0))
 
 

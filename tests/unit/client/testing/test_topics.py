@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from strandline.testing import topics
 from strandline.testing.topics import BATCH, LOW, TopicPool
 from strandline_local.errors import ClusterError
 from support.cluster import eventually
@@ -106,4 +107,12 @@ def test_a_closed_stock_gives_no_topic() -> None:
     pool = TopicPool(Cluster().create, Cluster().delete, prefix="p")
     pool.close()
     with pytest.raises(ClusterError, match="no topic could be created"):
+        pool.take()
+
+
+def test_a_machine_without_a_free_port_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "port_is_free", lambda host, port: (host, port) != ("127.0.0.1", 0))
+    pool = TopicPool(Cluster().create, Cluster().delete, prefix="p")
+    pool.close()
+    with pytest.raises(ClusterError, match=r"no port is left .* widen net\.ipv4"):
         pool.take()

@@ -148,7 +148,7 @@ def test_a_key_in_two_partitions_is_refused_without_an_order(states: States, apa
     else:
         take(states.silver, [first, second, row(6, b"b", partition=1)])
     with pytest.raises(
-        TableError, match=r"key = b'a' .*t/0 at offset 0 and t/1 at offset 5.*order"
+        TableError, match=r"key = b'a' .*t:0 at offset 0 and t:1 at offset 5.*order"
     ):
         states.run()
     if apart:

@@ -41,7 +41,7 @@ def test_a_sound_table_shows_its_keys_and_what_it_lacks(states: States) -> None:
         ("delete", "1 rows of silver are the latest of their key, and are not there: key = b'1'"),
         (
             "update",
-            "1 rows differ from silver's: key = b'1' (record t/0/5), column delay is 7.5, in",
+            "1 rows differ from silver's: key = b'1' (record t:0 offset 5), column delay is 7.5",
         ),
         (
             "older",

@@ -127,7 +127,7 @@ def _judge(
     if topic is None:
         raise UnknownTopicId(f"no topic has the id {proposal.topic_id.hex()}")
     partition = topic.partitions.get(proposal.partition)
-    where = f"{topic.name}-{proposal.partition}"
+    where = f"{topic.name}:{proposal.partition}"
     if partition is None:
         raise UnknownTopicOrPartition(f"topic {topic.name} has no partition {proposal.partition}")
     _check_epochs(partition, broker_id, proposal, where)
@@ -178,7 +178,7 @@ def _check_still_leads(
     """Check that the sender still leads. The proposal is accepted, but the reassignment that it
     completed may have ended its leader epoch. The push then brings the rest to the leader.
     """
-    where = f"{state.topics[partition.topic_id].name}-{partition.index}"
+    where = f"{state.topics[partition.topic_id].name}:{partition.index}"
     if partition.leader_epoch != proposal.leader_epoch:
         done = f"{where}: the ISR is committed and has completed the reassignment"
         if partition.leader != broker_id:

@@ -112,7 +112,7 @@ def decide_elect_leaders(
         leader = _leader(state, wish)
         try:
             if (wish.topic, wish.partition) in seen:
-                raise InvalidRequest(f"{wish.topic}-{wish.partition} is named twice: name it once")
+                raise InvalidRequest(f"{wish.topic}:{wish.partition} is named twice: name it once")
             seen.add((wish.topic, wish.partition))
             change = _elected(state, kind, wish, ends)
         except WireError as error:
@@ -138,7 +138,7 @@ def _leader(state: ControllerState, wish: ElectionWish) -> BrokerId:
 def _elected(
     state: ControllerState, kind: ElectionType, wish: ElectionWish, ends: LogEnds
 ) -> PartitionChangeRecord:
-    where = f"{wish.topic}-{wish.partition}"
+    where = f"{wish.topic}:{wish.partition}"
     partition = _find(state, wish)
     if partition is None:
         raise UnknownTopicOrPartition(f"there is no partition {where}")

@@ -77,7 +77,7 @@ def decide_reassignments(
     added = Counter[BrokerId]()
     for wish in wishes:
         error: WireError | None = None
-        where = f"{wish.topic}-{wish.partition}"
+        where = f"{wish.topic}:{wish.partition}"
         try:
             if (wish.topic, wish.partition) in named:
                 raise InvalidRequest(f"{where} is named twice in one request: name it once")

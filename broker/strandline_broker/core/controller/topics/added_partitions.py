@@ -109,5 +109,5 @@ def _checked(
             f"{added} are new"
         )
     for index, replicas in enumerate(wish.assignments, start=before):
-        check_replicas(state, f"{wish.topic}-{index}", replicas, factor)
+        check_replicas(state, f"{wish.topic}:{index}", replicas, factor)
     return list(wish.assignments)

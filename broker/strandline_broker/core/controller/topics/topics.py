@@ -210,7 +210,7 @@ def _checked_assignments(state: ControllerState, wish: NewTopic) -> list[tuple[B
         )
     assignments = [by_index[index] for index in range(count)]
     for index, replicas in enumerate(assignments):
-        check_replicas(state, f"{wish.name}-{index}", replicas, len(assignments[0]))
+        check_replicas(state, f"{wish.name}:{index}", replicas, len(assignments[0]))
     return assignments
 
 

@@ -142,7 +142,7 @@ class TestCommitting:
     def test_refuses_writes_that_could_not_commit(self) -> None:
         leader(A, B).check_can_append_all()
         p = leader(A)
-        with pytest.raises(NotEnoughReplicas, match=r"orders-0 has ISR \{1\}, needs 2"):
+        with pytest.raises(NotEnoughReplicas, match=r"orders:0 has ISR \{1\}, needs 2"):
             p.check_can_append_all()
 
     def test_a_change_of_the_minimum_is_acted_upon_at_once(self) -> None:
@@ -202,7 +202,7 @@ class TestFencing:
 
     def test_a_fetch_of_an_earlier_incarnation_is_told_that_it_is_over(self) -> None:
         p = leader(A, member(B, 20), end=10, eligible=FIRST_EPOCHS | {B: BrokerEpoch(20)})
-        with pytest.raises(StaleBrokerEpoch, match=r"orders-0: broker 2 of epoch 12"):
+        with pytest.raises(StaleBrokerEpoch, match=r"orders:0: broker 2 of epoch 12"):
             fetch(p, B, 10)
         assert p.high_watermark == 0, "P-73"
         assert fetch(p, B, 10, broker_epoch=20) == [raised(10)]

@@ -49,4 +49,4 @@ def test_a_higher_leader_epoch_is_newer_and_then_a_higher_partition_epoch() -> N
 
 def test_members_are_incarnations() -> None:
     assert member(A, 1) != member(A, 2)
-    assert partition_state(A).where == "orders-0"
+    assert partition_state(A).where == "orders:0"

@@ -45,7 +45,7 @@ class Network(GrpcOnly):
     async def resolves(self, host: str) -> bool:
         return True
 
-    def channel(self, target: str) -> Any:
+    def channel(self, target: str, client_id: str | None = None) -> Any:
         raise AssertionError("nobody answered the probe")
 
     def server(self, connections_max: int = 0) -> Any:

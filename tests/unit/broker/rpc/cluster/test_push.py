@@ -399,7 +399,7 @@ async def test_a_partition_that_cannot_be_applied_is_reported_and_the_rest_is_ap
         (failed,) = answer.topics[0].partitions
         assert answer.topics[0].topic_id == TOPIC_ID
         assert (failed.partition_index, failed.error_code) == (0, KafkaStorageError.code)
-        assert "orders-0" in failed.error_message
+        assert "orders:0" in failed.error_message
         assert TOPIC_ID in b.metadata.view.topics_by_id
 
 

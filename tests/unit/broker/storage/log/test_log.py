@@ -106,7 +106,7 @@ def test_a_read_at_the_limit_or_above_is_empty_and_past_the_end_refused(store: S
     assert store.log.read(8, max_bytes=100, limit=5).records == b""
     assert store.log.read(10, max_bytes=100, limit=10).next_offset == 10
     for start in (-1, 11):
-        with pytest.raises(OffsetOutOfRange, match="t-0"):
+        with pytest.raises(OffsetOutOfRange, match="t:0"):
             store.log.read(start, max_bytes=100, limit=10)
 
 
@@ -404,7 +404,7 @@ def test_damage_met_by_a_read_is_not_served_and_the_rest_is(store: Store) -> Non
     data[16] = 0
     first.write_bytes(data)
     end = min(int(p.stem) for p in store.log_dir.glob("*.log") if p != first)
-    refused = rf"t-0: offsets 0 to {end - 1} \(0+\.log at byte 0: message format.*not served"
+    refused = rf"t:0: offsets 0 to {end - 1} \(0+\.log at byte 0: message format.*not served"
     for _ in range(2):
         with pytest.raises(KafkaStorageError, match=refused):
             store.log.read(0, max_bytes=100, limit=40)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from strandline_cli.cluster.contexts import load_contexts, parse_contexts
-from strandline_cli.cluster.target import choose, find_target
+from strandline_cli.cluster.target import cluster_directory, find_target
 from strandline_cli.errors import CliError, ClusterError
 from strandline_cli.main import run
+from strandline_local.contexts import choose, load_contexts, parse_contexts
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +58,30 @@ def test_what_is_nearer_comes_before_the_context_in_use(home: Path) -> None:
     assert choose(None, None, named).bootstrap == "p:1"
     (home / ".strandline").mkdir()
     assert choose(None, None).directory == Path(".strandline"), "a cluster here is meant"
+
+
+def test_commands_for_local_processes_take_a_context_that_names_a_directory(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = home / "elsewhere"
+    assert context("add", "dev", "--dir", str(folder), "--use") == 0
+    assert context("add", "prod", "--bootstrap", "p:1") == 0
+    settings = {"XDG_CONFIG_HOME": str(home / "settings"), "STRANDLINE_BOOTSTRAP": "e:1"}
+    assert cluster_directory(None, settings) == folder
+    assert cluster_directory(None, settings, may_be_new=True) == Path(".strandline")
+    named = {**settings, "STRANDLINE_CONTEXT": "dev"}
+    assert cluster_directory(None, named, may_be_new=True) == folder
+    for words in (["stop", "2"], ["start", "2"], ["restart", "2"], ["kill", "2"], ["down"]):
+        assert run([*words, "--context", "dev"]) == 1
+        assert f"no cluster was started in {folder}" in capsys.readouterr().err
+    for words in (["stop", "2"], ["up"]):
+        assert run([*words, "--context", "prod"]) == 2
+        said = capsys.readouterr().err
+        assert "context prod names addresses, and this command works in the directory" in said
+        assert run([*words, "--context", "dev", "--dir", "x"]) == 2
+        assert "leave out --dir, or --context" in capsys.readouterr().err
+    assert context("use", "prod") == 0
+    assert cluster_directory(None, settings) == Path(".strandline"), "prod has no directory"
 
 
 def test_use_says_that_a_cluster_in_this_folder_comes_first(

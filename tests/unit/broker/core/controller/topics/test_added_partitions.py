@@ -95,9 +95,9 @@ def test_more_replicas_than_live_brokers_are_refused() -> None:
     ("assignments", "why"),
     [
         ([(B1, B2)], "replicas of 1 partitions are given, 2 are new"),
-        ([(B1, B2), (B1,)], "t-2: has 1 replicas, partition 0 has 2"),
-        ([(B1, B2), (B1, B1)], "t-2: .* repeats a broker"),
-        ([(B1, B2), (B1, BrokerId(9))], "t-2: broker 9 is not registered"),
+        ([(B1, B2), (B1,)], "t:2: has 1 replicas, partition 0 has 2"),
+        ([(B1, B2), (B1, B1)], "t:2: .* repeats a broker"),
+        ([(B1, B2), (B1, BrokerId(9))], "t:2: broker 9 is not registered"),
     ],
 )
 def test_an_assignment_that_cannot_be_is_refused(

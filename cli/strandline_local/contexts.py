@@ -2,6 +2,9 @@
 
 They stand in one file of the user, `$XDG_CONFIG_HOME/strandline/contexts.json` (or ~/.config). It
 is replaced whole, so that a crash leaves the old one or the new one.
+
+A command's cluster is chosen by flags first, then by the environment, ./.strandline, and the
+context in use.
 """
 
 import json
@@ -12,8 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from strandline_cli.errors import CliError, UsageMistake
+from strandline_local.errors import ClusterError, UsageMistake
 
+DEFAULT_DIR: Final = Path(".strandline")
+CONTEXT_VARIABLE: Final = "STRANDLINE_CONTEXT"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _VERSION: Final = 1
 
@@ -48,7 +53,7 @@ class Contexts:
         return self.named[name]
 
     def save(self) -> None:
-        """Replaces the file. Raises CliError."""
+        """Replaces the file. Raises ClusterError."""
         document = {
             "version": _VERSION,
             "current": self.current,
@@ -67,7 +72,7 @@ class Contexts:
             part.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
             part.replace(self.path)
         except OSError as why:
-            raise CliError(f"{self.path} cannot be written: {why.strerror}") from None
+            raise ClusterError(f"{self.path} cannot be written: {why.strerror}") from None
 
 
 def contexts_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -77,19 +82,19 @@ def contexts_path(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def load_contexts(environ: Mapping[str, str] = os.environ) -> Contexts:
-    """The contexts of the user's file; none if it does not exist. Raises CliError."""
+    """The contexts of the user's file; none if it does not exist. Raises ClusterError."""
     path = contexts_path(environ)
     try:
         text = path.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return Contexts(path)
     except (OSError, UnicodeDecodeError) as why:
-        raise CliError(f"{path} cannot be read: {why}") from None
+        raise ClusterError(f"{path} cannot be read: {why}") from None
     return parse_contexts(text, path)
 
 
 def parse_contexts(text: str, path: Path) -> Contexts:
-    """The contexts of a file's text. Raises CliError, which names the file."""
+    """The contexts of a file's text. Raises ClusterError, which names the file."""
     try:
         document: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -113,8 +118,8 @@ def _context(name: str, given: Any, path: Path) -> Context:
     return Context(bootstrap, directory)
 
 
-def _damaged(path: Path, what: str) -> CliError:
-    return CliError(f"{path}: {what}; correct it, or remove it and add the contexts again")
+def _damaged(path: Path, what: str) -> ClusterError:
+    return ClusterError(f"{path}: {what}; correct it, or remove it and add the contexts again")
 
 
 def check_name(name: str) -> str:
@@ -124,3 +129,43 @@ def check_name(name: str) -> str:
             f"{name!r} is no name of a context: use letters, digits, `.`, `_` and `-`, as in prod"
         )
     return name
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The addresses or the directory that a command uses, and the reason."""
+
+    bootstrap: str | None
+    directory: Path | None
+    why: str
+    is_in_use: bool = False
+    """True if nothing but `strandline context use` chose it."""
+
+
+def choose(
+    bootstrap: str | None, directory: Path | None, environ: Mapping[str, str] = os.environ
+) -> Choice:
+    """The choice by flags, environment, ./.strandline and context, in this order."""
+    if bootstrap is not None and directory is not None:
+        raise UsageMistake("--bootstrap and --dir both name a cluster: give one of them")
+    if bootstrap is not None:
+        return Choice(bootstrap, None, "--bootstrap")
+    if directory is not None:
+        return Choice(None, directory, "--dir")
+    if name := environ.get(CONTEXT_VARIABLE):
+        return _of_context(name, f"context {name}", environ)
+    if named := environ.get("STRANDLINE_BOOTSTRAP"):
+        return Choice(named, None, "STRANDLINE_BOOTSTRAP")
+    if named := environ.get("STRANDLINE_DIR"):
+        return Choice(None, Path(named), "STRANDLINE_DIR")
+    if not DEFAULT_DIR.exists() and (current := load_contexts(environ).current) is not None:
+        return _of_context(current, f"context {current}, which is in use", environ, is_in_use=True)
+    return Choice(None, DEFAULT_DIR, f"./{DEFAULT_DIR}")
+
+
+def _of_context(
+    name: str, why: str, environ: Mapping[str, str], *, is_in_use: bool = False
+) -> Choice:
+    context = load_contexts(environ).get(name)
+    directory = None if context.directory is None else Path(context.directory)
+    return Choice(context.bootstrap, directory, why, is_in_use)
