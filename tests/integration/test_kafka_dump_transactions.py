@@ -2,14 +2,15 @@
 each field for what was meant. It skips the field that only Strandline has.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline_broker.core.transactions.commands import Producer
 from strandline_broker.core.transactions.transaction import DATA_EPOCH_MAX
 from strandline_broker.storage.log.log import LogConfig
 from strandline_proto.batch import build_batch
@@ -17,6 +18,11 @@ from support.kafka_tools import KafkaTools
 from support.producer_log import ProducerLog
 from support.storage import Store
 from support.transactions_rig import T0, T1, TIMEOUT_MS, WALL_MS, TransactionsRig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from strandline_broker.core.transactions.commands import Producer
 
 pytestmark = [pytest.mark.integration, pytest.mark.maven]
 
