@@ -1,4 +1,4 @@
-"""The table of transactional ids: a mapping whose ids at rest cost the garbage collector nothing."""
+"""The table of transactional ids: ids at rest cost the garbage collector nothing."""
 
 from __future__ import annotations
 
