@@ -24,6 +24,7 @@ from strandline_proto.ids import BrokerEpoch
 from strandline_proto.v1 import common_pb2, controller_pb2, metadata_pb2, push_pb2, truncations_pb2
 from strandline_proto.v1.services_pb2_grpc import (
     ControllerServiceStub,
+    ReplicaServiceServicer,
     add_ReplicaServiceServicer_to_server,
 )
 from support.envelopes import applied
@@ -120,7 +121,7 @@ class ControllerProcess:
         )
 
 
-class PretendBroker:
+class PretendBroker(ReplicaServiceServicer):
     """One incarnation: it answers pushes and, while `beat` runs, sends heartbeats."""
 
     def __init__(self, controller: ControllerProcess, broker_id: int) -> None:
@@ -161,7 +162,7 @@ class PretendBroker:
 
     async def listen(self) -> None:
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        add_ReplicaServiceServicer_to_server(self, self._server)  # type: ignore[arg-type]
+        add_ReplicaServiceServicer_to_server(self, self._server)
         self._port = self._server.add_insecure_port(f"127.0.0.1:{self._port}")
         await self._server.start()
 
@@ -245,7 +246,7 @@ class PretendBroker:
             incarnation_id=self.incarnation_id,
         )
 
-    async def LeaderAndIsr(
+    async def LeaderAndIsr(  # type: ignore[override] # it writes by `context`
         self, requests: AsyncIterator[push_pb2.LeaderAndIsrRequest], context: Any
     ) -> None:
         # A handler that is cancelled in its very first write would leave the call without a status.
