@@ -24,7 +24,6 @@ from strandline_proto.ids import BrokerEpoch
 from strandline_proto.v1 import common_pb2, controller_pb2, metadata_pb2, push_pb2, truncations_pb2
 from strandline_proto.v1.services_pb2_grpc import (
     ControllerServiceStub,
-    ReplicaServiceServicer,
     add_ReplicaServiceServicer_to_server,
 )
 from support.envelopes import applied
@@ -121,8 +120,11 @@ class ControllerProcess:
         )
 
 
-class PretendBroker(ReplicaServiceServicer):
+class PretendBroker:
     """One incarnation: it answers pushes and, while `beat` runs, sends heartbeats."""
+
+    AddPartitionsToTxn = WriteTxnMarkers = None
+    """Calls between brokers, which a controller never makes."""
 
     def __init__(self, controller: ControllerProcess, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -162,7 +164,7 @@ class PretendBroker(ReplicaServiceServicer):
 
     async def listen(self) -> None:
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        add_ReplicaServiceServicer_to_server(self, self._server)
+        add_ReplicaServiceServicer_to_server(self, self._server)  # type: ignore[arg-type]
         self._port = self._server.add_insecure_port(f"127.0.0.1:{self._port}")
         await self._server.start()
 
@@ -246,7 +248,7 @@ class PretendBroker(ReplicaServiceServicer):
             incarnation_id=self.incarnation_id,
         )
 
-    async def LeaderAndIsr(  # type: ignore[override] # it writes by `context`
+    async def LeaderAndIsr(
         self, requests: AsyncIterator[push_pb2.LeaderAndIsrRequest], context: Any
     ) -> None:
         # A handler that is cancelled in its very first write would leave the call without a status.
