@@ -40,7 +40,7 @@ from strandline_proof.sim.topology.topology import (
 from strandline_proof.sim.topology.transactions import LEDGER
 from strandline_proof.sim.transactions.copier import run_copier
 from strandline_proof.sim.transactions.ledger import Ledger
-from strandline_proof.sim.transactions.mover import run_mover
+from strandline_proof.sim.transactions.teller import run_teller
 from strandline_proof.sim.transactions.readers import run_readers
 from strandline_proof.sim.workload.clients import run_reader, run_writer
 from strandline_proof.sim.workload.low_acks import run_loose
@@ -147,7 +147,7 @@ class World:
                 run = run_classic_member
             return lambda node, runtime, stop: run(self, node, runtime, stop, group, member)
         if name in self.topology.transactors:
-            transacts = run_readers if name == LEDGER else run_mover
+            transacts = run_readers if name == LEDGER else run_teller
             if name.startswith("copier"):
                 transacts = run_copier
             return lambda node, runtime, stop: transacts(self, node, runtime, stop)

@@ -35,11 +35,11 @@ class LastTransactions:
 
         def idle() -> str:
             commits = self._world.ledger.commits
-            idle = [n for n in transactions.mover_names if commits.get(n, 0.0) < healed_s]
+            idle = [n for n in transactions.teller_names if commits.get(n, 0.0) < healed_s]
             return f"{', '.join(idle)} commits nothing" if idle else ""
 
         await self._wait(idle, "a producer does not go on")
-        await self._stop(*transactions.mover_names)
+        await self._stop(*transactions.teller_names)
         if transactions.copiers > 0:
             await self._wait(self._judge.uncopied, "a loop does not go on")
             await self._stop(*transactions.copier_names)

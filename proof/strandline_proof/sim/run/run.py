@@ -23,6 +23,7 @@ from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.oracles.watch import Oracles
 from strandline_proof.sim.plan.check import REBALANCE
 from strandline_proof.sim.plan.faults import Nemesis
+from strandline_proof.sim.plan.transaction_moments import DECISION
 from strandline_proof.sim.run.all_but_one import Core
 from strandline_proof.sim.run.last_look import LastLook
 from strandline_proof.sim.run.last_transactions import LastTransactions
@@ -73,6 +74,7 @@ class Run:
         self.oracles.control.commanded = any(f.kind in COMMANDS for f in plan.faults)
         self.nemesis = Nemesis(self.world, self.oracles)
         self.oracles.control.on_event = self.nemesis.on_event
+        self.oracles.transactions.on_decision = partial(self.nemesis.on_event, DECISION)
         self.world.groups.on_rebalance = partial(self.nemesis.on_event, REBALANCE)
         self.world.clients.loose.leader_epoch = self._loose_epoch
         self.replicas = LastLook(self.world, self.oracles)

@@ -176,8 +176,8 @@ class Topology:
             return
         if self.offsets_partitions == 0:
             raise ImpossibleTopology("transactions need offsets_partitions, at least 1")
-        if KAFKA in self.transactions.movers and not self.work.kafka:
-            raise ImpossibleTopology("a mover of Kafka's protocol needs its listener (work.kafka)")
+        if KAFKA in self.transactions.tellers and not self.work.kafka:
+            raise ImpossibleTopology("a teller of Kafka's protocol needs its listener (work.kafka)")
 
     @property
     def broker_names(self) -> tuple[str, ...]:
@@ -208,7 +208,7 @@ class Topology:
         """Names of the machines of transactions: of producers, loops, and readers."""
         if self.transactions is None:
             return ()
-        return (LEDGER, *self.transactions.mover_names, *self.transactions.copier_names)
+        return (LEDGER, *self.transactions.teller_names, *self.transactions.copier_names)
 
     @property
     def nodes(self) -> tuple[str, ...]:

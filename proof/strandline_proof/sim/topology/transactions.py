@@ -19,9 +19,12 @@ OURS: Final = "ours"
 KAFKA: Final = "kafka"
 """A scripted producer of Kafka frames, as librdkafka speaks (TV1)."""
 PRODUCERS: Final = (OURS, KAFKA)
-MOVERS_MAX: Final = 10
+TELLERS_MAX: Final = 10
 DECIDER: Final = "decider"
 """`decider-0` is the broker that leads the first partition of `__transaction_state`."""
+KEEPER: Final = "keeper"
+"""`keeper-0` is the broker that leads the first partition of the groups' offsets."""
+TRANSACTION_ROLES: Final = (DECIDER, LEDGER, COPIES, KEEPER)
 BOUNDS: Final = {
     "state_partitions": (1, 20),
     "partitions": (1, 20),
@@ -40,7 +43,7 @@ class ImpossibleTransactions(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Transacting:
-    movers: tuple[str, ...] = (OURS, OURS)
+    tellers: tuple[str, ...] = (OURS, OURS)
     """The kind of each transactional producer."""
     copiers: int = 2
     """Loops that consume, transform and produce, in one group."""
@@ -56,15 +59,15 @@ class Transacting:
                 raise ImpossibleTransactions(
                     f"transactions: {name}={value!r} is not a whole number from {low} to {high}"
                 )
-        if not 1 <= len(self.movers) <= MOVERS_MAX or not set(self.movers) <= set(PRODUCERS):
+        if not 1 <= len(self.tellers) <= TELLERS_MAX or not set(self.tellers) <= set(PRODUCERS):
             raise ImpossibleTransactions(
-                f"movers={self.movers!r} are not 1 to {MOVERS_MAX} of {', '.join(PRODUCERS)}"
+                f"tellers={self.tellers!r} are not 1 to {TELLERS_MAX} of {', '.join(PRODUCERS)}"
             )
 
     @property
-    def mover_names(self) -> tuple[str, ...]:
+    def teller_names(self) -> tuple[str, ...]:
         """Names of the producers' machines, which are their transactional ids too."""
-        return tuple(f"mover-{number}" for number in range(len(self.movers)))
+        return tuple(f"teller-{number}" for number in range(len(self.tellers)))
 
     @property
     def copier_names(self) -> tuple[str, ...]:
@@ -83,16 +86,16 @@ def transacting(found: Any) -> Transacting | None:
             f"transactions={found!r} is not null, nor an object of {', '.join(known)}"
         )
     fields = dict(found)
-    if isinstance(fields.get("movers"), list):
-        fields["movers"] = tuple(fields["movers"])
-    if not isinstance(fields.get("movers", ()), tuple):
-        raise ImpossibleTransactions(f"movers={fields['movers']!r} is not a list")
+    if isinstance(fields.get("tellers"), list):
+        fields["tellers"] = tuple(fields["tellers"])
+    if not isinstance(fields.get("tellers", ()), tuple):
+        raise ImpossibleTransactions(f"tellers={fields['tellers']!r} is not a list")
     return Transacting(**fields)
 
 
 def draw_transactions(rng: random.Random) -> Transacting:
     return Transacting(
-        movers=rng.choice(((OURS,), (OURS, OURS), (OURS, KAFKA), (OURS, OURS, KAFKA))),
+        tellers=rng.choice(((OURS,), (OURS, OURS), (OURS, KAFKA), (OURS, OURS, KAFKA))),
         copiers=rng.choice((0, 1, 2, 2)),
         partitions=rng.choice((1, 2, 3)),
         state_partitions=rng.choice((1, 2)),

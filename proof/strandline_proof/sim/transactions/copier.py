@@ -12,7 +12,7 @@ from strandline import Consumer, ConsumeTransformProduce
 from strandline.errors import StrandlineError
 from strandline_proof.sim.topology.transactions import COPIERS, COPIES, LEDGER
 from strandline_proof.sim.transactions.ledger import ABORTED, UNKNOWN
-from strandline_proof.sim.transactions.mover import REQUEST_MS, RETRY_S, identity_of, noted, opened
+from strandline_proof.sim.transactions.teller import REQUEST_MS, RETRY_S, identity_of, noted, opened
 
 if TYPE_CHECKING:
     from strandline import Producer as Sender

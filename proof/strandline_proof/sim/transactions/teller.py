@@ -76,7 +76,7 @@ def noted(attempt: Attempt, value: bytes, done: asyncio.Future[Any]) -> None:
         attempt.acknowledged[value] = done.result().offset
 
 
-class Mover:
+class Teller:
     def __init__(self, world: World, name: str, runtime: Runtime) -> None:
         assert world.topology.transactions is not None
         self._partitions = world.topology.transactions.partitions
@@ -98,7 +98,7 @@ class Mover:
                         await self._transaction(sender)
                         await asyncio.sleep(self._rng.uniform(*REST_S))
             except StrandlineError as error:
-                self._ledger.sometimes[f"mover began anew: {type(error).__name__}"] += 1
+                self._ledger.sometimes[f"teller began anew: {type(error).__name__}"] += 1
                 await asyncio.sleep(RETRY_S)
 
     async def _transaction(self, sender: Sender) -> None:
@@ -136,7 +136,7 @@ class Mover:
                 self._ledger.sometimes["commit repeated"] += 1
                 continue
             except FatalTransactionError:
-                self._ledger.sometimes["mover was fenced at a commit"] += 1
+                self._ledger.sometimes["teller was fenced at a commit"] += 1
                 raise
             self._ledger.committed(attempt)
             return
@@ -169,6 +169,6 @@ class Mover:
         raise Usurped(f"{self._name} was fenced by its successor")
 
 
-async def run_mover(world: World, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
-    node.process = mover = Mover(world, node.name, runtime)
-    await mover.run(stop)
+async def run_teller(world: World, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
+    node.process = teller = Teller(world, node.name, runtime)
+    await teller.run(stop)
