@@ -37,8 +37,9 @@ from strandline_proof.sim.topology.topology import (
     broker_id,
     controller_config,
 )
-from strandline_proof.sim.topology.transactions import LEDGER
+from strandline_proof.sim.topology.transactions import KAFKA, LEDGER
 from strandline_proof.sim.transactions.copier import run_copier
+from strandline_proof.sim.transactions.kafka_teller import run_kafka_teller
 from strandline_proof.sim.transactions.ledger import Ledger
 from strandline_proof.sim.transactions.teller import run_teller
 from strandline_proof.sim.transactions.readers import run_readers
@@ -147,11 +148,19 @@ class World:
                 run = run_classic_member
             return lambda node, runtime, stop: run(self, node, runtime, stop, group, member)
         if name in self.topology.transactors:
-            transacts = run_readers if name == LEDGER else run_teller
-            if name.startswith("copier"):
-                transacts = run_copier
+            transacts = self._transactor(name)
             return lambda node, runtime, stop: transacts(self, node, runtime, stop)
         return self._run_broker
+
+    def _transactor(self, name: str) -> Any:
+        transactions = self.topology.transactions
+        assert transactions is not None
+        if name == LEDGER:
+            return run_readers
+        if name in transactions.copier_names:
+            return run_copier
+        kind = transactions.tellers[transactions.teller_names.index(name)]
+        return run_kafka_teller if kind == KAFKA else run_teller
 
     async def _run_controller(self, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
         config: Any = controller_config(self.topology, node.name)

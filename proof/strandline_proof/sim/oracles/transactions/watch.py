@@ -2,7 +2,7 @@
 
 - The last stable offset is the one that the log says (I-152).
 - Markers follow a committed decision, and a completion follows its committed markers (I-164).
-- The markers of one producer epoch are of one kind (I-163).
+- The markers of one producer epoch are of one kind, where each transaction has its own (I-163).
 - An acknowledged commit is decided, and its decision is committed (I-164).
 - A reader of committed records is given them below the last stable offset, each after its marker
   (I-154).
@@ -178,11 +178,19 @@ class TransactionOracle:
     def _check_marker(self, place: Place, batch: Batch, outcome: Outcome) -> None:
         where = f"{place[0]}-{place[1]}, the marker at offset {batch.base}"
         kind = self._kinds.setdefault(outcome[:2], outcome[2])
-        if kind != outcome[2]:
+        if kind != outcome[2] and not self._keeps_epoch(batch.producer_id):
             raise Violation("I-163", f"{where}: {outcome} has another outcome elsewhere")
         if not self._is_committed(self._prepared[outcome]):
             raise Violation("I-164", f"{where}: nothing that is committed has decided {outcome}")
         self._some["marker written"] += 1
+
+    def _keeps_epoch(self, producer_id: int) -> bool:
+        """True if the producer's transactions share an epoch (TV1)."""
+        fences = self._world.ledger.fences
+        return any(
+            each.producer.producer_id == producer_id and not each.producer.raises_epoch
+            for each in fences
+        )
 
     def _on_decision(self, decision: Decision, key: Key, entry: Entry, scan: Scan) -> None:
         state = decision.state
