@@ -67,6 +67,7 @@ from strandline_broker.rpc.records.producer_ids import ProducerIdsRpc
 from strandline_broker.rpc.transactions.broker_client import BrokerClient
 from strandline_broker.rpc.transactions.calls import CoordinatorCalls, TransactionCalls
 from strandline_broker.rpc.transactions.markers import MarkersRpc
+from strandline_broker.rpc.transactions.own_coordinator import OwnCoordinator
 from strandline_broker.rpc.transactions.partition_producers import PartitionProducersRpc
 from strandline_broker.storage.directory.broker_directories import BrokerDirectories
 from strandline_broker.storage.directory.directory import DirectoryError
@@ -186,7 +187,11 @@ class Broker:
         self._record_checks = RecordChecks(runtime.clock, self.replicas.partitions, thread)
         self._copies_out = LeaderThrottle(runtime.clock, self.replicas.config)
         warn_of_slow_checks(runtime.log)
-        self.receiver = PushReceiver(
+        self.receiver = self._new_receiver(controller, streams)
+
+    def _new_receiver(self, controller: ControllerSide, streams: PushStreams) -> PushReceiver:
+        runtime = self._runtime
+        return PushReceiver(
             runtime,
             self.metadata,
             self.replicas,
@@ -203,7 +208,7 @@ class Broker:
                 session_s=self.lifecycle.session_s,
             ),
             streams,
-            broker_epoch=epoch,
+            broker_epoch=self.lifecycle.epoch,
             on_applied=self._on_applied,
         )
 
@@ -213,7 +218,11 @@ class Broker:
         listener = self._config.inter_broker_listener_name
         self._brokers = BrokerClient(runtime)
         self._markers = MarkersService(self.replicas, metadata, partial(write_marker, self.shards))
-        self.verifying = Verifying(self.broker_id, metadata, listener, self._brokers)
+        self._coordinator = CoordinatorCalls(
+            runtime, self.transactions, metadata, self.producer_ids
+        )
+        here = OwnCoordinator(self._coordinator)
+        self.verifying = Verifying(self.broker_id, metadata, listener, self._brokers, here)
         self.marker_sender = MarkerSender(
             runtime, self.broker_id, metadata, listener, self._brokers, self._markers.write
         )
@@ -300,7 +309,7 @@ class Broker:
             self.metrics,
             PushRpc(self.receiver, self._runtime.serial_executor("push-decoding")),
             IdentifyRpc(self.broker_id, self.lifecycle.incarnation_id, self.metadata),
-            CoordinatorCalls(self._runtime, self.transactions, self.metadata, self.producer_ids),
+            self._coordinator,
             MarkersRpc(self._markers),
         )
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from strandline_broker.config.keys import BrokerConfig
     from strandline_broker.hosts.replica.observers import RoleObserver
     from strandline_proto.v1.services_pb2_grpc import ReplicaServiceAsyncStub
-    from strandline_runtime.runtime import FileSystem
+    from strandline_runtime.runtime import FileSystem, Runtime
 
     Call = grpc.aio.StreamStreamCall[push_pb2.LeaderAndIsrRequest, push_pb2.LeaderAndIsrResponse]
 
@@ -69,6 +69,11 @@ def _config(path: Path) -> BrokerConfig:
         },
         {},
     )
+
+
+def _served(runtime: Runtime, *parts: object) -> Service:
+    metrics = ServerMetrics(runtime.metrics, runtime.clock)
+    return Service(runtime, metrics, *parts, not_served(*parts, service="ReplicaService"))
 
 
 @asynccontextmanager
@@ -112,14 +117,7 @@ async def broker(
     server = runtime.network.server()
     identify = IdentifyRpc(BrokerId(1), "incarnation", metadata)
     pushes = PushRpc(receiver, runtime.serial_executor("push-decoding"))
-    parts = (pushes, identify)
-    service = Service(
-        runtime,
-        ServerMetrics(runtime.metrics, runtime.clock),
-        *parts,
-        not_served(*parts, service="ReplicaService"),
-    )
-    add_replica_service(server, service)
+    add_replica_service(server, _served(runtime, pushes, identify))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     await replicas.load()

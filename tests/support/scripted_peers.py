@@ -40,6 +40,11 @@ def in_virtual_time(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     assert loop.uncaught == []
 
 
+async def passes(seconds: float) -> None:
+    """So much virtual time."""
+    await asyncio.sleep(seconds)
+
+
 def quiet_runtime() -> Runtime:
     return replace(real_runtime("broker-1"), clock=HandClock())
 

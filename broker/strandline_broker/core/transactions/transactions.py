@@ -2,7 +2,7 @@
 
 `decide` changes no state that a record contains. Only `replay` does, live and at load, so the state
 is the fold of the log in every process (I-102). There are no pending states: a command sees what
-the one before it wrote, and its answer waits for the commit (D-2, P-130).
+the one before it wrote, and its answer waits for the commit (P-130).
 
 A coordinator whose controller may have taken it for dead writes the id's record once more with an
 answer that needs none. The answer waits for that commit, which a deposed coordinator never gets. A

@@ -105,7 +105,7 @@ class Appends:
     def unverified(self) -> Unverified:
         """The transactional batches that wait for coordinators."""
         if self._unverified is None:
-            self._unverified = Unverified(self._partition, self)
+            self._unverified = Unverified(self._partition.key, self)
         return self._unverified
 
     @property

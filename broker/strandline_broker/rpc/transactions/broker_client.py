@@ -8,11 +8,12 @@ import grpc
 import grpc.aio
 
 from strandline_broker.rpc.transactions.codec import (
-    addition_to_wire,
+    added_from_wire,
+    additions_to_wire,
     marker_to_wire,
-    results_from_wire,
+    written_from_wire,
 )
-from strandline_proto.errors import NONE, NetworkException, WireError, from_code
+from strandline_proto.errors import NetworkException, WireError
 from strandline_proto.v1 import transactions_pb2
 from strandline_proto.v1.services_pb2_grpc import ReplicaServiceStub
 from strandline_runtime.renewal import Renewal
@@ -55,36 +56,17 @@ class BrokerClient:
     async def add_partitions(
         self, broker: Endpoint, transactions: Sequence[PartitionsToAdd], *, timeout_s: float
     ) -> Results:
-        request = transactions_pb2.AddPartitionsToTxnRequest(
-            transactions=map(addition_to_wire, transactions)
-        )
         peer = self._peer(broker)
-        answer: transactions_pb2.AddPartitionsToTxnResponse = await self._answered(
-            peer, peer.stub.AddPartitionsToTxn(request, timeout=timeout_s)
-        )
-        _check_length(peer, len(answer.results), len(transactions))
-        results: Results = []
-        for asked, each in zip(transactions, answer.results, strict=True):
-            if each.error_code != NONE:
-                error = from_code(each.error_code, each.error_message)
-                results.append([error] * len(asked.partitions))
-            else:
-                results.append(results_from_wire(asked.partitions, each.topics))
-        return results
+        call = peer.stub.AddPartitionsToTxn(additions_to_wire(transactions), timeout=timeout_s)
+        return added_from_wire(transactions, await self._answered(peer, call))
 
     async def write_markers(
         self, broker: Endpoint, markers: Sequence[MarkerToWrite], *, timeout_s: float
     ) -> Results:
         request = transactions_pb2.WriteTxnMarkersRequest(markers=map(marker_to_wire, markers))
         peer = self._peer(broker)
-        answer: transactions_pb2.WriteTxnMarkersResponse = await self._answered(
-            peer, peer.stub.WriteTxnMarkers(request, timeout=timeout_s)
-        )
-        _check_length(peer, len(answer.markers), len(markers))
-        return [
-            results_from_wire(asked.partitions, each.topics)
-            for asked, each in zip(markers, answer.markers, strict=True)
-        ]
+        call = peer.stub.WriteTxnMarkers(request, timeout=timeout_s)
+        return written_from_wire(markers, await self._answered(peer, call))
 
     def _peer(self, broker: Endpoint) -> _Peer:
         host = f"[{broker.host}]" if ":" in broker.host else broker.host
@@ -104,13 +86,6 @@ class BrokerClient:
             if is_gone and self._peers.get(peer.target) is peer:
                 del self._peers[peer.target]  # not closed: that would cancel its other calls
             raise _lost(peer, error) from error
-
-
-def _check_length(peer: _Peer, answered: int, asked: int) -> None:
-    if answered != asked:
-        raise NetworkException(
-            f"broker at {peer.target} gave {answered} results for {asked} elements of a request"
-        )
 
 
 def _lost(peer: _Peer, error: grpc.RpcError) -> WireError:

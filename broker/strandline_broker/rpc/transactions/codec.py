@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from strandline_broker.hosts.common.fetch_messages import Key
-    from strandline_broker.hosts.transactions.broker_calls import PartitionsToAdd
+    from strandline_broker.hosts.transactions.broker_calls import PartitionsToAdd, Results
 
     Topics = Iterable[transactions_pb2.TxnTopic]
     TopicResults = Iterable[transactions_pb2.TxnTopicResult]
@@ -47,9 +47,9 @@ def results_to_wire(
     for topic in topics:
         result = transactions_pb2.TxnTopicResult(topic_id=topic.topic_id)
         for index in topic.partitions:
-            partition, error = result.partitions.add(partition=index), next(of_each)
+            told, error = result.partitions.add(partition=index), next(of_each)
             if error is not None:
-                partition.error_code, partition.error_message = error.code, str(error)
+                told.error_code, told.error_message = error.code, str(error)
         yield result
 
 
@@ -70,7 +70,44 @@ def results_from_wire(partitions: Sequence[Key], topics: TopicResults) -> list[W
     return results
 
 
-def addition_to_wire(
+def additions_to_wire(
+    transactions: Iterable[PartitionsToAdd],
+) -> transactions_pb2.AddPartitionsToTxnRequest:
+    return transactions_pb2.AddPartitionsToTxnRequest(
+        transactions=map(_addition_to_wire, transactions)
+    )
+
+
+def added_from_wire(
+    transactions: Sequence[PartitionsToAdd], answer: transactions_pb2.AddPartitionsToTxnResponse
+) -> Results:
+    check_length(len(answer.results), len(transactions))
+    results: Results = []
+    for asked, each in zip(transactions, answer.results, strict=True):
+        if each.error_code != NONE:
+            error = from_code(each.error_code, each.error_message)
+            results.append([error] * len(asked.partitions))
+        else:
+            results.append(results_from_wire(asked.partitions, each.topics))
+    return results
+
+
+def written_from_wire(
+    markers: Sequence[MarkerToWrite], answer: transactions_pb2.WriteTxnMarkersResponse
+) -> Results:
+    check_length(len(answer.markers), len(markers))
+    return [
+        results_from_wire(asked.partitions, each.topics)
+        for asked, each in zip(markers, answer.markers, strict=True)
+    ]
+
+
+def check_length(answered: int, asked: int) -> None:
+    if answered != asked:
+        raise NetworkException(f"a broker gave {answered} results for {asked} elements")
+
+
+def _addition_to_wire(
     asked: PartitionsToAdd,
 ) -> transactions_pb2.AddPartitionsToTxnTransaction:
     return transactions_pb2.AddPartitionsToTxnTransaction(

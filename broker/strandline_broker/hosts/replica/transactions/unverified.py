@@ -16,7 +16,7 @@ again, as if the batches had just arrived.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from strandline_broker.core.replication.end_marker import EPOCH_OF_ITS_OWN
 from strandline_broker.core.replication.verification import Guards
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.replication.end_marker import EndMarker
     from strandline_broker.core.replication.verification import Guard
+    from strandline_broker.hosts.common.fetch_messages import Key
     from strandline_broker.hosts.common.verifier import Verifier
-    from strandline_broker.hosts.replica.appends import Appends
-    from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.hosts.replica.purgatory import AckWaiter
     from strandline_broker.hosts.replica.record_check import Looked
     from strandline_proto.batch import BatchHeader
@@ -93,12 +92,29 @@ class NewBatch(NamedTuple):
     on_done: Callable[[ProduceOutcome], None]
 
 
+class VerifiedAppends(Protocol):
+    """The appends of the leadership, which these batches join once they are verified."""
+
+    @property
+    def name(self) -> str:
+        """The partition's name."""
+
+    def append_verified(self, new: NewBatch, guard: Guard) -> AckWaiter | None:
+        """Appends the batch, or raises WireError."""
+
+    def time_out(self, waiter: AckWaiter, timeout_ms: int) -> None:
+        """Ends the wait of an appended batch."""
+
+    def count_refused(self, error: WireError) -> None:
+        """Counts a batch that is refused."""
+
+
 class UnverifiedAppend:
     """One batch that waits for the coordinator, then for its acks."""
 
     __slots__ = ("_appends", "_batch", "_question", "_waiter")
 
-    def __init__(self, appends: Appends, question: Question, batch: NewBatch) -> None:
+    def __init__(self, appends: VerifiedAppends, question: Question, batch: NewBatch) -> None:
         self._appends = appends
         self._question = question
         self._batch: NewBatch | None = batch
@@ -224,8 +240,8 @@ class Unverified:
 
     __slots__ = ("_questions", "appends", "guards", "key")
 
-    def __init__(self, partition: Partition, appends: Appends) -> None:
-        self.key = partition.key
+    def __init__(self, key: Key, appends: VerifiedAppends) -> None:
+        self.key = key
         self.appends = appends
         self.guards = Guards()
         self._questions: dict[Guard, Question] = {}

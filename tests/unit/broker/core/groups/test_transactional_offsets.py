@@ -137,7 +137,7 @@ def test_a_group_that_waits_for_its_assignments_admits_a_commit(rig: Transaction
     assert group is not None
     assert group.state.value == "CompletingRebalance"
     (member_id,) = group.members
-    me = {"member_id": member_id, "member_epoch": group.generation}
+    me: dict[str, Any] = {"member_id": member_id, "member_epoch": group.generation}
     assert rig.txn_commit(5, **me) is None
 
 

@@ -150,7 +150,7 @@ def run(seed: int, steps: int = 60) -> History:
     return history
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 2**32 - 1))
 def test_every_history_keeps_the_rules(seed: int) -> None:
     run(seed)

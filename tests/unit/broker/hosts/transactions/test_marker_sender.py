@@ -24,6 +24,7 @@ from support.scripted_peers import (
     Cluster,
     ScriptedPeers,
     in_virtual_time,
+    passes,
     quiet_runtime,
 )
 
@@ -151,7 +152,7 @@ def test_a_partition_without_a_leader_is_not_a_deleted_one() -> None:
             s.send("pay", 0, 1)
             await turns()
             s.open[0].succeed()
-            await asyncio.sleep(60)
+            await passes(60)
             assert (s.finished(), len(s.peers.markers)) == ([1], 1)
             s.cluster.lead("orders", 1, 2, 1)
             s.sender.published()
@@ -169,9 +170,9 @@ def test_a_leader_is_found_without_a_word() -> None:
     async def main() -> None:
         async with sending(None) as s:
             s.send("pay", 0)
-            await asyncio.sleep(60)
+            await passes(60)
             s.cluster.lead("orders", 1, 2)
-            await asyncio.sleep(LONGEST_PAUSE_S)
+            await passes(LONGEST_PAUSE_S)
             (call,) = s.open
             assert call.broker_id == 2
 
@@ -185,13 +186,13 @@ def test_the_markers_of_a_deleted_topic_are_done(is_told: bool) -> None:
     async def main() -> None:
         async with sending(None, 1) as s:
             s.send("pay", 0, 1)
-            await asyncio.sleep(30)
+            await passes(30)
             s.cluster.delete(ORDERS)
             s.cluster.lead("orders", 2, 1, 1)
             if is_told:
                 s.sender.published()
                 assert s.finished() == [0]
-            await asyncio.sleep(REQUEST_S + LONGEST_PAUSE_S)
+            await passes(REQUEST_S + LONGEST_PAUSE_S)
             assert sorted(s.finished()) == [0, 1]
             assert len(s.sender) == 0
 
@@ -204,7 +205,7 @@ def test_nothing_is_deleted_before_there_is_metadata() -> None:
         sender = MarkerSender(quiet_runtime(), BrokerId(9), cluster.cache, LISTENER, peers)
         s = Sending(cluster, peers, sender)
         s.send("pay", 0)
-        await asyncio.sleep(5)
+        await passes(5)
         assert (s.done, len(sender)) == ([], 1)
         sender.cancel("pay", LeaderEpoch(LE))
 
@@ -235,12 +236,12 @@ def test_what_may_pass_is_tried_for_ever_at_the_present_leader(
             await turns()
             s.open[0].succeed(error("not now"), None)
             for _ in range(40):
-                await asyncio.sleep(LONGEST_PAUSE_S)
+                await passes(LONGEST_PAUSE_S)
                 (call,) = s.open
                 assert (call.broker_id, sent(call)) == (1, [(7, [0])])
                 call.succeed(error("not now"))
             s.cluster.lead("orders", 1, 2, 1)
-            await asyncio.sleep(LONGEST_PAUSE_S)
+            await passes(LONGEST_PAUSE_S)
             (call,) = s.open
             assert call.broker_id == 2
             call.succeed()
@@ -255,7 +256,7 @@ def test_a_changed_leader_is_tried_at_once() -> None:
         async with sending(1) as s:
             s.send("pay", 0)
             for _ in range(10):
-                await asyncio.sleep(LONGEST_PAUSE_S)
+                await passes(LONGEST_PAUSE_S)
                 s.open[0].succeed(errors.NotLeaderOrFollower("moved"))
             await turns()
             assert s.open == []
@@ -278,9 +279,9 @@ def test_a_lost_answer_is_asked_for_again() -> None:
             s.send("pay", 0)
             await turns()
             s.open[0].answer.set_exception(errors.NetworkException("reset"))
-            await asyncio.sleep(1)
+            await passes(1)
             assert len(s.peers.markers) == 2
-            await asyncio.sleep(REQUEST_S)  # no answer at all
+            await passes(REQUEST_S)  # no answer at all
             assert len(s.peers.markers) == 3
             s.open[0].succeed()
             await turns()
@@ -295,7 +296,7 @@ def test_a_partition_that_cannot_commit_delays_no_other_transaction() -> None:
             s.send("stuck", 0)
             await turns()
             s.open[0].succeed(errors.RequestTimedOut("not committed"))
-            await asyncio.sleep(LONGEST_PAUSE_S)
+            await passes(LONGEST_PAUSE_S)
             (again,) = s.open
             s.send("pay", 1)
             await turns()
@@ -317,12 +318,12 @@ def test_a_fenced_marker_ends_its_id_here_and_no_other(error: type[errors.WireEr
             s.send("pay", 0, producer_id=8)
             await turns()
             s.open[0].succeed(error("a later coordinator"), errors.NotLeaderOrFollower("moved"))
-            await asyncio.sleep(60)
+            await passes(60)
             assert [sent(call) for call in s.open] == [[(8, [0])]]
             s.open[0].succeed()
             s.cluster.lead("orders", 1, 1, 1)
             s.sender.published()
-            await asyncio.sleep(60)
+            await passes(60)
             assert (s.finished("fenced"), s.finished("pay"), s.open) == ([], [0], [])
             assert len(s.sender) == 0
 
@@ -335,9 +336,11 @@ def test_a_cancelled_id_is_sent_no_more_and_not_reported() -> None:
             s.send("pay", 0, 1)
             await turns()
             s.send("pay2", 2)
+            s.send("waits", 2, producer_id=8)
             s.sender.cancel("pay", LeaderEpoch(LE - 1))
-            assert len(s.sender) == 3, "of an earlier leadership"
-            s.sender.cancel("pay", LeaderEpoch(LE))
+            assert len(s.sender) == 4, "of an earlier leadership"
+            for name in ("pay", "waits"):
+                s.sender.cancel(name, LeaderEpoch(LE))
             s.cluster.lead("orders", 1, 1, 1, 1)
             s.sender.published()
             s.open[0].succeed()

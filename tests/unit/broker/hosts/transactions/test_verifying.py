@@ -19,7 +19,7 @@ from strandline_broker.hosts.transactions.verifying import (
 from strandline_proto import errors
 from strandline_proto.ids import BrokerId
 from support.envelopes import topic_id
-from support.scripted_peers import LISTENER, Cluster, ScriptedPeers, in_virtual_time
+from support.scripted_peers import LISTENER, Cluster, ScriptedPeers, in_virtual_time, passes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -146,12 +146,12 @@ def test_a_coordinator_that_is_not_ready_is_asked_until_the_asker_gives_up(
             for number in range(5):
                 await turns()
                 a.open[0].succeed(*[error("busy")] * 2)
-                await asyncio.sleep(RETRY_S + 0.001)
+                await passes(RETRY_S + 0.001)
                 assert len(a.peers.additions) == 2 + number
             gives_up.cancel()
             a.cluster.lead(STATE, 99, 2, 1, 1)
             a.open[0].succeed(*[error("busy")] * 2)
-            await asyncio.sleep(RETRY_S + 0.001)
+            await passes(RETRY_S + 0.001)
             (call,) = a.open
             assert (call.broker_id, call.asked[0].partitions) == (2, [(ORDERS, 0)])
             call.succeed()
@@ -181,7 +181,7 @@ def test_a_lost_answer_is_an_error_that_may_pass() -> None:
     async def main() -> None:
         async with asking(1, 1, 1) as a:
             answers = [a.ask(), a.ask(index=1)]
-            await asyncio.sleep(REQUEST_S + 1)
+            await passes(REQUEST_S + 1)
             assert [error_of(each) for each in answers] == [errors.NetworkException] * 2
             assert len(a.peers.additions) == 1
             again = a.ask()

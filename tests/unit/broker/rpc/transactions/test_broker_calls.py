@@ -18,6 +18,7 @@ from strandline_broker.hosts.transactions.broker_calls import MarkerToWrite, Par
 from strandline_broker.rpc.broker_service import Service, add_broker_service, add_replica_service
 from strandline_broker.rpc.transactions.broker_client import BrokerClient
 from strandline_broker.rpc.transactions.markers import MarkersRpc
+from strandline_broker.rpc.transactions.own_coordinator import OwnCoordinator
 from strandline_broker.rpc.transactions.partition_producers import PartitionProducersRpc
 from strandline_broker.telemetry import ServerMetrics
 from strandline_proto import errors
@@ -122,6 +123,15 @@ async def test_partitions_and_their_results_cross_the_wire() -> None:
         ("b", True),
     ]
     assert (sent.transactions[0].producer_id, sent.transactions[0].producer_epoch) == (7, 2)
+
+
+async def test_the_brokers_own_coordinator_is_asked_without_a_network() -> None:
+    coordinator = Coordinator()
+    coordinator.answer.results.add(transactional_id="a", error_code=51)
+    asked = [PartitionsToAdd("a", 7, 2, False, [(TOPIC_ID, 0)])]
+    ((result,),) = await OwnCoordinator(coordinator)(asked)
+    assert isinstance(result, errors.ConcurrentTransactions)
+    assert coordinator.asked[0].transactions[0].topics[0].partitions == [0]
 
 
 async def test_an_answer_that_lacks_something_counts_as_lost() -> None:
