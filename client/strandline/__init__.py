@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from strandline.admin import Admin
     from strandline.consumer import Consumer
     from strandline.errors import DeliveryError, StrandlineError
-    from strandline.exactly_once import ConsumeTransformProduce
+    from strandline.exactly_once import ConsumeTransformProduce, TransactionalBatch
     from strandline.group_types import ConsumerGroupMetadata, OffsetAndMetadata
     from strandline.producer import Producer
     from strandline.types import (
@@ -62,6 +62,7 @@ _HOMES = {
     "SendManyResult": "types",
     "StrandlineError": "errors",
     "TopicPartition": "types",
+    "TransactionalBatch": "exactly_once",
 }
 
 __all__ = [
@@ -87,6 +88,7 @@ __all__ = [
     "SendManyResult",
     "StrandlineError",
     "TopicPartition",
+    "TransactionalBatch",
 ]
 
 

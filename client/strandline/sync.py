@@ -18,7 +18,7 @@ from strandline._admin.reassignments import BlockingReassignments
 from strandline._admin.transactions import BlockingTransactionAdministration
 from strandline._blocking.background import Blocking
 from strandline._blocking.consumer import Consumer, ConsumerRebalanceListener
-from strandline._blocking.exactly_once import ConsumeTransformProduce
+from strandline._blocking.exactly_once import ConsumeTransformProduce, TransactionalBatch
 from strandline._blocking.producer import Producer
 from strandline._net.dotted_names import options_of
 from strandline._net.option_names import named_options
@@ -45,7 +45,14 @@ if TYPE_CHECKING:
     )
     from strandline_runtime.runtime import Runtime
 
-__all__ = ["Admin", "ConsumeTransformProduce", "Consumer", "ConsumerRebalanceListener", "Producer"]
+__all__ = [
+    "Admin",
+    "ConsumeTransformProduce",
+    "Consumer",
+    "ConsumerRebalanceListener",
+    "Producer",
+    "TransactionalBatch",
+]
 
 
 class Admin(

@@ -33,11 +33,8 @@ async def producer(cluster: ScriptedCluster) -> AsyncIterator[Producer]:
 
 
 def reader(cluster: ScriptedCluster, **options: Any) -> Consumer:
-    return Consumer(
-        "orders",
-        bootstrap_servers=cluster.bootstrap,
-        **{"isolation_level": "read_committed", "auto_offset_reset": "earliest"} | options,
-    )
+    given = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"} | options
+    return Consumer("orders", bootstrap_servers=cluster.bootstrap, **given)
 
 
 async def write(producer: Producer, *values: bytes, commits: bool) -> None:

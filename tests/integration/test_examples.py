@@ -29,6 +29,7 @@ PROGRAMS = {
     "web_service": ["--port", "0"],
     "worker_group": [],
     "compacted_cache": [],
+    "exactly_once_copy": [],
     "outbox": ["relay", "--once"],
     "spark_to_duckdb": [],
 }
@@ -185,6 +186,49 @@ def test_a_cache_reads_its_writes_and_another_reads_them_too(
     with sync.Admin(cluster.bootstrap) as admin:
         described = admin.describe_configs([("topic", "prices")])["topic", "prices"]
     assert described["cleanup.policy"].value == "compact"
+
+
+def test_a_copy_has_each_record_once_though_an_instance_dies(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    program = (EXAMPLES / "exactly_once_copy.py").read_text("utf-8")
+    assert '"orders", "bills", "billing"' in program
+    own = program.replace('"orders", "bills", "billing"', '"orders.once", "bills.once", "once"')
+    (tmp_path / "copy.py").write_text(own)
+    create(cluster, "orders.once", "bills.once")
+    count = 3_000
+    with sync.Producer(cluster.bootstrap) as producer:
+        producer.send_many("orders.once", [b"%04d" % number for number in range(count)])
+    with running(cluster.bootstrap, tmp_path, str(tmp_path / "copy"), "1") as start:
+        victim = start()
+        assert victim.stdout is not None
+        assert victim.stdout.readline().startswith("copied ")
+        killed(victim)
+        instance = start()
+        with sync.Admin(cluster.bootstrap) as admin:
+
+            def is_done() -> bool:
+                committed = admin.list_group_offsets("once")
+                return sum(each.offset for each in committed.values()) == count
+
+            eventually(is_done, "all records are copied")
+        terminated(instance)
+    found: list[bytes] = []
+    with sync.Consumer(
+        "bills.once",
+        bootstrap_servers=cluster.bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as consumer:
+        eventually(lambda: not any(consumer.lag().values()) or read_some(consumer, found), "read")
+    assert sorted(found) == [b"bill for %04d" % number for number in range(count)]
+
+
+def read_some(consumer: sync.Consumer, found: list[bytes]) -> bool:
+    """Reads what there is; False, as there may be more."""
+    for records_of in consumer.getmany(timeout_ms=200).values():
+        found += [record.value or b"" for record in records_of]
+    return False
 
 
 def test_an_outbox_is_sent_once_and_in_order(cluster: LocalCluster, tmp_path: Path) -> None:

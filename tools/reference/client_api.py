@@ -11,14 +11,15 @@ from types import FunctionType, ModuleType
 import strandline
 from md_table import table
 from reference.words import GENERATED, first_sentence
-from strandline import group_types, interceptors, serialization, sync, types
+from strandline import group_types, interceptors, serialization, sync, transaction_types, types
 
 HEAD = f"""\
 # Client API
 
 {GENERATED}
 `strandline` has asynchronous clients, `strandline.sync` has blocking ones. The values that they
-take and return are in `strandline.types` and `strandline.group_types`. [Names](client-names.md) of
+take and return are in `strandline.types`, `strandline.group_types` and
+`strandline.transaction_types`. [Names](client-names.md) of
 other libraries have a page of their own. [Errors](errors.md) are a
 page of their own, and the [guide](../guide/client.md) says how to use it all.
 
@@ -31,7 +32,7 @@ def client_api() -> str:
     clients = {n: kind for n, kind in exported.items() if kind.__module__ not in _VALUES}
     clients = {n: kind for n, kind in clients.items() if not issubclass(kind, Exception)}
     blocking = {name: getattr(sync, name) for name in sync.__all__}
-    values = _public(types) | _public(group_types)
+    values = _public(types) | _public(group_types) | _public(transaction_types)
     formats = _public(serialization)
     return "\n".join(
         [
@@ -54,7 +55,7 @@ def _public(module: ModuleType) -> dict[str, type]:
     }
 
 
-_VALUES = (types.__name__, group_types.__name__)
+_VALUES = (types.__name__, group_types.__name__, transaction_types.__name__)
 
 
 def _chapter(title: str, classes: dict[str, type]) -> str:

@@ -40,6 +40,20 @@ CALLS: Final = [
     ("`producer.flush(timeout_ms)`", "`flush()`", "`flush(timeout)`"),
     ("`producer.stop(timeout_ms)`", "`stop()`", "`flush(timeout)`"),
     ("`producer.partitions_for(topic)`", "`partitions_for(topic)`", "`list_topics(topic)`"),
+    ("`producer.start()`, with a `transactional_id`", "`start()`", "`init_transactions()`"),
+    ("`producer.transaction()`", "`transaction()`", ""),
+    ("`producer.begin_transaction()`", "the same", "the same"),
+    (
+        "`producer.commit_transaction()`, `abort_transaction()`",
+        "the same",
+        "the same, with a `timeout`",
+    ),
+    (
+        "`producer.send_offsets_to_transaction(offsets, consumer.group_metadata())`",
+        "`send_offsets_to_transaction(offsets, group_id)`",
+        "`send_offsets_to_transaction(offsets, consumer_group_metadata())`",
+    ),
+    ("`ConsumeTransformProduce(consumer, producer)`", "", ""),
     ("`producer.metrics()`, `consumer.metrics()`", "", "`stats_cb`"),
     ("`value_serializer=Json(Order)`", "`value_serializer=f`", "`SerializingProducer`"),
     ("`value_deserializer=Json(Order)`", "`value_deserializer=f`", "`DeserializingConsumer`"),
@@ -83,6 +97,7 @@ CALLS: Final = [
         "`highwater(partition)`",
         "`get_watermark_offsets(partition, cached=True)`",
     ),
+    ("`consumer.last_stable_offset(partition)`", "`last_stable_offset(partition)`", ""),
     ("`consumer.topics()`", "`topics()`", "`list_topics()`"),
     (
         "`consumer.partitions_for(topic)`, `partitions_for_topic`",

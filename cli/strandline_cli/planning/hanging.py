@@ -50,9 +50,9 @@ def hanging_in(
     for tp, producer in open_ones:
         transactional_id = listed.get(producer.producer_id)
         known = None if transactional_id is None else described.get(transactional_id)
-        if known is not None and known.producer_id == producer.producer_id:
-            if tp in known.partitions:
-                continue  # its coordinator ends it
+        is_same = known is not None and known.producer_id == producer.producer_id
+        if known is not None and is_same and tp in known.partitions:
+            continue  # its coordinator ends it
         start = producer.transaction_start_offset
         assert start is not None
         found.append(

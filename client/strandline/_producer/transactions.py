@@ -12,7 +12,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline._core.backoff import Backoff
-from strandline._core.commit_state import CommitOffset
 from strandline._core.delivery_terms import Identity
 from strandline._core.transaction_state import ABORT, COMMIT, SEND_OFFSETS, Fate, TransactionState
 from strandline._groups.messages import txn_commit_request
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from strandline._core.cluster_view import PartitionKey
+    from strandline._core.commit_state import CommitOffset
     from strandline._core.transaction_state import End
     from strandline._net.session import Session
     from strandline.group_types import ConsumerGroupMetadata
