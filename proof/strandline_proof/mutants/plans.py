@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_proof.mutants.scratch import corpus_text
-from strandline_proof.sim.kinds import KINDS
+from strandline_proof.sim.kinds import ALL_KINDS
 from strandline_proof.sim.plan.plan import (
     CHAOS_S,
     EVENTS,
@@ -97,7 +97,7 @@ def _draw(seed: int, kinds: tuple[str, ...], topology: Topology) -> tuple[Fault,
             Fault(
                 at_s=round(rng.uniform(0.5, LAST_FAULT_S), 3),
                 kind=kind,
-                arguments=KINDS[kind](rng, topology),
+                arguments=ALL_KINDS[kind](rng, topology),
                 after=after,
                 delay_s=0.0 if after is None else round(rng.uniform(0.0, 0.05), 3),
             )
