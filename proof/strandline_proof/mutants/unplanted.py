@@ -16,7 +16,6 @@ UNPLANTED: Final[dict[str, str]] = {
     "P-43": "it is deletion-compared-by-epoch; `test_04_unload_overtakes_load`",
     "P-47": "the horizon stands in the batch; `storage/cleaner/test_cleaner.py`",
     "P-52": "`test_an_empty_log_may_begin_inside_a_batch`",
-    "P-55": "there are no transactions",
     "P-57": "a fetch counts when it arrives; `core/replication/test_leader_isr.py`",
     "P-60": "one durable store: no controller is behind a broker, as an older store is refused"
     " (P-76)",
@@ -35,6 +34,5 @@ UNPLANTED: Final[dict[str, str]] = {
     "P-141": "one request of a member at a time, and epochs; I-135 is an oracle",
     "P-148": "wall clocks jump in a sweep, and I-137 and I-179 are oracles",
     "P-149": "`test_a_target_for_another_group_of_the_same_name_and_epoch_is_dropped`",
-    "P-151": "there are no transactions",
     "P-154": "`test_what_was_read_already_comes_before_the_timer`",
 }

@@ -49,7 +49,7 @@ _TEST_MARKERS: Final = "tests/unit/broker/hosts/replica/test_end_markers.py"
 DECIDING: Final = (
     Mutant(
         "end-without-bump",
-        "P-105, I-166",
+        "P-55, P-105, I-166",
         "the end of a transaction does not raise the epoch",
         (
             Edit(
