@@ -19,11 +19,16 @@ from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
     from strandline.types import IsolationLevel
+    from strandline_cli.records.group_printer import GroupPrinter
 
 
 class Isolation(StrEnum):
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
+
+    @property
+    def level(self) -> "IsolationLevel":
+        return "read_committed" if self is Isolation.READ_COMMITTED else "read_uncommitted"
 
 
 Starts = dict[str, bool | int | str | None]
@@ -150,12 +155,9 @@ def consume(
             count=count,
             timeout_s=timeout,
             max_decompressed_bytes=max_decompressed_bytes,
-            isolation_level=level,
+            isolation_level=isolation_level.level,
         )
-        try:
-            run_client(member.run())
-        except asyncio.CancelledError:
-            raise KeyboardInterrupt from None
+        _run_member(member)
         return 0
     printer = RecordPrinter(
         bootstrap=target.bootstrap,
@@ -169,10 +171,19 @@ def consume(
         count=count,
         timeout_s=timeout,
         max_decompressed_bytes=max_decompressed_bytes,
-        isolation_level=level,
+        isolation_level=isolation_level.level,
     )
     run_client(printer.run())
     return 0
+
+
+def _run_member(member: "GroupPrinter") -> None:
+    from strandline_cli.client import run_client
+
+    try:
+        run_client(member.run())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 def chosen_places(
