@@ -42,6 +42,7 @@ class Driver:
     def __init__(self, bootstrap: str) -> None:
         self._base = {"bootstrap_servers": bootstrap}
         self._members: dict[str, tuple[AIOKafkaConsumer, Rebalances]] = {}
+        self._transactional: dict[str, AIOKafkaProducer] = {}
 
     def version(self) -> dict[str, Any]:
         return {"version": aiokafka.__version__}
@@ -104,9 +105,49 @@ class Driver:
         finally:
             await producer.stop()
 
-    async def read(self, topic: str, partitions: list[int], timeout_s: float) -> dict[str, Any]:
+    async def tx_open(self, name: str, transactional_id: str) -> None:
+        """Begins the life of a transactional producer."""
+        producer = AIOKafkaProducer(**self._base, transactional_id=transactional_id)
+        await producer.start()
+        self._transactional[name] = producer
+
+    async def tx_send(self, name: str, topic: str, records: list[dict[str, Any]]) -> None:
+        """Begins a transaction and sends records in it."""
+        producer = self._transactional[name]
+        await producer.begin_transaction()
+        sent = [
+            await producer.send(
+                topic,
+                value=unpacked(each["value"]),
+                key=unpacked(each["key"]),
+                partition=each["partition"],
+                timestamp_ms=each["timestamp"],
+            )
+            for each in records
+        ]
+        await asyncio.gather(*sent)
+
+    async def tx_offsets(self, name: str, member: str) -> None:
+        """Adds what a member polled to the transaction."""
+        consumer = self._members[member][0]
+        places = {each: await consumer.position(each) for each in consumer.assignment()}
+        producer = self._transactional[name]
+        await producer.send_offsets_to_transaction(places, consumer._group_id)
+
+    async def tx_end(self, name: str, commit: bool) -> None:
+        producer = self._transactional[name]
+        await (producer.commit_transaction() if commit else producer.abort_transaction())
+
+    async def tx_close(self, name: str) -> None:
+        await self._transactional.pop(name).stop()
+
+    async def read(
+        self, topic: str, partitions: list[int], timeout_s: float, committed: bool = False
+    ) -> dict[str, Any]:
         """Every record from the start of each partition to its end as it is now."""
-        consumer = AIOKafkaConsumer(**self._base, enable_auto_commit=False)
+        isolation = "read_committed" if committed else "read_uncommitted"
+        settings = {"enable_auto_commit": False, "isolation_level": isolation}
+        consumer = AIOKafkaConsumer(**self._base, **settings)
         await consumer.start()
         try:
             asked = [TopicPartition(topic, each) for each in partitions]

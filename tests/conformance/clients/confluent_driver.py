@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from conformance.clients.loop import POLL_S, headers_of, record, serve, unpacked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TIMEOUT_S = 45.0
 STALE = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._NOENT)
@@ -37,6 +40,7 @@ class Driver:
         self._base = {"bootstrap.servers": bootstrap}
         self._admin = AdminClient(self._base)
         self._members: dict[str, Member] = {}
+        self._transactional: dict[str, Producer] = {}
 
     def version(self) -> dict[str, Any]:
         return {"version": confluent_kafka.__version__}
@@ -111,10 +115,72 @@ class Driver:
             raise RuntimeError(f"{left} records wait, {len(failed)} failed: {failed[:1]}")
         return {"placed": placed}
 
-    def read(self, topic: str, partitions: list[int], timeout_s: float) -> dict[str, Any]:
+    def tx_open(self, name: str, transactional_id: str) -> None:
+        """Begins the life of a transactional producer."""
+        settings = {"transactional.id": transactional_id, "linger.ms": 0}
+        producer = Producer({**self._base, **settings})
+        _retried(producer.init_transactions)
+        self._transactional[name] = producer
+
+    def tx_send(self, name: str, topic: str, records: list[dict[str, Any]]) -> None:
+        """Begins a transaction and sends records in it."""
+        failed: list[str] = []
+
+        def delivered(error: Any, _: Message) -> None:
+            if error is not None:
+                failed.append(str(error))
+
+        producer = self._transactional[name]
+        producer.begin_transaction()
+        for each in records:
+            producer.produce(
+                topic,
+                value=unpacked(each["value"]),
+                key=unpacked(each["key"]),
+                partition=each["partition"],
+                timestamp=each["timestamp"],
+                on_delivery=delivered,
+            )
+        left = producer.flush(TIMEOUT_S)
+        if failed or left:
+            raise RuntimeError(f"{left} records wait, {len(failed)} failed: {failed[:1]}")
+
+    def tx_offsets(self, name: str, member: str) -> None:
+        """Adds what a member polled to the transaction."""
+        consumer = self._members[member].consumer
+        places = [each for each in consumer.position(consumer.assignment()) if each.offset >= 0]
+        metadata = consumer.consumer_group_metadata()
+        _retried(
+            lambda timeout_s: self._transactional[name].send_offsets_to_transaction(
+                places, metadata, timeout_s
+            )
+        )
+
+    def tx_end(self, name: str, commit: bool) -> None:
+        producer = self._transactional[name]
+        _retried(producer.commit_transaction if commit else producer.abort_transaction)
+
+    def tx_close(self, name: str) -> None:
+        del self._transactional[name]
+
+    def committed(self, group: str, topic: str, partitions: list[int]) -> dict[str, Any]:
+        """The committed offsets of a group, -1001 where there is none."""
+        consumer = Consumer({**self._base, "group.id": group})
+        try:
+            asked = [TopicPartition(topic, each) for each in partitions]
+            found = consumer.committed(asked, timeout=TIMEOUT_S)
+            return {"offsets": {each.partition: each.offset for each in found}}
+        finally:
+            consumer.close()
+
+    def read(
+        self, topic: str, partitions: list[int], timeout_s: float, committed: bool = True
+    ) -> dict[str, Any]:
         """Every record from the start of each partition to its end as it is now."""
+        isolation = "read_committed" if committed else "read_uncommitted"
         reset = {"group.id": "reads", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-        consumer = Consumer({**self._base, **reset, "enable.partition.eof": True})
+        ends = {"enable.partition.eof": True, "isolation.level": isolation}
+        consumer = Consumer({**self._base, **reset, **ends})
         try:
             begin = confluent_kafka.OFFSET_BEGINNING
             consumer.assign([TopicPartition(topic, each, begin) for each in partitions])
@@ -196,6 +262,19 @@ class Driver:
             return {"offsets": {each.partition: each.offset for each in found}}
         finally:
             consumer.close()
+
+
+def _retried(call: Callable[[float], Any]) -> None:
+    """Calls a step of a transaction until it succeeds or its error is not to be retried."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            call(TIMEOUT_S)
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
+        else:
+            return
 
 
 def _shown(message: Message) -> dict[str, Any]:

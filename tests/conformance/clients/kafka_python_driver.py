@@ -8,7 +8,13 @@ import time
 from typing import Any
 
 import kafka
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import (
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 
 from conformance.clients.loop import (
     POLL_S,
@@ -37,6 +43,7 @@ class Driver:
     def __init__(self, bootstrap: str) -> None:
         self._base = {"bootstrap_servers": bootstrap.split(",")}
         self._members: dict[str, tuple[KafkaConsumer, Rebalances]] = {}
+        self._transactional: dict[str, KafkaProducer] = {}
 
     def version(self) -> dict[str, Any]:
         return {"version": kafka.__version__}
@@ -92,9 +99,57 @@ class Driver:
         finally:
             producer.close(timeout=5)
 
-    def read(self, topic: str, partitions: list[int], timeout_s: float) -> dict[str, Any]:
+    def tx_open(self, name: str, transactional_id: str) -> None:
+        """Begins the life of a transactional producer."""
+        producer = KafkaProducer(**self._base, transactional_id=transactional_id)
+        producer.init_transactions()
+        self._transactional[name] = producer
+
+    def tx_send(self, name: str, topic: str, records: list[dict[str, Any]]) -> None:
+        """Begins a transaction and sends records in it."""
+        producer = self._transactional[name]
+        producer.begin_transaction()
+        sent = [
+            producer.send(
+                topic,
+                value=unpacked(each["value"]),
+                key=unpacked(each["key"]),
+                partition=each["partition"],
+                timestamp_ms=each["timestamp"],
+            )
+            for each in records
+        ]
+        producer.flush(timeout=TIMEOUT_S)
+        for future in sent:
+            future.get(timeout=TIMEOUT_S)
+
+    def tx_offsets(self, name: str, member: str) -> None:
+        """Adds what a member polled to the transaction."""
+        consumer = self._members[member][0]
+        places = {
+            each: OffsetAndMetadata(consumer.position(each), "", -1)
+            for each in consumer.assignment()
+        }
+        producer = self._transactional[name]
+        producer.send_offsets_to_transaction(places, consumer.group_metadata())
+
+    def tx_end(self, name: str, commit: bool) -> None:
+        producer = self._transactional[name]
+        if commit:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+
+    def tx_close(self, name: str) -> None:
+        self._transactional.pop(name).close(timeout=5)
+
+    def read(
+        self, topic: str, partitions: list[int], timeout_s: float, committed: bool = False
+    ) -> dict[str, Any]:
         """Every record from the start of each partition to its end as it is now."""
-        consumer = KafkaConsumer(**self._base, enable_auto_commit=False)
+        isolation = "read_committed" if committed else "read_uncommitted"
+        settings = {"enable_auto_commit": False, "isolation_level": isolation}
+        consumer = KafkaConsumer(**self._base, **settings)
         try:
             asked = [TopicPartition(topic, each) for each in partitions]
             consumer.assign(asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,8 @@ class Driver:
     def __init__(self, bootstrap: str) -> None:
         self._command = ["kcat", "-b", bootstrap]
         self._members: dict[str, tuple[str, str]] = {}
+        self._transactional: dict[str, str] = {}
+        self._open: dict[str, subprocess.Popen[bytes]] = {}
 
     def version(self) -> dict[str, Any]:
         shown = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
@@ -116,13 +119,53 @@ class Driver:
         if any(status) or "Delivery failed" in said:
             raise RuntimeError(f"kcat ended with {status}: {said[-500:]}")
 
-    def read(self, topic: str, partitions: list[int], timeout_s: float) -> dict[str, Any]:
+    def tx_open(self, name: str, transactional_id: str) -> None:
+        """Keeps the id: a producer of kcat lives for one transaction."""
+        self._transactional[name] = transactional_id
+
+    def tx_send(self, name: str, topic: str, records: list[dict[str, Any]]) -> None:
+        """Starts a process that commits at the end of its input, and aborts at an interrupt."""
+        identity = f"transactional.id={self._transactional[name]}"
+        (partition,) = {each["partition"] for each in records}
+        options = ["-P", "-t", topic, "-p", str(partition), "-K", "\\t", "-X", identity]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            [*self._command, *options], stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT
+        )
+        assert process.stdin is not None
+        for each in records:
+            line = b"\t".join([unpacked(each["key"]) or b"", unpacked(each["value"]) or b""])
+            process.stdin.write(line + b"\n")
+        process.stdin.flush()
+        self._open[name] = process
+
+    def tx_offsets(self, **_: Any) -> None:
+        raise UnsupportedError("kcat commits no offsets in a transaction")
+
+    def tx_end(self, name: str, commit: bool) -> None:
+        process = self._open.pop(name)
+        if not commit:
+            process.send_signal(signal.SIGINT)
+        try:
+            said, _ = process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            said, _ = process.communicate()
+        if (process.returncode != 0 and commit) or b"ERROR" in said:
+            shown = said.decode(errors="replace")
+            raise RuntimeError(f"kcat ended with {process.returncode}: {shown[-500:]}")
+
+    def tx_close(self, name: str) -> None:
+        del self._transactional[name]
+
+    def read(
+        self, topic: str, partitions: list[int], timeout_s: float, committed: bool = True
+    ) -> dict[str, Any]:
         """Every record from the start of each partition to its end as it is now."""
+        isolation = f"isolation.level=read_{'committed' if committed else 'uncommitted'}"
+        options = ["-o", "beginning", "-e", "-X", isolation, "-f", FORMAT]
         output = b"".join(
-            self._run(
-                ["-C", "-t", topic, "-p", str(each), "-o", "beginning", "-e", "-f", FORMAT],
-                timeout_s,
-            )
+            self._run(["-C", "-t", topic, "-p", str(each), *options], timeout_s)
             for each in partitions
         )
         return {"records": _parsed(output)}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from conformance.harness import transactions
 from conformance.harness.driver import Driver, UnsupportedError
 from conformance.harness.records import (
     BASE_MS,
@@ -49,6 +50,7 @@ STEPS = (
     "KIP-848 group",
     "KIP-848 group: restart",
     "offsets by time",
+    *transactions.STEPS,
     "leader killed",
     "coordinator killed",
     "restart after the kill",
@@ -68,6 +70,8 @@ class Run:
     group: str
     results: dict[str, Result] = field(default_factory=dict)
     acknowledged: list[dict[str, Any]] = field(default_factory=list)
+    decided: list[str] = field(default_factory=list)
+    """The keys of all committed transactions."""
 
     @property
     def topic(self) -> str:
@@ -126,8 +130,9 @@ def play(clients: list[Client], target: Target) -> dict[str, dict[str, Result]]:
     with ThreadPoolExecutor(len(clients)) as pool:
         runs = list(pool.map(lambda client: _begin(client, target), clients))
         try:
-            for phase in (_first, _records, _groups, _times):
+            for phase in (_first, _records, _groups, _times, transactions.play_transactions):
                 list(pool.map(phase, runs))
+            _transactions_killed(runs, target, pool)
             _leader_killed(runs, target, pool)
             _coordinator_killed(runs, target, pool)
             list(pool.map(_last, runs))
@@ -241,6 +246,29 @@ def _by_timestamp(run: Run, found: dict[int, int]) -> None:
         assert found[partition] == wanted, (
             f"partition {partition}: {found[partition]}, not {wanted}"
         )
+
+
+def _transactions_killed(runs: list[Run], target: Target, pool: ThreadPoolExecutor) -> None:
+    """The coordinator of every client's transactional id is killed between two transactions."""
+    victim = coordinator(target.bootstrap, "killed-0", of_transactions=True)
+
+    def begin(run: Run) -> None:
+        transactional_id = next(
+            name
+            for name in (f"killed-{run.client.name}-{each}" for each in range(1000))
+            if coordinator(target.bootstrap, name, of_transactions=True) == victim
+        )
+        transactions.begin_before_kill(run, transactional_id)
+
+    def go_on(run: Run) -> None:
+        if run.results[transactions.KILLED].outcome is Outcome.PASSED:
+            run.step(transactions.KILLED, lambda: transactions.go_on_after_kill(run))
+
+    list(pool.map(lambda run: run.step(transactions.KILLED, lambda: begin(run)), runs))
+    target.kill(victim)
+    list(pool.map(go_on, runs))
+    target.restart(victim)
+    _until_in_sync(runs)
 
 
 def _leader_killed(runs: list[Run], target: Target, pool: ThreadPoolExecutor) -> None:

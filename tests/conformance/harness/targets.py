@@ -141,11 +141,13 @@ def _free_base() -> int:
     raise RuntimeError("no six free ports were found")
 
 
-def coordinator(bootstrap: str, group: str, timeout_s: float = 30.0) -> int:
-    """The broker that coordinates a group, by a FindCoordinator request of version 0."""
-    name = group.encode()
-    body = len(name).to_bytes(2, "big") + name
-    frame = bytes.fromhex("000a000000000001ffff") + body
+def coordinator(
+    bootstrap: str, key: str, timeout_s: float = 30.0, *, of_transactions: bool = False
+) -> int:
+    """The broker that coordinates a group or a transactional id, by a FindCoordinator request."""
+    name = key.encode()
+    body = len(name).to_bytes(2, "big") + name + of_transactions.to_bytes(1, "big")
+    frame = bytes.fromhex("000a000100000001ffff") + body
     deadline = time.monotonic() + timeout_s
     while True:
         for address in bootstrap.split(","):
@@ -157,8 +159,9 @@ def coordinator(bootstrap: str, group: str, timeout_s: float = 30.0) -> int:
                 connection.sendall(len(frame).to_bytes(4, "big") + frame)
                 with connection.makefile("rb") as stream:
                     answer = stream.read(int.from_bytes(stream.read(4), "big"))
-                if answer[4:6] == b"\0\0":
-                    return int.from_bytes(answer[6:10], "big")
+                if answer[8:10] == b"\0\0":  # behind the id and the throttle time
+                    at = 12 + max(0, int.from_bytes(answer[10:12], "big", signed=True))
+                    return int.from_bytes(answer[at : at + 4], "big")
         if time.monotonic() > deadline:
-            raise TimeoutError(f"no broker knows the coordinator of {group}")
+            raise TimeoutError(f"no broker knows the coordinator of {key}")
         time.sleep(0.2)

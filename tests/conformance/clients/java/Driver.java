@@ -76,6 +76,7 @@ public final class Driver {
     final String bootstrap;
     final Admin admin;
     final Map<String, Member> members = new HashMap<>();
+    final Map<String, KafkaProducer<byte[], byte[]>> transactional = new HashMap<>();
 
     Driver(String bootstrap) {
         this.bootstrap = bootstrap;
@@ -123,6 +124,26 @@ public final class Driver {
                 return deleteRecords(request);
             case "produce":
                 return produce(request);
+            case "tx_open":
+                return txOpen(request);
+            case "tx_send":
+                return txSend(request);
+            case "tx_offsets":
+                Member polling = members.get(text(request, "member"));
+                transactional.get(text(request, "name"))
+                    .sendOffsetsToTransaction(polling.handed, polling.consumer.groupMetadata());
+                return Map.of();
+            case "tx_end":
+                var ending = transactional.get(text(request, "name"));
+                if ((Boolean) request.get("commit")) {
+                    ending.commitTransaction();
+                } else {
+                    ending.abortTransaction();
+                }
+                return Map.of();
+            case "tx_close":
+                transactional.remove(text(request, "name")).close(Duration.ofSeconds(5));
+                return Map.of();
             case "read":
                 return read(request);
             case "open":
@@ -187,11 +208,40 @@ public final class Driver {
         return Map.of("placed", placed);
     }
 
+    Map<String, Object> txOpen(Map<String, Object> request) {
+        Properties settings = base();
+        settings.put("transactional.id", text(request, "transactional_id"));
+        var producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+        producer.initTransactions();
+        transactional.put(text(request, "name"), producer);
+        return Map.of();
+    }
+
+    /** Begins a transaction and sends records in it. */
+    Map<String, Object> txSend(Map<String, Object> request) throws Exception {
+        var producer = transactional.get(text(request, "name"));
+        producer.beginTransaction();
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        for (Object each : (List<?>) request.get("records")) {
+            Map<String, Object> asked = object(each);
+            sent.add(producer.send(new ProducerRecord<>(text(request, "topic"), (int) number(asked, "partition"),
+                (Long) asked.get("timestamp"), bytes(asked.get("key")), bytes(asked.get("value")))));
+        }
+        producer.flush();
+        for (Future<RecordMetadata> each : sent) {
+            each.get(TIMEOUT_S, TimeUnit.SECONDS);
+        }
+        return Map.of();
+    }
+
     Map<String, Object> read(Map<String, Object> request) {
         List<TopicPartition> partitions = partitions(request);
         List<Object> records = new ArrayList<>();
         long deadline = System.nanoTime() + seconds(request);
-        try (var consumer = consumer(base())) {
+        Properties settings = base();
+        boolean committed = (Boolean) request.getOrDefault("committed", false);
+        settings.put("isolation.level", committed ? "read_committed" : "read_uncommitted");
+        try (var consumer = consumer(settings)) {
             consumer.assign(partitions);
             consumer.seekToBeginning(partitions);
             Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
