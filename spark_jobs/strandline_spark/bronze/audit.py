@@ -147,7 +147,7 @@ class AuditCopier:
         path = audit_path(self._table_path)
         try:
             audit = _open_or_create(path)
-            name = _COPIED.format(table=table.delta.metadata().id)
+            name = _COPIED.format(table=table.id)
             found = audit.transaction_version(name)
             copied = -1 if found is None else found
             behind = table.version - copied
@@ -213,7 +213,7 @@ def _audited(table: FencedTable, before: int) -> Iterator[tuple[int, CommittedRa
         return
     try:
         audit = DeltaTable(path)
-        if audit.transaction_version(_COPIED.format(table=table.delta.metadata().id)) is None:
+        if audit.transaction_version(_COPIED.format(table=table.id)) is None:
             return
         found = audit.to_pyarrow_dataset(filesystem=files_under(path)).to_table(
             columns=list(_ACCOUNT), filter=pc.field("table_version") < before

@@ -34,6 +34,7 @@ from strandline_spark.bronze.compaction import Fence
 from strandline_spark.bronze.footers import read_footer
 from strandline_spark.bronze.micro_batch import STAGING
 from strandline_spark.cluster.offsets import TopicPartition
+from strandline_spark.delta_log.commit import Change
 from strandline_spark.errors import TableError, first_line
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def vacuum(table_path: str, *, kept_hours: int = KEPT_HOURS, dry_run: bool = Fal
     table = BronzeTable.open(table_path)
     if not dry_run:
         AuditCopier(table_path).copy(table)
-        Fence(table).commit([])
+        Fence(table).commit(Change("VACUUM START"))
     try:
         staged = list(_staged(table_path, kept_hours))
         left = [file for file, is_folder in staged if not is_folder]

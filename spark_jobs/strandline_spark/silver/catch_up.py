@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.bronze.columns import BronzeTable
+from strandline_spark.delta_log.held_files import HeldFiles
 from strandline_spark.errors import StrandlineSparkError, TableError, first_line, remedy_line
 from strandline_spark.silver.duplicates import REASON, files_before
 from strandline_spark.silver.from_bronze import (
@@ -23,7 +24,6 @@ from strandline_spark.silver.from_bronze import (
     parse_range,
     partitions_of,
 )
-from strandline_spark.silver.held_files import HeldFiles
 from strandline_spark.silver.judge import (
     Judge,
     ParsedRange,
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from strandline_spark.bronze.commits import CommittedRange
     from strandline_spark.bronze.fenced_table import FencedTable
     from strandline_spark.cluster.offsets import TopicPartition
+    from strandline_spark.delta_log.held_files import HeldFile
     from strandline_spark.parsing.settings import ParseSettings
     from strandline_spark.pipeline.config import Pipeline
-    from strandline_spark.silver.held_files import HeldFile
 
 Numbered = tuple[int, RangeTask]
 CHUNK_ROWS: Final = 500_000
@@ -218,7 +218,7 @@ class CatchUp:
                     silver_held=beside[0],
                     quarantine_held=beside[1],
                     kept=None if old is None else tuple(f.path for f in _overlapping(old, one)),
-                    silver_id=str(silver.delta.metadata().id),
+                    silver_id=silver.id,
                     before=None
                     if one.tp in begun
                     else files_before(own.near(one.tp), one.start, settings.dedupe_within),

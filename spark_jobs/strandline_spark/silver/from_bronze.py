@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from strandline_spark.bronze.columns import BronzeTable
     from strandline_spark.cluster.offsets import TopicPartition
+    from strandline_spark.delta_log.held_files import HeldFiles
     from strandline_spark.silver.duplicates import Seen
-    from strandline_spark.silver.held_files import HeldFiles
     from strandline_spark.silver.range_output import SilverManifest
 
 _COMMITS_LOOKED_AT: Final = 50

@@ -56,7 +56,7 @@ def verify_step(step: StateStep, silver_path: str, *, pipeline: str) -> StateFin
     found = StateFindings(step.name)
     table = StateTable.open(step, pipeline)
     silver = Silver.open(silver_path)
-    check_step(step, silver.delta)
+    check_step(step, silver)
     last = table.last()
     own = _own_columns(silver)
     held = {_id(row, own): row for row in _plain(table.rows())}
@@ -128,7 +128,7 @@ class _Recomputed:
                 newest[group] = (rank, place, dead)
         live = {place: key for key, (_, place, dead) in newest.items() if not dead}
         self._refuse_two(live)
-        rows = self._rows([one.name for one in self._silver.delta.schema().fields])
+        rows = self._rows([one.name for one in self._silver.state.schema.fields])
         return {_id(row, self._own): row for row in rows if _id(row, self._own) in live}
 
     def _refuse_two(self, live: dict[Id, Any]) -> None:
@@ -173,7 +173,7 @@ class _Recomputed:
 
 
 def _own_columns(silver: Silver) -> tuple[str, ...]:
-    position = silver.delta.metadata().configuration.get("strandline.position")
+    position = silver.state.configuration.get("strandline.position")
     return _RECORD if position is None else (*_RECORD, position)
 
 
