@@ -74,15 +74,40 @@ class Lake:
 
         for table in tables_of(self):
             log = AgedLog(table.path, WEEK_BATCHES)
-            log.write(self._commits(table), self.batches)
+            log.write(self.commits(table), self.batches)
             AuditCopier(table.path).copy(type(table).open(table.path))
 
-    def _commits(self, table: "FencedTable") -> Iterator[AgedCommit]:
+    def commits(self, table: "FencedTable") -> Iterator[AgedCommit]:
         now_ms = time.time_ns() // 1_000_000
         for batch in range(self.batches):
             files, ranges = batch_of(table, batch, write=batch >= self.batches - self.files_of)
             time_ms = now_ms - (self.batches - batch) * BATCH_S * 1000
             yield _committed(table, batch, files, ranges, time_ms)
+
+
+def make_noted_bronze(lake: Lake) -> None:
+    """Makes bronze alone. Its older files are empty, and noted as verified."""
+    from strandline_spark.bronze.audit import AuditCopier, accounts
+    from strandline_spark.bronze.columns import BronzeTable
+    from strandline_spark.bronze.noted_runs import Note, NotedFile, accounts_hash, write
+
+    table = BronzeTable.open_or_create(lake.bronze, NAME)
+    log = AgedLog(table.path, lake.batches)
+    log.write(lake.commits(table), lake.batches)
+    AuditCopier(table.path).copy(BronzeTable.open(table.path))
+    note = Note(lake.batches - lake.files_of)
+    for add in log.adds[: -PARTITIONS * lake.files_of]:
+        path = os.path.join(table.path, add["path"])
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
+        partition, start = (int(one) for one in os.path.basename(path)[:26].split("-"))
+        run = (partition, start, start + ROWS, 0, 0)
+        note.files[add["path"]] = NotedFile(0, os.stat(path).st_mtime_ns, [run])
+    table = BronzeTable.open(table.path)
+    note.accounts = accounts_hash(accounts(table), note.version)
+    write(table.path, table.id, "t", note)
+    for version in range(lake.batches - WEEK_BATCHES):
+        os.unlink(table.log_entry(version))
 
 
 def tables_of(lake: Lake) -> "list[FencedTable]":

@@ -70,7 +70,7 @@ class AgedLog:
     path: str
     entries_kept: int
     """Number of the newest commits whose entries the log still has."""
-    _adds: list[dict[str, Any]] = field(default_factory=list)
+    adds: list[dict[str, Any]] = field(default_factory=list)
     _transactions: dict[str, int] = field(default_factory=dict)
 
     def write(self, commits: Iterator[AgedCommit], number: int) -> None:
@@ -81,7 +81,7 @@ class AgedLog:
         for version, one in enumerate(commits, 1):
             if version > number - self.entries_kept or version > checkpoint:
                 self._write_entry(version, one)
-            self._adds += one.adds
+            self.adds += one.adds
             self._transactions |= one.transactions
             if version == checkpoint:
                 self._write_checkpoint(version, head)
@@ -115,13 +115,13 @@ class AgedLog:
         small = pa.Table.from_pylist(rows, schema=_SCHEMA)
         with pq.ParquetWriter(checkpoint_path(self.path, version), _SCHEMA) as writer:
             writer.write_table(small)
-            for first in range(0, len(self._adds), 50_000):
+            for first in range(0, len(self.adds), 50_000):
                 some = [
                     {"add": one | {"partitionValues": list(one["partitionValues"].items())}}
-                    for one in self._adds[first : first + 50_000]
+                    for one in self.adds[first : first + 50_000]
                 ]
                 writer.write_table(pa.Table.from_pylist(some, schema=_SCHEMA))
-        size = len(rows) + len(self._adds)
+        size = len(rows) + len(self.adds)
         last = os.path.join(self.path, "_delta_log", "_last_checkpoint")
         with open(last, "w", encoding="utf-8") as file:
             json.dump({"version": version, "size": size}, file)

@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -319,6 +320,13 @@ class FencedTable:
         """Returns the files of this version, under the table's folder."""
         paths: list[str] = pa.table(self.delta.get_add_actions()).column("path").to_pylist()
         return paths
+
+    def topic_files(self, topic: str) -> list[str]:
+        """Returns the files of one topic, under the table's folder."""
+        actions: Any = pa.table(self.delta.get_add_actions(flatten=True))
+        own = pc.equal(actions.column("partition.topic"), topic)
+        found: list[str] = actions.column("path").filter(own).to_pylist()
+        return found
 
     def check_files(self) -> None:
         """Raises TableError if a file that belongs to the table is missing."""

@@ -18,10 +18,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from strandline_spark.errors import OptionError
+from strandline_spark.gold import noted_rows
 from strandline_spark.gold.batch import compute, count_late, framing_of
 from strandline_spark.gold.compare import difference, margins_of
 from strandline_spark.gold.definition import check_step
 from strandline_spark.gold.identity import identity_of
+from strandline_spark.gold.noted_rows import GoldNote, account_hash, rows_hash
 from strandline_spark.gold.rounding import SHARE
 from strandline_spark.gold.silver import Silver
 from strandline_spark.gold.table import GoldTable, named_as
@@ -50,6 +52,8 @@ class GoldFindings:
     step: str
     commits: int = 0
     """Number of commits that were computed again."""
+    noted: int = 0
+    """Number of those that an earlier verification has found sound, and whose rows are the same."""
     unchecked: int = 0
     """Number of the others: they have left the log, or depend on one that has."""
     rows: int = 0
@@ -68,9 +72,12 @@ class GoldFindings:
 
 
 def verify_step(
-    spark: SparkSession, step: GoldStep, silver_path: str, *, pipeline: str
+    spark: SparkSession, step: GoldStep, silver_path: str, *, pipeline: str, full: bool = True
 ) -> GoldFindings:
-    """Checks the table. Raises TableError if a table is unreadable or is not the step's."""
+    """Checks the table. Unless `full`, commits that were found sound are not computed again if
+    their rows are the same; a step that computes windows again has none. Raises TableError if a
+    table is unreadable or is not the step's.
+    """
     gold = GoldTable.open(step, pipeline)
     silver = Silver.open(silver_path)
     accounts = gold.accounts()
@@ -90,8 +97,11 @@ def verify_step(
         return found
     before: Closed | None = None
     previous: GoldAccount | None = None
+    noted = 0 if full else _noted(gold, accounts, rows, found)
     for account, held in zip(accounts, rows, strict=False):
-        if previous is None and account.number > 1:
+        if account.number <= noted:
+            found.noted, before = found.noted + 1, account.closed
+        elif previous is None and account.number > 1:
             found.unchecked, found.rows_unchecked = account.number, held.num_rows
             before = account.closed
         elif not _follows(account, previous):
@@ -106,7 +116,32 @@ def verify_step(
         found.problems.append(
             f"{len(outside)} rows are of windows that no commit has closed{_first(outside)}"
         )
+    if found.sound and accounts:
+        held_rows = rows_hash(_plain(one) for one in rows[:-1])
+        last = accounts[-1]
+        note = GoldNote(last.number, account_hash(last), held_rows)
+        noted_rows.write(gold.path, gold.state.id, note)
     return found
+
+
+def _noted(
+    gold: GoldTable, accounts: Sequence[GoldAccount], rows: Sequence[Any], found: GoldFindings
+) -> int:
+    """Returns the number of the newest commit that needs no computation; 0 if all do."""
+    note = noted_rows.read(gold.path, gold.state.id)
+    place = next((n for n, one in enumerate(accounts) if note and one.number == note.number), None)
+    if note is None or place is None:
+        return 0
+    if not note.fits(accounts[place]):
+        found.problems.append(f"the account of commit {note.number} changed since it was verified")
+        return 0
+    if rows_hash(_plain(one) for one in rows[: place + 1]) != note.rows:
+        found.problems.append(
+            f"rows of windows up to {time_text(accounts[place].watermark)} changed since they were"
+            " verified"
+        )
+        return 0
+    return note.number
 
 
 def as_json(found: GoldFindings) -> dict[str, Any]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from strandline_spark.bronze.fenced_table import FencedTable
-    from strandline_spark.bronze.verify import Run
+    from strandline_spark.bronze.runs import Run
     from strandline_spark.cluster.offsets import TopicPartition
     from strandline_spark.parsing.settings import ParseSettings
     from strandline_spark.pipeline.verify import ParsedFindings

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_spark.bronze.audit import accounts
 from strandline_spark.bronze.columns import BronzeTable
-from strandline_spark.bronze.verify import PartitionFindings, held_in, runs_in, union, verify
+from strandline_spark.bronze.runs import TopicRuns
+from strandline_spark.bronze.verify import PartitionFindings, held_in, union, verify
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.pipeline.columns import beside_columns
 from strandline_spark.pipeline.moved_topics import moved_topics
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from strandline_spark.bronze.commits import CommittedRange
     from strandline_spark.bronze.fenced_table import FencedTable
-    from strandline_spark.bronze.verify import Run
+    from strandline_spark.bronze.runs import Run
     from strandline_spark.pipeline.config import Pipeline
 
 
@@ -64,28 +65,40 @@ def verify_raw(pipeline: Pipeline, bootstrap: str | None, **asked: Any) -> list[
     ]
 
 
-def verify_parsed(pipeline: Pipeline, *, values: bool = False) -> list[ParsedFindings]:
+def verify_parsed(
+    pipeline: Pipeline, *, values: bool = False, full: bool = True
+) -> list[ParsedFindings]:
     """Checks each silver table and its quarantine against bronze, each partition. With `values` it
-    parses bronze again and compares each row.
+    parses bronze again and compares each row. Unless `full`, only files that no earlier
+    verification has noted are read.
     """
     return [
-        found for part in pipeline.parts for found in _verify_part(part, pipeline, values=values)
+        found
+        for part in pipeline.parts
+        for found in _verify_part(part, pipeline, values=values, full=full)
     ]
 
 
-def _verify_part(part: Pipeline, whole: Pipeline, *, values: bool) -> list[ParsedFindings]:
+def _verify_part(
+    part: Pipeline, whole: Pipeline, *, values: bool, full: bool
+) -> list[ParsedFindings]:
     bronze = BronzeTable.open(part.bronze)
     silver = SilverTable.open(part.silver)
     quarantine = QuarantineTable.open(part.quarantine)
     silver.check_kind(part.parse, part.file)
-    ranges = [_ranges(table) for table in (bronze, silver, quarantine)]
+    tables = (bronze, silver, quarantine)
+    known = [list(accounts(table)) for table in tables]
+    ranges = [_ranges(one) for one in known]
     compared = None
     if values:
-        known = beside_columns(part, silver.columns_beside(part.parse.columns))
-        compared = ParsedValues(bronze, silver, quarantine, known.parse)
-    out = []
+        beside = beside_columns(part, silver.columns_beside(part.parse.columns))
+        compared = ParsedValues(bronze, silver, quarantine, beside.parse)
+    out: list[ParsedFindings] = []
     for topic in part.silver_topics:
-        runs = [runs_in(table, topic) for table in (bronze, silver, quarantine)]
+        held = [TopicRuns(table, topic, full=full) for table in tables]
+        own = [[pair for pair in every if pair[1].topic == topic] for every in known]
+        runs = [one.of for one in held]
+        begun = len(out)
         for partition in sorted({p for one in runs for p in one}):
             tp = TopicPartition(topic, partition)
             found = check_parsed(
@@ -99,12 +112,30 @@ def _verify_part(part: Pipeline, whole: Pipeline, *, values: bool) -> list[Parse
             if compared is not None:
                 compared.compare(found, [one.get(partition, []) for one in runs])
             out.append(found)
+        _settle(held[1:], own[1:], out[begun:])
     for table in (silver, quarantine):
         for topic, other in moved_topics(part, whole, table):
             found = ParsedFindings(topic, -1)
             found.problems.append(f"{table.path} has its records, and [[silver]] {other} takes it")
             out.append(found)
     return out
+
+
+def _settle(
+    held: Sequence[TopicRuns],
+    known: Sequence[Sequence[tuple[int, CommittedRange]]],
+    found: Sequence[ParsedFindings],
+) -> None:
+    """Adds the faults in what was verified before to the findings about a topic, or notes what was
+    verified now.
+    """
+    for runs, ranges in zip(held, known, strict=True):
+        runs.check_accounts(ranges)
+        if found:
+            found[0].problems += runs.problems
+    if all(one.sound for one in found):
+        for runs, ranges in zip(held, known, strict=True):
+            runs.note(ranges)
 
 
 def check_parsed(
@@ -181,8 +212,10 @@ def _check_ends(
             )
 
 
-def _ranges(table: FencedTable) -> dict[TopicPartition, dict[tuple[int, int], CommittedRange]]:
+def _ranges(
+    known: Sequence[tuple[int, CommittedRange]],
+) -> dict[TopicPartition, dict[tuple[int, int], CommittedRange]]:
     out: dict[TopicPartition, dict[tuple[int, int], CommittedRange]] = {}
-    for _, one in accounts(table):
+    for _, one in known:
         out.setdefault(one.tp, {})[one.start, one.end] = one
     return out
