@@ -36,6 +36,8 @@ from strandline_spark.errors import TableError, first_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from strandline_spark.bronze.fenced_table import FencedTable
+
 TARGET_BYTES: Final = 128 << 20
 """A file of this size or more is left unchanged."""
 MAINTENANCE: Final = "strandline/maintenance"
@@ -92,7 +94,7 @@ class Fence:
     process makes your commit a conflict.
     """
 
-    def __init__(self, table: BronzeTable) -> None:
+    def __init__(self, table: FencedTable) -> None:
         self._table = table
         self._number = table.committed_batch(MAINTENANCE) or 0
 
@@ -103,30 +105,32 @@ class Fence:
         table = self._table
         if (table.committed_batch(MAINTENANCE) or 0) != self._number:
             # It was committed between our own commit and the reading of the table's new version.
-            raise _overtaken(table)
+            raise _overtaken(table, None)
         change.transactions = {**change.transactions, MAINTENANCE: self._number + 1}
         with committing(table.path):
             try:
                 version = commit(table.state, change)
             except ConflictError as why:
-                raise _overtaken(table) from why
+                raise _overtaken(table, why) from why
             except UnsyncedError:
                 raise
             except OSError as why:
-                raise _unwritable(table, why) from why
+                raise unwritable(table, why) from why
             self._number += 1
             table.refresh()
             write_if_due(table.path, version)
 
 
-def _overtaken(table: BronzeTable) -> TableError:
+def _overtaken(table: FencedTable, why: ConflictError | None) -> TableError:
+    if why is not None and MAINTENANCE not in str(why):
+        return TableError(f"{table.path} was changed meanwhile ({why}): {_AGAIN}")
     return TableError(
         f"another compact or vacuum of {table.path} was committed meanwhile; run one at a time:"
         f" {_AGAIN}"
     )
 
 
-def _unwritable(table: BronzeTable, why: OSError) -> TableError:
+def unwritable(table: FencedTable, why: OSError) -> TableError:
     return TableError(
         f"{table.path} cannot be written ({first_line(why)}): make room there, or see to it that"
         f" you may write; {_AGAIN}"
@@ -208,7 +212,7 @@ def _replace(
     except BaseException as why:
         _discard(table.path, made)
         if isinstance(why, OSError):
-            raise _unwritable(table, why) from why
+            raise unwritable(table, why) from why
         raise
 
 

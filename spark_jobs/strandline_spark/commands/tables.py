@@ -1,4 +1,4 @@
-"""`strandline-spark compact` and `vacuum`: care of a bronze table's files, beside a running job."""
+"""`strandline-spark compact` and `vacuum`: care of a table's files, beside a running job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def add_compact(commands: Any) -> None:
     command = commands.add_parser(
         "compact",
         help="merge a table's many small files into few large ones",
-        description="Merges a bronze table's many small files into few large ones. Jobs may run."
+        description="Merges the many small files of a bronze, silver, quarantine or gold table into"
+        " few large ones; in silver, one for each day of event time. Jobs may run."
         " Readers keep their files: the old ones stay until vacuum removes them. Run one compact"
         " or vacuum of a table at a time; of two the later is refused.",
     )
@@ -72,8 +73,8 @@ def kept_hours(text: str) -> int:
 
 
 def _run_compact(arguments: argparse.Namespace) -> int:
-    from strandline_spark.bronze.compaction import compact
     from strandline_spark.cluster.offsets import decimal
+    from strandline_spark.maintenance.compaction import compact
 
     target = decimal(arguments.target_bytes)
     if target is None or target < 1:

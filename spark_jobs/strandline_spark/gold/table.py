@@ -182,23 +182,26 @@ class GoldTable:
         return sorted(out, key=lambda one: one.version)
 
     def commit(
-        self, rows: Any, account: GoldAccount, replaced: frozenset[int] = frozenset()
+        self,
+        rows: Any,
+        account: GoldAccount,
+        replaced: frozenset[int] = frozenset(),
+        tries: int = 3,
     ) -> int:
         """Adds an Arrow table of rows, possibly empty, in place of the rows whose window ends at
         one of the times `replaced`. Returns the version once it is synced.
 
         Raises TableError if another driver has committed since the handle was opened.
         """
-        change = Change(transactions={self._job: account.watermark})
+        before = self.state.transactions.get(self._job)
         with committing(self.path):
-            if replaced:
-                self._replace(change, replaced)
-            if rows.num_rows > 0:
-                self._write(change, named_as(rows, self.state.columns))
-            change.info = {METADATA_KEY: to_metadata(account)}
             try:
-                version = commit_change(self.state, change)
+                version = self._commit(rows, account, replaced)
             except ConflictError as why:
+                self.state = snapshot(self.path)
+                if self.state.transactions.get(self._job) == before and tries > 1:
+                    # A compaction has put other files in place of those that lose rows.
+                    return self.commit(rows, account, replaced, tries - 1)
                 raise TableError(
                     f"another driver committed step {self._step.name} to {self.path} meanwhile"
                     f" ({first_line(why)}); nothing was committed here. Run one job for each"
@@ -207,6 +210,15 @@ class GoldTable:
             self.state = snapshot(self.path)
             write_if_due(self.path, version)
         return version
+
+    def _commit(self, rows: Any, account: GoldAccount, replaced: frozenset[int]) -> int:
+        change = Change(transactions={self._job: account.watermark})
+        if replaced:
+            self._replace(change, replaced)
+        if rows.num_rows > 0:
+            self._write(change, named_as(rows, self.state.columns))
+        change.info = {METADATA_KEY: to_metadata(account)}
+        return commit_change(self.state, change)
 
     def set_aside(self) -> str:
         """Moves the table out of the way, and returns its new folder."""
