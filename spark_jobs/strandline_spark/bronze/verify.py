@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from strandline_proto.ids import topic_id_text
+from strandline_spark.bronze import removals
 from strandline_spark.bronze.audit import accounts
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.runs import TopicRuns
@@ -24,7 +25,7 @@ from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from strandline_spark.bronze.commits import CommittedRange
     from strandline_spark.bronze.fenced_table import FencedTable
@@ -50,6 +51,8 @@ class PartitionFindings:
     """Offsets without a record (control batches), as the commits counted them."""
     lost: int = 0
     """Offsets whose records retention had removed, as the commits counted them."""
+    removed: int = 0
+    """Rows that `retention` or `forget` has removed from the table."""
     unchecked: int = -1
     """Rows whose records the topic no longer holds; -1 if values were not compared."""
     differing: int = -1
@@ -90,6 +93,7 @@ def verify(
     held = TopicRuns(table, topic, full=full)
     known = [(version, one) for version, one in accounts(table) if one.topic == topic]
     held.check_accounts(known)
+    gone = removals.removed(removals.read(table.state))
     runs = held.of
     ranges, audited = _ranges_of(table, known)
     partitions = sorted(set(runs) | set(ranges))
@@ -100,6 +104,7 @@ def verify(
             ranges.get(p, []),
             table.end(TopicPartition(topic, p)),
             audited[p],
+            gone.get(TopicPartition(topic, p), ()),
         )
         for p in partitions
     ]
@@ -142,9 +147,10 @@ def check_partition(
     ranges: list[CommittedRange],
     fence: int | None,
     audited: int = 0,
+    removed: Sequence[tuple[int, int]] = (),
 ) -> PartitionFindings:
     """Judges one partition from its runs, the ranges of its commits, and the end of the table. The
-    first `audited` ranges have left the log.
+    first `audited` ranges have left the log; rows at the offsets `removed` are gone on purpose.
     """
     found = PartitionFindings(tp.topic, tp.partition)
     found.rows = sum(run.end - run.start for run in runs)
@@ -160,7 +166,11 @@ def check_partition(
         found.problems.append("leader epochs go back as offsets rise")
     if last > found.end_offset:
         found.problems.append(f"rows go up to {last}, past the table's end {found.end_offset}")
-    _check_ranges(found, ranges, covered, audited)
+    again = sum(end - start for start, end in removals.common(covered, removed))
+    found.removed = sum(end - start for start, end in removed) - again
+    if again > 0:
+        found.problems.append(f"{again} rows are there that were removed from the table")
+    _check_ranges(found, ranges, removals.joined([*covered, *removed]), audited)
     return found
 
 
@@ -194,9 +204,9 @@ def _check_ranges(
             )
     # Ranges that are neither in the log nor in the audit are judged by the rows alone.
     known_from = ranges[0].start if ranges else found.end_offset
-    if found.first_offset >= 0 and found.first_offset < known_from:
-        head = held_in(covered, found.first_offset, known_from)
-        found.gaps += known_from - found.first_offset - head
+    first = covered[0][0] if covered else -1
+    if 0 <= first < known_from:
+        found.gaps += known_from - first - held_in(covered, first, known_from)
     if found.gaps > 0:
         found.problems.append(f"{found.gaps} offsets have no row")
 

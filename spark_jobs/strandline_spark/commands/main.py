@@ -36,7 +36,7 @@ from strandline_spark.commands.prepare import add_prepare
 from strandline_spark.commands.rebuild import add_rebuild
 from strandline_spark.commands.replay import add_replay
 from strandline_spark.commands.report import add_report
-from strandline_spark.commands.tables import add_compact, add_vacuum
+from strandline_spark.commands.tables import add_compact, add_retention, add_vacuum
 from strandline_spark.commands.verify import add_verify
 from strandline_spark.errors import OptionError, StrandlineSparkError
 from strandline_spark.spark.flags import add_spark
@@ -103,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     add_example(commands)
     add_compact(commands)
     add_vacuum(commands)
+    add_retention(commands)
     add_lag(commands)
     add_replay(commands)
     add_rebuild(commands)

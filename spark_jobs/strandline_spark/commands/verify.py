@@ -34,13 +34,14 @@ _VERIFY_COLUMNS: Final = (
     "doubles",
     "skipped",
     "lost",
+    "removed",
     "unchecked",
     "differing",
     "high_watermark",
     "lag",
 )
 _PARSED_COLUMNS: Final = (
-    *("topic", "partition", "bronze", "silver", "quarantine", "duplicates", "differing"),
+    *("topic", "partition", "bronze", "silver", "quarantine", "duplicates", "removed", "differing"),
 )
 _GOLD_COLUMNS: Final = ("step", "commits", "noted", "rows", "watermark", "late", "unchecked")
 _STATE_COLUMNS: Final = ("step", "keys", "silver", "left_out", "behind")

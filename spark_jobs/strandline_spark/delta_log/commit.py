@@ -7,7 +7,7 @@ The rules are Delta's. The entry of a version is made once, by a link that fails
 another writer has made it, this commit takes the next version, unless the two conflict:
 
 * the other has one of the transactions of this one: two drivers did the same work
-* the other has changed the metadata or the protocol
+* the other has changed the metadata or the protocol, except that rows may be removed now
 * the other has removed a file that this one removes, or adds one that it adds
 
 Appended rows conflict with nothing, because no commit here depends on the rows of others.
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 SAFE: Final = "/=-_.~"
 _VERSIONS_MAX: Final = 10_000
 """Commits of others that one commit may follow on."""
+_APPEND_ONLY: Final = "delta.appendOnly"
 _ENGINE: Final = "strandline-spark"
 
 
@@ -101,7 +102,10 @@ def commit(read: Snapshot, change: Change) -> int:
     refuses.
     """
     read.check_writable()
-    is_append_only = read.configuration.get("delta.appendOnly") == "true"
+    configuration = read.configuration
+    if change.metadata is not None:
+        configuration = change.metadata.get("configuration") or {}
+    is_append_only = configuration.get(_APPEND_ONLY) == "true"
     if is_append_only and any(one["dataChange"] for one in change.removes):
         raise LogError(
             f"{read.path} is append-only (delta.appendOnly), and rows of it would be removed: take"
@@ -115,7 +119,7 @@ def commit(read: Snapshot, change: Change) -> int:
         except FileExistsError:
             actions = read_entry(read.path, version)
             if actions is not None:  # None: a clean-up of the log has removed it already
-                _check(change, version, actions)
+                _check(read, change, version, actions)
             version += 1
             continue
         try:
@@ -145,12 +149,17 @@ def _text(read: Snapshot, change: Change) -> str:
     return "\n".join(map(json.dumps, actions)) + "\n"
 
 
-def _check(change: Change, version: int, actions: Sequence[Action]) -> None:
+def _check(read: Snapshot, change: Change, version: int, actions: Sequence[Action]) -> None:
     """Raises ConflictError if the entry of another writer excludes the change."""
     removed = {one["path"] for one in change.removes}
     added = {one["path"] for one in change.adds}
+    changes_columns = change.metadata is not None and (
+        change.metadata["schemaString"] != read.metadata["schemaString"]
+    )
     for action in actions:
-        if "metaData" in action or "protocol" in action:
+        found = action.get("metaData")
+        is_other = found is not None and _settings(found) != _settings(read.metadata)
+        if is_other or "protocol" in action:
             raise ConflictError(f"version {version} changed the table's columns or settings")
         if "txn" in action and action["txn"].get("appId") in change.transactions:
             raise ConflictError(f"version {version} has the transaction {action['txn']['appId']}")
@@ -158,8 +167,19 @@ def _check(change: Change, version: int, actions: Sequence[Action]) -> None:
             raise ConflictError(f"version {version} removed {action['remove']['path']}")
         if "add" in action and action["add"].get("path") in added:
             raise ConflictError(f"version {version} added {action['add']['path']}")
-        if change.metadata is not None and {"add", "remove", "txn"} & action.keys():
+        if changes_columns and {"add", "remove", "txn"} & action.keys():
             raise ConflictError(f"version {version} was committed before the new columns")
+
+
+def _settings(metadata: Mapping[str, Any]) -> Any:
+    """Returns what commits of rows depend on: all but whether rows may be removed."""
+    configuration = {
+        name: value
+        for name, value in (metadata.get("configuration") or {}).items()
+        if name != _APPEND_ONLY
+    }
+    names = ("id", "schemaString", "partitionColumns")
+    return configuration, [metadata.get(name) for name in names]
 
 
 def _now_ms() -> int:

@@ -12,7 +12,9 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_spark.bronze import removals
 from strandline_spark.bronze.columns import BronzeTable
+from strandline_spark.bronze.verify import held_in
 from strandline_spark.delta_log.held_files import HeldFiles
 from strandline_spark.errors import StrandlineSparkError, TableError, first_line, remedy_line
 from strandline_spark.silver.duplicates import REASON, files_before
@@ -226,9 +228,12 @@ class CatchUp:
             )
             begun.add(one.tp)
         out = []
+        gone = removals.removed(removals.read(bronze.state))
         groups = _groups(tasks, in_order=bool(settings.dedupe_key))
         for each, task, (rows, text) in zip(chunk, tasks, self._run(plan, groups), strict=True):
-            account = _with_mark(counted(each, rows), bronze)
+            one = each.account
+            removed = held_in(gone.get(one.tp, []), one.start, one.end)
+            account = _with_mark(counted(each, rows, removed), bronze)
             manifest = SilverManifest.from_json(text)
             out.append(ParsedRange(account, task.ingest_date, "", manifest))
         return out

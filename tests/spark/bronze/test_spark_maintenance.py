@@ -271,7 +271,7 @@ def test_a_commit_that_may_not_last_is_not_said_to_have_changed_nothing(
     [
         (
             "compact",
-            "strandline_spark.bronze.compaction.compact",
+            "strandline_spark.maintenance.compaction.compact",
             "the other files are unchanged",
         ),
         ("vacuum", "strandline_spark.bronze.vacuum.vacuum", "no row of the table is touched"),

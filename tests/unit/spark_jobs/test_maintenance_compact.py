@@ -182,12 +182,12 @@ def test_vacuum_removes_what_was_replaced_long_ago(pipeline: Any) -> None:
     assert vacuum(pipeline.silver).files == []
     for path in before:
         os.utime(os.path.join(pipeline.silver, path), (1, 1))
-    for path in sorted(Path(pipeline.silver, "_delta_log").glob("*.json")):
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for entry in sorted(Path(pipeline.silver, "_delta_log").glob("*.json")):
+        lines = [json.loads(line) for line in entry.read_text().splitlines()]
         for action in lines:
             if "remove" in action:
                 action["remove"]["deletionTimestamp"] = int(time.time() - 30 * DAY_S) * 1000
-        path.write_text("".join(json.dumps(action) + "\n" for action in lines))
+        entry.write_text("".join(json.dumps(action) + "\n" for action in lines))
     assert set(vacuum(pipeline.silver).files) == before
     assert sound(pipeline)
 
