@@ -22,6 +22,7 @@ from strandline_runtime.extras import what_is_missing
 from strandline_runtime.grpc_experiments import without_event_engine
 from strandline_spark.cluster.find_cluster import add_cluster, find_bootstrap
 from strandline_spark.commands.example import add_example
+from strandline_spark.commands.forget import add_forget
 from strandline_spark.commands.help_examples import add_examples
 from strandline_spark.commands.lag import add_lag
 from strandline_spark.commands.monitoring import add_metrics, listen_address, metrics_served
@@ -104,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     add_compact(commands)
     add_vacuum(commands)
     add_retention(commands)
+    add_forget(commands)
     add_lag(commands)
     add_replay(commands)
     add_rebuild(commands)

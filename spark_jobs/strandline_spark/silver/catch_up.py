@@ -220,7 +220,7 @@ class CatchUp:
                     silver_held=beside[0],
                     quarantine_held=beside[1],
                     kept=None if old is None else tuple(f.path for f in _overlapping(old, one)),
-                    silver_id=silver.id,
+                    silver_id=_rows_of(silver),
                     before=None
                     if one.tp in begun
                     else files_before(own.near(one.tp), one.start, settings.dedupe_within),
@@ -358,6 +358,11 @@ def _end(table: FencedTable, tp: Any) -> int:
     """Returns the end of the table; -1 if it never took from the partition."""
     end = table.end(tp)
     return -1 if end is None else end
+
+
+def _rows_of(silver: SilverTable) -> str:
+    """Returns a name of the table's rows: a removal takes some that duplicates were found by."""
+    return f"{silver.id}/{silver.state.transactions.get(removals.NUMBER, 0)}"
 
 
 def _up_to(end: int | None) -> str:
