@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 
@@ -61,9 +62,11 @@ def run(pipeline: Pipeline) -> None:
 
 
 def said(pipeline: Pipeline) -> list[str]:
-    raw = [verify(pipeline.bronze, "t", None, full=full) for full in (False, True)]
-    parsed = [verify_parsed(pipeline, values=True, full=full) for full in (False, True)]
-    state = [verify_step(step, pipeline.silver, pipeline="p") for step in pipeline.state]
+    raw: list[list[Any]] = [verify(pipeline.bronze, "t", None, full=full) for full in (False, True)]
+    parsed: list[list[Any]] = [
+        verify_parsed(pipeline, values=True, full=full) for full in (False, True)
+    ]
+    state: list[Any] = [verify_step(step, pipeline.silver, pipeline="p") for step in pipeline.state]
     return [one for every in (*raw, *parsed, state) for found in every for one in found.problems]
 
 
@@ -92,8 +95,6 @@ def test_the_records_are_in_no_table_and_verify_knows(pipeline: Pipeline) -> Non
 
 
 def test_no_file_on_the_disk_has_them(pipeline: Pipeline, tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
     forget(pipeline, WHERE)
     for table in (pipeline.bronze, pipeline.silver, pipeline.quarantine):
         for file in Path(table).rglob("topic=*/**/*.parquet"):

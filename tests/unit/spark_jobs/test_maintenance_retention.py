@@ -59,9 +59,11 @@ def offsets(path: str) -> list[int]:
 
 
 def said(pipeline: Pipeline) -> list[str]:
-    raw = [verify(pipeline.bronze, "t", None, full=full) for full in (False, True)]
-    parsed = [verify_parsed(pipeline, values=True, full=full) for full in (False, True)]
-    return [problem for every in (*raw, *parsed) for one in every for problem in one.problems]
+    raw: list[list[Any]] = [verify(pipeline.bronze, "t", None, full=full) for full in (False, True)]
+    parsed: list[list[Any]] = [
+        verify_parsed(pipeline, values=True, full=full) for full in (False, True)
+    ]
+    return [str(problem) for every in (*raw, *parsed) for one in every for problem in one.problems]
 
 
 def test_old_files_go_and_verify_knows(pipeline: Pipeline) -> None:
