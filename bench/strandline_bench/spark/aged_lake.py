@@ -18,7 +18,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from strandline_bench.spark.aged_log import AgedCommit, AgedLog
 
 if TYPE_CHECKING:
-    from strandline_spark.bronze.commits import CommittedRange
+    from strandline_spark.bronze.commits import Commit, CommittedRange
     from strandline_spark.bronze.fenced_table import DataFile, FencedTable
     from strandline_spark.pipeline.steps import GoldStep
 
@@ -77,24 +77,33 @@ class Lake:
             log.write(self.commits(table), self.batches)
             AuditCopier(table.path).copy(type(table).open(table.path))
 
-    def commits(self, table: "FencedTable") -> Iterator[AgedCommit]:
+    def commits(
+        self, table: "FencedTable", taken: "list[Commit] | None" = None
+    ) -> Iterator[AgedCommit]:
+        """Yields the commits of the past, and adds their accounts to `taken`."""
+        from strandline_spark.bronze.commits import Commit
+
         now_ms = time.time_ns() // 1_000_000
         for batch in range(self.batches):
             files, ranges = batch_of(table, batch, write=batch >= self.batches - self.files_of)
             time_ms = now_ms - (self.batches - batch) * BATCH_S * 1000
-            yield _committed(table, batch, files, ranges, time_ms)
+            if taken is not None:
+                taken.append(Commit(batch + 1, time_ms, JOB, batch, ranges))
+            kept = batch >= self.batches - WEEK_BATCHES
+            yield _committed(table, batch, files, ranges, time_ms, with_info=kept)
 
 
 def make_noted_bronze(lake: Lake) -> None:
     """Makes bronze alone. Its older files are empty, and noted as verified."""
-    from strandline_spark.bronze.audit import AuditCopier, accounts
+    from strandline_spark.bronze.audit import AuditCopier
     from strandline_spark.bronze.columns import BronzeTable
     from strandline_spark.bronze.noted_runs import Note, NotedFile, accounts_hash, write
 
     table = BronzeTable.open_or_create(lake.bronze, NAME)
-    log = AgedLog(table.path, lake.batches)
-    log.write(lake.commits(table), lake.batches)
-    AuditCopier(table.path).copy(BronzeTable.open(table.path))
+    log = AgedLog(table.path, WEEK_BATCHES)
+    taken: list[Commit] = []
+    log.write(lake.commits(table, taken), lake.batches)
+    AuditCopier(table.path).copy(BronzeTable.open(table.path), taken[::-1])
     note = Note(lake.batches - lake.files_of)
     for add in log.adds[: -PARTITIONS * lake.files_of]:
         path = os.path.join(table.path, add["path"])
@@ -103,11 +112,9 @@ def make_noted_bronze(lake: Lake) -> None:
         partition, start = (int(one) for one in os.path.basename(path)[:26].split("-"))
         run = (partition, start, start + ROWS, 0, 0)
         note.files[add["path"]] = NotedFile(0, os.stat(path).st_mtime_ns, [run])
-    table = BronzeTable.open(table.path)
-    note.accounts = accounts_hash(accounts(table), note.version)
+    ranges = ((one.version, each) for one in taken for each in one.ranges)
+    note.accounts = accounts_hash(ranges, note.version)
     write(table.path, table.id, "t", note)
-    for version in range(lake.batches - WEEK_BATCHES):
-        os.unlink(table.log_entry(version))
 
 
 def tables_of(lake: Lake) -> "list[FencedTable]":
@@ -158,7 +165,13 @@ def batch_of(
 
 
 def _committed(
-    table: "FencedTable", batch: int, files: Any, ranges: Any, time_ms: int
+    table: "FencedTable",
+    batch: int,
+    files: Any,
+    ranges: Any,
+    time_ms: int,
+    *,
+    with_info: bool,
 ) -> AgedCommit:
     from strandline_spark.bronze.commits import to_metadata
     from strandline_spark.delta_log.commit import Change
@@ -167,7 +180,7 @@ def _committed(
     for file in files:
         table.add_to(change, file)
     fences = {f"strandline/{one.topic}/{one.partition}": one.end for one in ranges}
-    info = {"strandline": to_metadata(JOB, batch, ranges)}
+    info = {"strandline": to_metadata(JOB, batch, ranges)} if with_info else {}
     return AgedCommit(change.adds, {JOB: batch, **fences}, info, time_ms)
 
 

@@ -140,9 +140,10 @@ class AuditCopier:
             return AGE_SECONDS_MAX
         return time.time() - made
 
-    def copy(self, table: FencedTable) -> int:
-        """Copies all accounts not copied yet. Returns how many versions had left the log before
-        they were copied. Raises TableError.
+    def copy(self, table: FencedTable, commits: list[Commit] | None = None) -> int:
+        """Copies all accounts not copied yet: those of the log, or these `commits`, the newest
+        first. Returns how many versions had left the log before they were copied. Raises
+        TableError.
         """
         path = audit_path(self._table_path)
         try:
@@ -152,8 +153,8 @@ class AuditCopier:
             copied = -1 if found is None else found
             behind = table.version - copied
             if behind > 0:
-                commits = table.commits(behind)
-                _append(audit, path, _rows(commits), Transaction(name, table.version))
+                rows = _rows(table.commits(behind) if commits is None else commits)
+                _append(audit, path, rows, Transaction(name, table.version))
         except CommitFailedError:
             # Another job copies the same accounts at this moment; the next copy takes what it has
             # not seen.

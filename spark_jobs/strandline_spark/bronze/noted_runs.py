@@ -98,14 +98,19 @@ def write(table: str, id_: str, topic: str, note: Note) -> None:
 
 def accounts_hash(ranges: Iterable[tuple[int, CommittedRange]], version: int) -> str:
     """Returns a hash over the accounts of commits up to the version, in any order of commits."""
-    digest = hashlib.sha256()
-    known = sorted(
-        (at, one.partition, one.start, one.end, one.rows, one.lost, one.topic_id)
-        for at, one in ranges
+    ids: dict[str, int] = {}
+    numbers = [
+        (
+            *(at, one.partition, one.start, one.end, one.rows, one.lost),
+            ids.setdefault(one.topic_id, len(ids)),
+        )
+        for at, one in sorted(ranges, key=lambda pair: pair[0])
         if at <= version
-    )
-    for one in known:
-        digest.update(repr(one).encode())
+    ]
+    columns = np.array(numbers, np.int64).reshape(-1, 7)
+    ordered = columns[np.lexsort(columns.T[3::-1])]
+    digest = hashlib.sha256(repr(list(ids)).encode())
+    digest.update(np.ascontiguousarray(ordered).tobytes())
     return digest.hexdigest()
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from strandline_spark.bronze import noted_runs
 from strandline_spark.bronze.fenced_table import POSITION_KEY
 from strandline_spark.bronze.noted_runs import Note, NotedFile
+from strandline_spark.errors import TableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,8 +53,13 @@ class TopicRuns:
         self._position = table.setting(POSITION_KEY)
         self._known = Note() if full else noted_runs.read(table.path, table.id, topic)
         self._note = Note(table.version)
-        table.check_files()
-        changed = [path for path in table.topic_files(topic) if not self._take(path)]
+        if full:
+            table.check_files()
+        try:
+            changed = [path for path in table.topic_files(topic) if not self._take(path)]
+        except FileNotFoundError as why:
+            table.check_files()  # it names the files
+            raise TableError(f"{table.path}: {why}; put it back from a copy") from why
         if changed:
             self.problems.append(
                 f"{len(changed)} files have changed since they were verified: {changed[0]}; such a"
