@@ -184,4 +184,3 @@ def _places(run: Run, group: str) -> list[int]:
 
 def _keys(records: list[Record]) -> list[str]:
     return [b64decode(each["key"]).decode() for each in records]
-

@@ -114,8 +114,7 @@ KEEPING: Final = (
                 "            kept.set_aborted(self.aborted())\n",
             ),
         ),
-        history="tests/unit/broker/storage/log/test_aborted.py"
-        "::test_a_truncation_cuts_the_index",
+        history="tests/unit/broker/storage/log/test_aborted.py::test_a_truncation_cuts_the_index",
     ),
     Mutant(
         "reader-hides-what-follows-an-abort",

@@ -46,7 +46,9 @@ class Judge:
         """The committed records that were not copied yet; empty if all were."""
         wanted, copies = self._copied()
         missing = sorted(wanted - {of for of, _ in copies})
-        return f"{len(missing)} records are not copied, the first is {missing[0]}" if missing else ""
+        return (
+            f"{len(missing)} records are not copied, the first is {missing[0]}" if missing else ""
+        )
 
     def _copied(self) -> tuple[set[tuple[int, int]], list[tuple[tuple[int, int], int]]]:
         """(partition, offset) of each committed record, and of each committed copy with its own

@@ -109,7 +109,11 @@ class TransactionOracle:
             found.update()
             batch = None if last is None else found.batch_at(last.base)
             if last is None or (batch is not None and found.view.end >= last.end):
-                at = [e for e in found.view.entries[-50:] if e.identity == last.identity] if last else []
+                at = (
+                    [e for e in found.view.entries[-50:] if e.identity == last.identity]
+                    if last
+                    else []
+                )
                 if last is None or at or found.view.end == last.end:
                     return found
         return None
