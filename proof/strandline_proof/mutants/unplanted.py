@@ -29,25 +29,16 @@ UNPLANTED: Final[dict[str, str]] = {
     "P-103": "`core/groups/test_pending_offsets.py`, `test_22_txn_offset_order`",
     "P-104": "`test_24_marker_then_read`, `hosts/groups/test_markers.py`",
     "P-105": "`core/transactions/test_end.py`",
-<<<<<<< HEAD
     "P-106": "`core/replication/test_verification.py`",
-=======
-    "P-106": "`core/replication/test_verification.py`, `hosts/groups/test_txn_commits.py`",
->>>>>>> refs/h/txn-coord
     "P-108": "`storage/log/test_aborted.py`, `storage/log/test_aborted_power.py`",
     "P-114": "`core/transactions/test_timeouts.py`",
     "P-115": "`core/replication/test_open_transactions.py`, `hosts/replica/test_end_markers.py`",
     "P-117": "`core/replication/test_verification.py`, `core/transactions/test_partitions.py`",
     "P-118": "`core/transactions/test_transactions_property.py`",
     "P-119": "`core/transactions/test_end.py`",
-<<<<<<< HEAD
     "P-120": "`hosts/serving/test_transactional_produce.py`",
     "P-121": "`core/transactions/test_timeouts.py`",
-=======
-    "P-120": "`hosts/replica/test_end_markers.py`",
-    "P-121": "`core/transactions/test_end.py`",
     "P-122": "`hosts/fetching/test_committed_reads.py`",
->>>>>>> refs/h/txn-coord
     "P-123": "`core/groups/test_groups_property.py`; I-144 is an oracle",
     "P-126": "`hosts/transactions/test_marker_sender.py`",
     "P-127": "`core/replication/test_verification.py`",
