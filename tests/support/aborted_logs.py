@@ -65,7 +65,7 @@ class Log:
 
     def unknown_control(self, producer: int) -> None:
         marker = build_end_marker(producer, 1, EndMarkerRecord(True, 0), timestamp_ms=0)
-        self.put(marker[:70] + b"\x07" + marker[71:])
+        self.put(resealed(bytearray(marker[:70] + b"\x07" + marker[71:])))
 
     @property
     def stable_end(self) -> int:
