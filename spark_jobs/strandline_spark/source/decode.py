@@ -70,8 +70,9 @@ class RangeDecoder:
     it.
 
     `position` is the next expected offset. `rows` counts the rows yielded. `skipped` counts the
-    offsets without a record: control batches, aborted transactions, and holes that compaction left. `lost` counts the
-    offsets whose records are gone. `rows + skipped + lost == position - start` always.
+    offsets without a record: control batches, aborted transactions, and holes that compaction left.
+    `lost` counts the offsets whose records are gone.
+    `rows + skipped + lost == position - start` always.
     """
 
     def __init__(
