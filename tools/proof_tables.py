@@ -10,9 +10,14 @@ from strandline_proof.mutants.unplanted import UNPLANTED
 from strandline_proof.sim.kinds import GROUP_KINDS, KINDS, TRANSACTION_KINDS
 from strandline_proof.sim.kinds.meaning import MEANING
 from strandline_proof.sim.plan.group_moments import GROUP_MOMENTS
-from strandline_proof.sim.plan.transaction_moments import TRANSACTION_MOMENTS
 from strandline_proof.sim.plan.moments import MOMENTS
-from strandline_proof.sim.sweep.expected import EVENTS, GROUP_EVENTS, TRANSACTION_EVENTS, runs_needed
+from strandline_proof.sim.plan.transaction_moments import TRANSACTION_MOMENTS
+from strandline_proof.sim.sweep.expected import (
+    EVENTS,
+    GROUP_EVENTS,
+    TRANSACTION_EVENTS,
+    runs_needed,
+)
 
 HEAD = """\
 # Tables of the proof

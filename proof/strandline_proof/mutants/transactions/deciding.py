@@ -106,7 +106,11 @@ DECIDING: Final = (
         "complete-after-the-first-marker",
         "I-164",
         "a transaction is complete when one of its markers is committed",
-        (Edit(_COMPLETING, "    if outstanding.partitions:\n", "    if not command.partitions:\n"),),
+        (
+            Edit(
+                _COMPLETING, "    if outstanding.partitions:\n", "    if not command.partitions:\n"
+            ),
+        ),
         TRANSACTIONS,
     ),
     Mutant(
@@ -208,7 +212,13 @@ DECIDING: Final = (
         "previous-producer-is-not-written",
         "P-119, I-169",
         "the record of a new producer id does not have the one before",
-        (Edit(_RECORDS, "    if value.previous_producer_id != NO_PRODUCER_ID:\n", "    if value.previous_producer_id < NO_PRODUCER_ID:\n"),),
+        (
+            Edit(
+                _RECORDS,
+                "    if value.previous_producer_id != NO_PRODUCER_ID:\n",
+                "    if value.previous_producer_id < NO_PRODUCER_ID:\n",
+            ),
+        ),
         history="tests/unit/broker/core/transactions/test_records.py"
         "::test_values_are_kafkas_bytes_both_ways",
     ),

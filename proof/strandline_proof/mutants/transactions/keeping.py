@@ -42,7 +42,8 @@ KEEPING: Final = (
         (
             Edit(
                 _VERIFICATION,
-                "        return any(each is guard for each in self._of.get(guard.producer_id, ()))\n",
+                "        return any(each is guard for each in"
+                " self._of.get(guard.producer_id, ()))\n",
                 "        return guard.producer_id in self._of\n",
             ),
         ),
@@ -114,8 +115,7 @@ KEEPING: Final = (
                 "            kept.set_aborted(self.aborted())\n",
             ),
         ),
-        history="tests/unit/broker/storage/log/test_aborted.py"
-        "::test_a_truncation_cuts_the_index",
+        history="tests/unit/broker/storage/log/test_aborted.py::test_a_truncation_cuts_the_index",
     ),
     Mutant(
         "reader-hides-what-follows-an-abort",

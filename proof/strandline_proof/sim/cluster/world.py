@@ -41,8 +41,8 @@ from strandline_proof.sim.topology.transactions import KAFKA, LEDGER
 from strandline_proof.sim.transactions.copier import run_copier
 from strandline_proof.sim.transactions.kafka_teller import run_kafka_teller
 from strandline_proof.sim.transactions.ledger import Ledger
-from strandline_proof.sim.transactions.teller import run_teller
 from strandline_proof.sim.transactions.readers import run_readers
+from strandline_proof.sim.transactions.teller import run_teller
 from strandline_proof.sim.workload.clients import run_reader, run_writer
 from strandline_proof.sim.workload.low_acks import run_loose
 from strandline_proof.sim.workload.seeker import run_seeker
@@ -133,10 +133,9 @@ class World:
             return lambda node, runtime, stop: run_writer(self, runtime, stop)
         if name == READER:
             return lambda node, runtime, stop: run_reader(self, runtime, stop)
-        if name == SEEKER:
-            return lambda node, runtime, stop: run_seeker(self, node, runtime, stop)
-        if name == LOOSE:
-            return lambda node, runtime, stop: run_loose(self, node, runtime, stop)
+        if name in (SEEKER, LOOSE):
+            runs = run_seeker if name == SEEKER else run_loose
+            return lambda node, runtime, stop: runs(self, node, runtime, stop)
         if name == COMMITTER:
             return lambda node, runtime, stop: run_committer(self, node, runtime, stop)
         if name == GROUP_ADMIN:

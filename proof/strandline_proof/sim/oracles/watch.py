@@ -96,9 +96,7 @@ class Oracles:
         self.compaction = CompactionOracle(self.replicas, self.sometimes)
         self.expiry = self._expiry(world)
         self.groups = Coordinators(world, self.control, self.replicas)
-        self.transactions = TransactionOracle(
-            world, self.control, self.replicas, self.sometimes
-        )
+        self.transactions = TransactionOracle(world, self.control, self.replicas, self.sometimes)
         world.network.overhear = self._overhear
         world.groups.is_judged = self.groups.is_judged
         world.clients.is_judged = self._is_judged

@@ -17,10 +17,10 @@ from strandline_proof.sim.kinds.admin import COMPACTION, RETENTION
 from strandline_proof.sim.kinds.disks import CHANGE_BYTES
 from strandline_proof.sim.kinds.draw import seconds
 from strandline_proof.sim.kinds.groups import draw_group_fault
-from strandline_proof.sim.kinds.transactions import draw_transaction_fault
 from strandline_proof.sim.kinds.moves import BROKERS as BROKERS_TO_MOVE
 from strandline_proof.sim.kinds.moves import FEW
 from strandline_proof.sim.kinds.moves import KINDS as MOVES
+from strandline_proof.sim.kinds.transactions import draw_transaction_fault
 from strandline_proof.sim.plan.check import (
     EVENTS,
     REBALANCE,

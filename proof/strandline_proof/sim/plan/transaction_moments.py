@@ -18,7 +18,9 @@ DECISION: Final = "decision"
 """The event of a plan with transactions: a coordinator appends a record."""
 
 
-def _at(at_s: float, kind: str, after: str | None = None, delay_s: float = 0.0, **what: Any) -> Step:
+def _at(
+    at_s: float, kind: str, after: str | None = None, delay_s: float = 0.0, **what: Any
+) -> Step:
     return round(at_s, 3), kind, what, after, round(delay_s, 3)
 
 

@@ -159,7 +159,7 @@ class KafkaTeller:
     # Records
 
     async def _produce(self, partition: int, value: bytes) -> int:
-        """Returns the record's offset; −1 if it was there already. Raises KafkaFailed."""
+        """Returns the record's offset; -1 if it was there already. Raises KafkaFailed."""
         sequence = self._sequences.get(partition, 0)
         self._sequences[partition] = sequence + 1
         request = self._request(partition, self._batch(sequence, value))
@@ -215,9 +215,7 @@ def _code(told: Any) -> int:
     return int(told.error_code or 0)
 
 
-async def run_kafka_teller(
-    world: World, node: Node, runtime: Runtime, stop: asyncio.Event
-) -> None:
+async def run_kafka_teller(world: World, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
     while not stop.is_set():
         try:
             async with owned_tasks() as tasks:

@@ -58,7 +58,9 @@ class Readers:
         ledger, loop = self._world.ledger, self._world.loop
         life = ledger.begin_life(is_committed=level == LEVELS[0])
         until_s = loop.now + self._runtime.rng.uniform(*LIFE_S)
-        all_of_it = [TopicPartition(t, p) for t in (LEDGER, COPIES) for p in range(self._partitions)]
+        all_of_it = [
+            TopicPartition(t, p) for t in (LEDGER, COPIES) for p in range(self._partitions)
+        ]
         async with Consumer(
             bootstrap_servers=self._world.topology.bootstrap,
             auto_offset_reset="earliest",

@@ -88,7 +88,5 @@ def _read(view: LogView) -> dict[int, _Batch]:
             producer_id, epoch, sequence = _PRODUCER.unpack_from(data, _AT)
             is_marker = bool(data[_ATTRIBUTES + 1] & _CONTROL)
             if producer_id >= 0 and (sequence >= 0 or is_marker):
-                found[entry.base] = _Batch(
-                    producer_id, epoch, sequence, entry.end - 1, is_marker
-                )
+                found[entry.base] = _Batch(producer_id, epoch, sequence, entry.end - 1, is_marker)
     return found
