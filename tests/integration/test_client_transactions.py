@@ -264,7 +264,7 @@ async def test_an_expired_id_is_fatal(cluster: ScriptedCluster, producer: Produc
     await producer.begin_transaction()
     await producer.send("orders", b"a", partition=0)
     cluster.transactions.ids.clear()
-    with pytest.raises(FatalTransactionError, match="not known|mapping|expired|cannot go on"):
+    with pytest.raises(FatalTransactionError, match="cannot go on"):
         await producer.commit_transaction()
     with pytest.raises(FatalTransactionError):
         await producer.begin_transaction()

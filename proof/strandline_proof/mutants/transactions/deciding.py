@@ -35,14 +35,6 @@ _DECIDERS_DIE: Final = Needs(
     ),
     alone=True,
 )
-_LEADERS_DIE: Final = Needs(
-    topology=CLUSTER,
-    aimed=tuple(
-        Fault(1.0 + n, "kill", {"node": f"ledger-{n % 2}", "restart_s": 1.5}, "decision", 0.001)
-        for n in range(6)
-    ),
-    alone=True,
-)
 _TEST_END: Final = "tests/unit/broker/core/transactions/test_end.py"
 _TEST_MARKERS: Final = "tests/unit/broker/hosts/replica/test_end_markers.py"
 
@@ -137,7 +129,8 @@ DECIDING: Final = (
                 "        if leader is None:\n            self._complete(item)\n",
             ),
         ),
-        _LEADERS_DIE,
+        history="tests/unit/broker/hosts/transactions/test_marker_sender.py"
+        "::test_a_partition_without_a_leader_is_not_a_deleted_one",
     ),
     Mutant(
         "old-coordinators-marker",

@@ -42,7 +42,8 @@ KEEPING: Final = (
         (
             Edit(
                 _VERIFICATION,
-                "        return any(each is guard for each in self._of.get(guard.producer_id, ()))\n",
+                "        return any(each is guard for each in"
+                " self._of.get(guard.producer_id, ()))\n",
                 "        return guard.producer_id in self._of\n",
             ),
         ),

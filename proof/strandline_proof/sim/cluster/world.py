@@ -133,10 +133,9 @@ class World:
             return lambda node, runtime, stop: run_writer(self, runtime, stop)
         if name == READER:
             return lambda node, runtime, stop: run_reader(self, runtime, stop)
-        if name == SEEKER:
-            return lambda node, runtime, stop: run_seeker(self, node, runtime, stop)
-        if name == LOOSE:
-            return lambda node, runtime, stop: run_loose(self, node, runtime, stop)
+        if name in (SEEKER, LOOSE):
+            runs = run_seeker if name == SEEKER else run_loose
+            return lambda node, runtime, stop: runs(self, node, runtime, stop)
         if name == COMMITTER:
             return lambda node, runtime, stop: run_committer(self, node, runtime, stop)
         if name == GROUP_ADMIN:

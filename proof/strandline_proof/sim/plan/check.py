@@ -217,10 +217,7 @@ def _check_nodes(fault: Fault, topology: Topology) -> None:
             f"{fault.kind}: there is no partition {partition}, they are 0 to"
             f" {topology.partitions - 1}"
         )
-    if fault.kind in GROUP_KINDS:
-        _check_group(fault, topology)
-    if fault.kind in TRANSACTION_KINDS:
-        _check_transactions(fault, topology)
+    _check_clients(fault, topology)
     for name in ("target", "other"):
         _check_replicas(fault, name, topology)
     to = fault.arguments.get("to", 1)
@@ -232,6 +229,13 @@ def _check_nodes(fault: Fault, topology: Topology) -> None:
             f"min-insync: value={least} is not from 1 to"
             f" replication_factor={topology.replication_factor}"
         )
+
+
+def _check_clients(fault: Fault, topology: Topology) -> None:
+    if fault.kind in GROUP_KINDS:
+        _check_group(fault, topology)
+    if fault.kind in TRANSACTION_KINDS:
+        _check_transactions(fault, topology)
 
 
 def _transaction_roles(topology: Topology) -> set[str]:

@@ -1,4 +1,4 @@
-"""The end of a run's transactions: everybody goes on after healing, then all is settled and read."""
+"""The end of a run's transactions: clients go on after healing, then all is settled."""
 
 from __future__ import annotations
 

@@ -40,16 +40,15 @@ class Copier:
         self._runtime = runtime
 
     async def run(self, stop: asyncio.Event) -> None:
-        while not stop.is_set():
-            copying = asyncio.create_task(self._copy())
-            stopping = asyncio.create_task(stop.wait())
-            await asyncio.wait({copying, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
+        async with asyncio.TaskGroup() as group:
+            copying = group.create_task(self._go_on())
+            await stop.wait()
             copying.cancel()
+
+    async def _go_on(self) -> None:
+        while True:
             try:
-                await copying
-            except asyncio.CancelledError:
-                continue
+                await self._copy()
             except (StrandlineError, OwnFailure) as error:
                 self._ledger.sometimes[f"copier began anew: {type(error).__name__}"] += 1
                 await asyncio.sleep(RETRY_S)

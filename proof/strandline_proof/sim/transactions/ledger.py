@@ -108,7 +108,7 @@ class Ledger:
         self.on_commit(attempt)
 
     def ended(self, attempt: Attempt, outcome: str) -> None:
-        """It was aborted, or its outcome is not known."""
+        """Notes a transaction that was aborted, or whose outcome is not known."""
         attempt.outcome = outcome
         self.sometimes[f"transaction {outcome}"] += 1
 

@@ -1,4 +1,4 @@
-"""What coordinators have decided: the records of `__transaction_state`, decoded here anew (4.2)."""
+"""The decisions of coordinators: the records of `__transaction_state`, by a decoder of its own."""
 
 from __future__ import annotations
 

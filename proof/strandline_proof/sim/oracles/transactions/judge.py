@@ -36,7 +36,7 @@ class Judge:
         self._oracle = oracle
 
     def _scans(self, topics: tuple[str, ...]) -> Iterator[tuple[Place, Scan]]:
-        for place, key in self._oracle.keys(topics):
+        for place, key in self._oracle.places(topics):
             scan = self._oracle.scan(place, key)
             if scan is None:
                 raise Violation("I-88", f"no replica has all of {place}")
@@ -78,7 +78,7 @@ class Judge:
         for life in self._world.ledger.lives:
             for place, given in life.given.items():
                 _check_given(place, scans[place], life, given)
-        for place, key in self._oracle.keys():
+        for place, key in self._oracle.places():
             for name, scan in self._oracle.scans(place, key):
                 _check_index(f"{name} {place[0]}-{place[1]}", scan)
 

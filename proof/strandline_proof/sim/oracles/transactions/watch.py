@@ -76,14 +76,14 @@ class TransactionOracle:
 
     # What is judged, and by what
 
-    def keys(self, topics: tuple[str, ...] = TOPICS) -> Iterator[tuple[Place, Key]]:
+    def places(self, topics: tuple[str, ...] = TOPICS) -> Iterator[tuple[Place, Key]]:
         for topic in topics:
             for key in self._control.keys_of(topic):
                 yield (topic, key[1]), key
 
     def is_judged(self) -> bool:
         """True if no committed record of these topics may be missing."""
-        for _, key in self.keys():
+        for _, key in self.places():
             ghost = self._replicas.ghost(key)
             if ghost.permitted or ghost.excused or ghost.lost or ghost.given_up:
                 return False
@@ -92,7 +92,7 @@ class TransactionOracle:
     def log_ends(self) -> dict[Place, int]:
         """The greatest log end of any replica, by partition."""
         return {
-            place: max(self._replicas.ends(key).values(), default=0) for place, key in self.keys()
+            place: max(self._replicas.ends(key).values(), default=0) for place, key in self.places()
         }
 
     def _is_committed(self, written: Written) -> bool:
@@ -234,7 +234,7 @@ class TransactionOracle:
             )
 
     def _on_given(self, place: Place, offset: int, value: bytes) -> None:
-        key = next((key for found, key in self.keys(DATA_TOPICS) if found == place), None)
+        key = next((key for found, key in self.places(DATA_TOPICS) if found == place), None)
         if key is None or not self.is_judged():
             return
         scan, mark = self.scan(place, key), self._replicas.ghost(key).end
@@ -255,7 +255,7 @@ class TransactionOracle:
 
     def unsettled(self) -> str:
         """The transaction that is not over; empty if there is none."""
-        for place, key in self.keys():
+        for place, key in self.places():
             scan = self.scan(place, key)
             if scan is None:
                 return f"no replica has all of {place}"
