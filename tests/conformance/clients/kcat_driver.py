@@ -15,6 +15,7 @@ from typing import Any
 from conformance.clients.loop import Headers, UnsupportedError, headers_of, record, serve, unpacked
 
 TIMEOUT_S = 45.0
+BUFFER = 1 << 18
 FORMAT = r"%p %o %T %K %S\n%k%s%h\n"
 IDEMPOTENT = ("-X", "enable.idempotence=true", "-X", "acks=all")
 
@@ -123,8 +124,14 @@ class Driver:
         """Keeps the id: a producer of kcat lives for one transaction."""
         self._transactional[name] = transactional_id
 
-    def tx_send(self, name: str, topic: str, records: list[dict[str, Any]]) -> None:
-        """Starts a process that commits at the end of its input, and aborts at an interrupt."""
+    def tx_send(
+        self, name: str, topic: str, records: list[dict[str, Any]], filled: bool = False
+    ) -> None:
+        """Starts a process that commits at the end of its input, and aborts at an interrupt.
+
+        kcat sends nothing before its input ends or its buffer is full: `filled` fills it with a
+        line that has no end, and that is to be aborted.
+        """
         identity = f"transactional.id={self._transactional[name]}"
         (partition,) = {each["partition"] for each in records}
         options = ["-P", "-t", topic, "-p", str(partition), "-K", "\\t", "-X", identity]
@@ -136,6 +143,8 @@ class Driver:
         for each in records:
             line = b"\t".join([unpacked(each["key"]) or b"", unpacked(each["value"]) or b""])
             process.stdin.write(line + b"\n")
+        if filled:
+            process.stdin.write(b"#" * BUFFER)
         process.stdin.flush()
         self._open[name] = process
 
