@@ -14,6 +14,8 @@ from conformance.harness.driver import DriverError
 from conformance.harness.records import PARTITIONS, Record, numbered
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conformance.harness.driver import Driver
     from conformance.harness.script import Run
 
@@ -24,6 +26,11 @@ COMMITTED, ABORTED, OFFSETS, FENCED, KILLED = STEPS = (
     "producer fenced",
     "transactions: coordinator killed",
 )
+DROPPING = ("kafka-python",)
+"""Clients that drop a request if the coordinator refuses the connection, and wait for its answer.
+
+They go on with a new producer, once another broker coordinates the id.
+"""
 SEEN_S = 40.0
 POLLED = 6
 NONE_COMMITTED = -1001
@@ -48,8 +55,7 @@ def _committed(run: Run) -> None:
     """Records of an open transaction are there for read_uncommitted only, until its commit."""
     run.driver.call("tx_open", name="first", transactional_id=f"id-{run.client.name}")
     keys = _send(run, "first", "committed")
-    if run.client.name != "kcat":  # it sends nothing before its input ends
-        _until(run, run.helper, keys, committed=False)
+    _until(run, run.helper, keys, committed=False)
     assert _read(run, run.driver, committed=True) == [], "an open transaction is read"
     run.driver.call("tx_end", name="first", commit=True)
     run.decided += keys
@@ -60,7 +66,7 @@ def _committed(run: Run) -> None:
 def _aborted(run: Run) -> None:
     """Aborted records are there for read_uncommitted only."""
     before = sorted(run.decided)
-    keys = _send(run, "first", "aborted", commit=False)
+    keys = _send(run, "first", "aborted")
     _until(run, run.helper, keys, committed=False)
     run.driver.call("tx_end", name="first", commit=False)
     # The next transaction ends behind the aborted one: a reader that shows it has passed both.
@@ -95,7 +101,7 @@ def _offsets(run: Run) -> None:
 
 def _fenced(run: Run) -> None:
     """A second producer with the same id ends the first one's transaction, and the first."""
-    lost = _send(run, "first", "lost", commit=False)
+    lost = _send(run, "first", "lost")
     _until(run, run.helper, lost, committed=False)
     run.driver.call("tx_open", name="second", transactional_id=f"id-{run.client.name}")
     run.decided += _transaction(run, "second", "successor")
@@ -118,8 +124,12 @@ def begin_before_kill(run: Run, transactional_id: str) -> None:
     run.decided += _transaction(run, "surviving", "before-the-kill")
 
 
-def go_on_after_kill(run: Run) -> None:
+def go_on_after_kill(run: Run, transactional_id: str, moved: Callable[[], None]) -> None:
     """The same producer commits and aborts through the next coordinator."""
+    if run.client.name in DROPPING:
+        moved()
+        run.driver.call("tx_close", name="surviving")
+        run.driver.call("tx_open", name="surviving", transactional_id=transactional_id)
     run.decided += _transaction(run, "surviving", "after-the-kill")
     _transaction(run, "surviving", "given-up", commit=False)
     run.decided += _transaction(run, "surviving", "at-last")
@@ -129,14 +139,14 @@ def go_on_after_kill(run: Run) -> None:
 
 
 def _transaction(run: Run, name: str, text: str, *, commit: bool = True) -> list[str]:
-    keys = _send(run, name, text, commit=commit)
+    keys = _send(run, name, text)
     if not commit:
         _until(run, run.helper, keys, committed=False)
     run.driver.call("tx_end", name=name, commit=commit)
     return keys
 
 
-def _send(run: Run, name: str, text: str, *, commit: bool = True) -> list[str]:
+def _send(run: Run, name: str, text: str) -> list[str]:
     """Begins a transaction with a record or two of each partition; returns their keys.
 
     A process of kcat writes to one partition.
@@ -144,8 +154,7 @@ def _send(run: Run, name: str, text: str, *, commit: bool = True) -> list[str]:
     records = numbered(text, 2 * PARTITIONS)
     if run.client.name == "kcat":
         records = [each for each in records if each["partition"] == 0]
-    options = {"filled": not commit} if run.client.name == "kcat" else {}
-    run.driver.call("tx_send", name=name, topic=topic_of(run), records=records, **options)
+    run.driver.call("tx_send", name=name, topic=topic_of(run), records=records)
     return _keys(records)
 
 
