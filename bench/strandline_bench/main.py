@@ -13,6 +13,7 @@ from strandline_bench.log import options as log_options
 from strandline_bench.options import Options, parse
 from strandline_bench.report import Report
 from strandline_bench.spark import options as spark_options
+from strandline_bench.transactions import options as transactions_options
 
 if TYPE_CHECKING:
     from strandline_bench.console.options import ConsoleOptions
@@ -20,26 +21,25 @@ if TYPE_CHECKING:
     from strandline_bench.kafka.options import KafkaOptions
     from strandline_bench.log.options import LogOptions
     from strandline_bench.spark.options import SparkOptions
+    from strandline_bench.transactions.options import TransactionsOptions
 
-ROOMS: Final = ("console", "group", "kafka", "log", "spark")
+    AnyOptions = (
+        Options
+        | ConsoleOptions
+        | LogOptions
+        | GroupOptions
+        | KafkaOptions
+        | SparkOptions
+        | TransactionsOptions
+    )
+
+ROOMS: Final = ("console", "group", "kafka", "log", "spark", "transactions")
 """Measures with a separate folder."""
 
 
 def run(argv: Sequence[str]) -> int:
     """Run one benchmark; returns the exit status."""
-    options: Options | ConsoleOptions | LogOptions | GroupOptions | KafkaOptions | SparkOptions
-    if argv[:1] == ["log"]:
-        options = log_options.parse(argv[1:])
-    elif argv[:1] == ["console"]:
-        options = console_options.parse(argv[1:])
-    elif argv[:1] == ["group"]:
-        options = group_options.parse(argv[1:])
-    elif argv[:1] == ["kafka"]:
-        options = kafka_options.parse(argv[1:])
-    elif argv[:1] == ["spark"]:
-        options = spark_options.parse(argv[1:])
-    else:
-        options = parse(argv)
+    options = _parsed(argv)
     comparison = baseline.wanted(argv, as_json=options.as_json)
     if comparison is not None:
         baseline.run(comparison)
@@ -51,6 +51,24 @@ def run(argv: Sequence[str]) -> int:
     measure = importlib.import_module(f"strandline_bench.{module}")
     status: int | None = measure.run(options, report)
     return status or 0
+
+
+def _parsed(argv: Sequence[str]) -> "AnyOptions":
+    match argv[:1]:
+        case ["log"]:
+            return log_options.parse(argv[1:])
+        case ["console"]:
+            return console_options.parse(argv[1:])
+        case ["group"]:
+            return group_options.parse(argv[1:])
+        case ["kafka"]:
+            return kafka_options.parse(argv[1:])
+        case ["spark"]:
+            return spark_options.parse(argv[1:])
+        case ["transactions"]:
+            return transactions_options.parse(argv[1:])
+        case _:
+            return parse(argv)
 
 
 if __name__ == "__main__":

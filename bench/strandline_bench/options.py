@@ -28,6 +28,7 @@ OTHERS: Final = {
     "console": "the console: event to pixel, kill, cost",
     "group": "consumer groups",
     "kafka": "Strandline and Apache Kafka by Kafka's protocol",
+    "transactions": "transactions of Strandline and of Apache Kafka",
     "spark": "Spark's data source",
 }
 """Measures with options of their own: `strandline bench log --help`."""

@@ -95,6 +95,41 @@ def test_a_streams_application_survives_the_kill_of_a_broker(
             target.restart(victim)
 
 
+def test_exactly_once_streams_count_right_across_two_kills(
+    target: Target, driver: Driver, tmp_path: Path
+) -> None:
+    """A broker is killed, and then another one. The committed counts are 1, 2, 3 and so on."""
+    third = RECORDS // 3
+    with recorded("frameworks", "Kafka Streams", "exactly_once_v2 counts right across two kills"):
+        for topic in ("exact-in", "exact-out"):
+            driver.call("create_topic", topic=topic, partitions=3, replication=3)
+        app = installed.java_with(
+            "StreamsApp.java", f"kafka-streams:{versions()['java']['streams']}"
+        )
+        words = ["exact-app", "exact-in", "exact-out", str(tmp_path), "exactly_once_v2"]
+        with running([*app, target.bootstrap, *words], tmp_path / "log"):
+            for number in range(3):
+                driver.call("produce", topic="exact-in", records=numbered("a", third))
+                wanted = str((number + 1) * third)
+                if number == 2:
+                    until(lambda: len(values(driver, "exact-out", 3)) >= RECORDS, "every count")
+                    break
+                until(lambda: ("a", wanted) in values(driver, "exact-out", 3), f"count {wanted}")  # noqa: B023 - called at once
+                victim = driver.call("leaders", topic="exact-out")["leaders"][str(number)]
+                driver.call("produce", topic="exact-in", records=numbered("b", 3))
+                target.kill(victim)
+                until(lambda: ("b", str(3 * (number + 1))) in values(driver, "exact-out", 3), "b")  # noqa: B023 - called at once
+                target.restart(victim)
+                until(lambda: _in_sync(driver, "exact-out"), "all replicas in sync")
+        counts = [int(count) for key, count in values(driver, "exact-out", 3) if key == "a"]
+        assert counts == list(range(1, RECORDS + 1))
+
+
+def _in_sync(driver: Driver, topic: str) -> bool:
+    isrs = driver.call("leaders", topic=topic)["isrs"]
+    return bool(isrs) and all(len(each) == 3 for each in isrs.values())
+
+
 def test_a_connect_worker_survives_the_kill_of_a_broker_and_of_itself(
     target: Target, driver: Driver, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""franz-go's own tests of its client, without transactions, share groups and SASL."""
+"""franz-go's own tests of its client, without share groups and SASL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MODULE = "github.com/twmb/franz-go"
 SUITE_TIMEOUT_S = 570
-SKIPPED = "Share|Txn|Transact|SASL|Sasl|Scram|OAuth|Oauth"
+SKIPPED = "Share|SASL|Sasl|Scram|OAuth|Oauth"
 EXPLAINED = {
     "Test848RegexBrokerResolves": "a regular expression matches no internal topic",
 }

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from base64 import b64decode
 from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance.harness import installed
 from conformance.harness.clients import client
 from conformance.harness.records import numbered
 from conformance.harness.results import recorded
+from conformance.harness.tools import TOOLS, Tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,29 +20,6 @@ if TYPE_CHECKING:
 
     from conformance.harness.driver import Driver
     from conformance.harness.targets import Target
-
-TOOL_TIMEOUT_S = 90
-TOOLS = "org.apache.kafka.tools"
-
-
-class Tools:
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
-
-    def run(self, name: str, *options: str, stdin: str = "") -> str:
-        """What the tool prints. Fails unless it ends with status 0."""
-        command = [*installed.tool(name), "--bootstrap-server", self._bootstrap, *options]
-        done = subprocess.run(
-            command,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=TOOL_TIMEOUT_S,
-            check=False,
-        )
-        printed = done.stdout + done.stderr
-        assert done.returncode == 0, f"{name} {options}: {printed[-2000:]}"
-        return printed
 
 
 @pytest.fixture(scope="module")

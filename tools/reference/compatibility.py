@@ -31,6 +31,10 @@ FEATURES = {
     "offsets by time": ("offsets by time",),
     "leader killed": ("leader killed",),
     "coordinator killed": ("coordinator killed", "restart after the kill"),
+    "transactions": (
+        *("transaction committed", "transaction aborted", "offsets in a transaction"),
+        *("producer fenced", "transactions: coordinator killed"),
+    ),
     "delete records": ("delete records",),
     "delete topic": ("delete topic",),
 }
@@ -61,7 +65,7 @@ other client reads keys, values, headers and timestamps byte for byte.
 """
 SUITES_TEXT = """\
 kafka-python's integration tests run without SASL and TLS. franz-go's tests of `pkg/kgo` run without
-transactions, share groups and SASL.
+share groups and SASL.
 """
 
 

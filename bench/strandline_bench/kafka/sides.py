@@ -9,12 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from strandline_bench.kafka.options import KafkaOptions
-from strandline_bench.target import own_cluster
+from strandline_bench.target import OwnCluster, own_cluster
 from strandline_local.local_cluster import LocalCluster
 
 COMMAND_S = 300.0
 HEAP = "512m"
+
+
+class OfSides(OwnCluster, Protocol):
+    """The options of a benchmark of both systems."""
+
+    @property
+    def kafka_script(self) -> Path | None: ...
+    @property
+    def kafka_version(self) -> str: ...
 
 
 class Side(Protocol):
@@ -42,6 +50,7 @@ class Strandline:
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
         self.bootstrap = cluster.file.kafka_bootstrap or cluster.bootstrap
+        self.grpc_bootstrap = cluster.grpc_bootstrap
 
     def pids(self) -> list[int]:
         found = (self._cluster.process(each).pid for each in self._cluster.broker_ids)
@@ -95,7 +104,7 @@ class Kafka:
 
 
 @contextlib.contextmanager
-def sides(options: KafkaOptions) -> Iterator[list[Side]]:
+def sides(options: OfSides) -> Iterator[list[Side]]:
     """Both clusters, new and running; their files are removed at the end."""
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(own_cluster(options))

@@ -15,6 +15,7 @@ from strandline import Consumer, Producer, TopicPartition
 class Driver:
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
+        self._transactional: dict[str, Producer] = {}
 
     def version(self) -> dict[str, Any]:
         return {"version": metadata.version("strandline")}
@@ -40,6 +41,32 @@ class Driver:
             ]
             placed = await asyncio.gather(*sent)
         return {"placed": [[each.partition, each.offset] for each in placed]}
+
+    async def tx_open(self, name: str, transactional_id: str) -> None:
+        """Begins the life of a transactional producer."""
+        producer = Producer(self._bootstrap, transactional_id=transactional_id)
+        await producer.start()
+        self._transactional[name] = producer
+
+    async def tx_send(self, name: str, topic: str, records: list[dict[str, Any]]) -> None:
+        """Begins a transaction and sends records in it."""
+        producer = self._transactional[name]
+        await producer.begin_transaction()
+        sent = [
+            await producer.send(
+                topic,
+                unpacked(each["value"]),
+                unpacked(each["key"]),
+                partition=each["partition"],
+                timestamp_ms=each["timestamp"],
+            )
+            for each in records
+        ]
+        await asyncio.gather(*sent)
+
+    async def tx_end(self, name: str, commit: bool) -> None:
+        producer = self._transactional[name]
+        await (producer.commit_transaction() if commit else producer.abort_transaction())
 
     async def read(self, topic: str, partitions: list[int], timeout_s: float) -> dict[str, Any]:
         """Every record from the start of each partition to its end as it is now."""

@@ -250,25 +250,40 @@ def _by_timestamp(run: Run, found: dict[int, int]) -> None:
 
 def _transactions_killed(runs: list[Run], target: Target, pool: ThreadPoolExecutor) -> None:
     """The coordinator of every client's transactional id is killed between two transactions."""
-    victim = coordinator(target.bootstrap, "killed-0", of_transactions=True)
-
-    def begin(run: Run) -> None:
-        transactional_id = next(
+    victim = _of_transactions(target, "killed-0")
+    ids = {
+        run.client.name: next(
             name
             for name in (f"killed-{run.client.name}-{each}" for each in range(1000))
-            if coordinator(target.bootstrap, name, of_transactions=True) == victim
+            if _of_transactions(target, name) == victim
         )
-        transactions.begin_before_kill(run, transactional_id)
+        for run in runs
+    }
+
+    def begin(run: Run) -> None:
+        transactions.begin_before_kill(run, ids[run.client.name])
+
+    def moved(transactional_id: str) -> None:
+        deadline = time.monotonic() + BACK_TIMEOUT_S
+        while _of_transactions(target, transactional_id) == victim:
+            assert time.monotonic() < deadline, f"broker {victim} still coordinates"
+            time.sleep(0.1)
 
     def go_on(run: Run) -> None:
         if run.results[transactions.KILLED].outcome is Outcome.PASSED:
-            run.step(transactions.KILLED, lambda: transactions.go_on_after_kill(run))
+            mine = ids[run.client.name]
+            wait = partial(moved, mine)
+            run.step(transactions.KILLED, lambda: transactions.go_on_after_kill(run, mine, wait))
 
     list(pool.map(lambda run: run.step(transactions.KILLED, lambda: begin(run)), runs))
     target.kill(victim)
     list(pool.map(go_on, runs))
     target.restart(victim)
     _until_in_sync(runs)
+
+
+def _of_transactions(target: Target, transactional_id: str) -> int:
+    return coordinator(target.bootstrap, transactional_id, of_transactions=True)
 
 
 def _leader_killed(runs: list[Run], target: Target, pool: ThreadPoolExecutor) -> None:

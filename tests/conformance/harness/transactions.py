@@ -14,6 +14,8 @@ from conformance.harness.driver import DriverError
 from conformance.harness.records import PARTITIONS, Record, numbered
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conformance.harness.driver import Driver
     from conformance.harness.script import Run
 
@@ -24,6 +26,11 @@ COMMITTED, ABORTED, OFFSETS, FENCED, KILLED = STEPS = (
     "producer fenced",
     "transactions: coordinator killed",
 )
+DROPPING = ("kafka-python",)
+"""Clients that drop a request if the coordinator refuses the connection, and wait for its answer.
+
+They go on with a new producer, once another broker coordinates the id.
+"""
 SEEN_S = 40.0
 POLLED = 6
 NONE_COMMITTED = -1001
@@ -117,8 +124,12 @@ def begin_before_kill(run: Run, transactional_id: str) -> None:
     run.decided += _transaction(run, "surviving", "before-the-kill")
 
 
-def go_on_after_kill(run: Run) -> None:
+def go_on_after_kill(run: Run, transactional_id: str, moved: Callable[[], None]) -> None:
     """The same producer commits and aborts through the next coordinator."""
+    if run.client.name in DROPPING:
+        moved()
+        run.driver.call("tx_close", name="surviving")
+        run.driver.call("tx_open", name="surviving", transactional_id=transactional_id)
     run.decided += _transaction(run, "surviving", "after-the-kill")
     _transaction(run, "surviving", "given-up", commit=False)
     run.decided += _transaction(run, "surviving", "at-last")

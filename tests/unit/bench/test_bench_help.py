@@ -12,6 +12,7 @@ from strandline_bench.group import options as group
 from strandline_bench.kafka import options as kafka
 from strandline_bench.log import options as log
 from strandline_bench.spark import options as spark
+from strandline_bench.transactions import options as transactions
 from strandline_broker.__main__ import _parser as server
 from strandline_runtime.command_parser import CommandParser
 from strandline_spark.commands import main as spark_jobs
@@ -20,7 +21,7 @@ from strandline_spark.commands.help_examples import SECTIONS, parsers
 
 def everything() -> Iterator[tuple[str, CommandParser]]:
     """Each parser by its program's name."""
-    made = [each._parser() for each in (options, console, group, kafka, log, spark)]
+    made = [each._parser() for each in (options, console, group, kafka, log, spark, transactions)]
     jobs = spark_jobs._parser()
     assert isinstance(jobs, CommandParser)
     for parser in (*made, server(), *parsers(jobs).values()):

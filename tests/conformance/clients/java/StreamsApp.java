@@ -16,6 +16,7 @@ public final class StreamsApp {
         settings.put("default.value.serde", Serdes.StringSerde.class.getName());
         settings.put("commit.interval.ms", "500");
         settings.put("statestore.cache.max.bytes", "0");
+        settings.put("processing.guarantee", arguments.length > 5 ? arguments[5] : "at_least_once");
         settings.put("auto.offset.reset", "earliest");
         StreamsBuilder builder = new StreamsBuilder();
         builder.<String, String>stream(arguments[2])
