@@ -193,13 +193,13 @@ class GoldTable:
 
         Raises TableError if another driver has committed since the handle was opened.
         """
-        before = self.state.transactions.get(self._job)
         with committing(self.path):
             try:
                 version = self._commit(rows, account, replaced)
             except ConflictError as why:
                 self.state = snapshot(self.path)
-                if self.state.transactions.get(self._job) == before and tries > 1:
+                last = self.last()
+                if tries > 1 and (last is None or last.number < account.number):
                     # A compaction has put other files in place of those that lose rows.
                     return self.commit(rows, account, replaced, tries - 1)
                 raise TableError(
