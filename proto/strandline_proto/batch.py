@@ -31,6 +31,7 @@ from strandline_proto.errors import (
     UnsupportedVersion,
     WireError,
 )
+from strandline_proto.record_codec import load_record_codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -252,6 +253,7 @@ def build_batch(
     base_sequence: int = -1,
 ) -> bytes:
     """One batch of (key, value) records, as a producer sends it: base offset 0, no leader epoch."""
+    load_record_codec()
     from aiokafka.record._crecords import DefaultRecordBatchBuilder
 
     builder = DefaultRecordBatchBuilder(
@@ -286,6 +288,7 @@ def raw_records(
     Raises CorruptMessage if they do not parse, RecordTooLarge if they unpack to more than the
     bound. A batch with a right CRC can still contain any bytes.
     """
+    load_record_codec()
     from aiokafka.errors import KafkaError
     from aiokafka.record._crecords import DefaultRecordBatch
 

@@ -22,6 +22,7 @@ from strandline_proto.batch import (
     BatchHeader,
     Compression,
 )
+from strandline_proto.record_codec import load_record_codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,6 +87,7 @@ def emptied(header: BatchHeader) -> tuple[BatchHeader, bytes]:
 
 
 def _body(base_offset: int, base_timestamp: int, kept: Sequence[RawRecord]) -> bytes:
+    load_record_codec()
     from aiokafka.record._crecords import DefaultRecordBatchBuilder
 
     builder = DefaultRecordBatchBuilder(
@@ -112,6 +114,7 @@ def _body(base_offset: int, base_timestamp: int, kept: Sequence[RawRecord]) -> b
 
 
 def _compressed(compression: int, body: bytes) -> bytes:
+    load_record_codec()
     from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 
     encoders: dict[int, Callable[[bytes], bytes]] = {
