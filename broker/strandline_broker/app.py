@@ -187,11 +187,11 @@ class Broker:
         self._record_checks = RecordChecks(runtime.clock, self.replicas.partitions, thread)
         self._copies_out = LeaderThrottle(runtime.clock, self.replicas.config)
         warn_of_slow_checks(runtime.log)
-        self._build_receiver(controller, streams)
+        self.receiver = self._new_receiver(controller, streams)
 
-    def _build_receiver(self, controller: ControllerSide, streams: PushStreams) -> None:
+    def _new_receiver(self, controller: ControllerSide, streams: PushStreams) -> PushReceiver:
         runtime = self._runtime
-        self.receiver = PushReceiver(
+        return PushReceiver(
             runtime,
             self.metadata,
             self.replicas,

@@ -190,6 +190,8 @@ def _aborted(data: bytes, spans: list[Span]) -> tuple[hot.AbortedTransaction, ..
 
 _PRODUCE: Final = _table((1, _LONG), (2, _INT), (3, _INT), (4, _SPAN), (5, _SPANS))
 _PRODUCE_DATA: Final = _table((1, _INT), (2, _SPAN), (3, _INT))
+_NO_DATA: Final = [0, None, None].copy
+"""New slots for each call, as `_NO_RESULT` and `_NO_POSITION` have."""
 
 
 def _produce_request(data: bytes) -> hot.ProduceRequest:
@@ -198,9 +200,7 @@ def _produce_request(data: bytes) -> hot.ProduceRequest:
     correlation_id, acks, timeout_ms, transactional_id, topics = slots
     partitions = [
         hot.ProduceData(topic_id, index, _records(data, records), epoch)
-        for topic_id, (index, records, epoch) in _partitions(
-            data, topics, _PRODUCE_DATA, [0, None, None].copy
-        )
+        for topic_id, (index, records, epoch) in _partitions(data, topics, _PRODUCE_DATA, _NO_DATA)
     ]
     name = None if transactional_id is None else _text(data, transactional_id)
     return hot.ProduceRequest(correlation_id, acks, timeout_ms, partitions, name)
@@ -215,6 +215,7 @@ _PRODUCE_RESULT: Final = _table(
     (1, _INT), (2, _INT), (3, _LONG), (4, _LONG), (5, _LONG), (7, _SPAN), (8, _SPAN), (9, _LONG),
     (10, _INT),
 )  # fmt: skip
+_NO_RESULT: Final = [0, 0, 0, 0, 0, None, None, 0, 0].copy
 
 
 def _produce_response(data: bytes) -> hot.ProduceResponse:
@@ -222,9 +223,7 @@ def _produce_response(data: bytes) -> hot.ProduceResponse:
     _scan(data, 0, len(data), _PRODUCED, slots)
     correlation_id, topics, nodes = slots
     results = []
-    for topic_id, fields in _partitions(
-        data, topics, _PRODUCE_RESULT, [0, 0, 0, 0, 0, None, None, 0, 0].copy
-    ):
+    for topic_id, fields in _partitions(data, topics, _PRODUCE_RESULT, _NO_RESULT):
         index, code, base_offset, append_time, log_start, why, leader, appended, epoch = fields
         results.append(
             hot.ProduceResult(
@@ -256,6 +255,7 @@ _FETCH: Final = _table(
 )  # fmt: skip
 _REPLICA: Final = _table((1, _INT), (2, _LONG))
 _POSITION: Final = _table((1, _INT), (2, _INT), (3, _LONG), (4, _INT), (5, _LONG), (6, _INT))
+_NO_POSITION: Final = ([0] * 6).copy
 
 
 def _fetch_request(data: bytes) -> hot.FetchRequest:
@@ -277,7 +277,7 @@ def _fetch_request(data: bytes) -> hot.FetchRequest:
         epoch,
         [
             hot.FetchPartition(topic_id, *fields)
-            for topic_id, fields in _partitions(data, topics, _POSITION, ([0] * 6).copy)
+            for topic_id, fields in _partitions(data, topics, _POSITION, _NO_POSITION)
         ],
     )
 

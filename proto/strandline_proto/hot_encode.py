@@ -248,12 +248,13 @@ def fetch_response(message: hot.FetchResponse) -> bytes:
 
 
 def _fetch_result(result: hot.FetchResult, parts: list[Buffer]) -> None:
-    _, index, code, watermark, stable, start, diverging, leader, preferred, *rest = result
-    records, why, aborted = rest
+    _, index, code, mark, stable, start, diverging, leader, preferred, records, why, aborted = (
+        result
+    )
     before = (
         _int(b"\x08", index)
         + _int(b"\x10", code)
-        + _long(b"\x18", watermark)
+        + _long(b"\x18", mark)
         + _long(b"\x20", stable)
         + _long(b"\x28", start)
     )

@@ -52,6 +52,8 @@ class Rig:
         request.topics.add(name=STATE)
         with grpc.insecure_channel(self.address()) as channel:
             (found,) = BrokerServiceStub(channel).Metadata(request, timeout=DEADLINE_S).topics
+        if not found.partitions:
+            raise ValueError("the topic is not made yet")
         return self.leader(STATE, partition_for(NAME, len(found.partitions)))
 
     def ask(self, call: str, request: Any, where: Any) -> Any:

@@ -8,7 +8,6 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline_broker.core.replication.open_transactions import NONE_OPEN, OpenTransactions
 from strandline_proto.batch import iter_headers
 from support.aborted_scan import indexed, on_disk, scan
 from support.producer_log import ProducerLog, end_marker, idempotent_batch, transactional_batch
@@ -69,7 +68,7 @@ class History:
         assert not last or last[-1] < log.log_end_offset
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(STEPS)
 def test_the_index_equals_a_scan(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -81,41 +80,3 @@ def test_the_index_equals_a_scan(steps: list[tuple[str, int]]) -> None:
         while follower.log.log_end_offset < history.p.log.log_end_offset:
             follower.copy_from(history.p.log, max_bytes=300)
         assert indexed(follower.log) == indexed(history.p.log)
-
-
-@settings(max_examples=300)
-@given(
-    st.lists(
-        st.one_of(
-            st.tuples(st.just("begin"), PRODUCERS),
-            st.tuples(st.just("end"), PRODUCERS),
-            st.tuples(st.just("commit"), st.integers(0, 5)),
-        ),
-        max_size=40,
-    )
-)
-def test_the_first_unstable_offset_is_recomputed(steps: list[tuple[str, int]]) -> None:
-    """I-152, by a list of all transactions."""
-    known = OpenTransactions()
-    begun: dict[int, int] = {}
-    ended: list[tuple[int, int]] = []
-    offset = high_watermark = 0
-    for what, number in steps:
-        if what == "commit":
-            high_watermark = min(high_watermark + number, offset)
-            known.on_committed(high_watermark)
-        elif what == "begin":
-            if number not in begun:
-                begun[number] = offset
-                known.begin(number, offset)
-            offset += 1
-        else:
-            known.end(number, offset)
-            if number in begun:
-                ended.append((begun.pop(number), offset))
-            offset += 1
-        unstable = [*begun.values(), *(first for first, at in ended if at >= high_watermark)]
-        known.on_committed(high_watermark)
-        assert known.first_unstable == min(unstable, default=NONE_OPEN)
-        again = OpenTransactions(begun.items(), ended, high_watermark=high_watermark)
-        assert again.first_unstable == known.first_unstable

@@ -1,13 +1,15 @@
-"""Readers of the records of `__consumer_offsets`: a coordinator's, and the offline tools' own.
+"""Readers of the records of coordinators: of `__consumer_offsets`, a coordinator's and the offline
+tools' own, and of `__transaction_state`.
 
 A key and a value go through each as one text: two bytes for the key's length stand before both.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline_broker.core.coordination import wire
+from strandline_broker.core.coordination.decision import Record
 from strandline_broker.core.groups.records import codec
 from strandline_broker.core.groups.records.consumer_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -15,8 +17,14 @@ from strandline_broker.core.groups.records.consumer_records import (
     TopicPartitions,
 )
 from strandline_broker.core.groups.records.offset_records import OffsetCommitKey, OffsetCommitValue
+from strandline_broker.core.transactions import records as transaction_records
+from strandline_broker.core.transactions.transaction import (
+    Transaction,
+    TransactionState,
+    TxnPartition,
+)
 from strandline_broker.offline import group_records
-from strandline_proto.ids import LeaderEpoch, Offset, TopicId
+from strandline_proto.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId
 from support.decoders import Decoder
 
 if TYPE_CHECKING:
@@ -64,7 +72,43 @@ GOLDEN: Final = (
     ),
 )
 
+
+def _transaction(**fields: Any) -> bytes:
+    value = Transaction(
+        producer_id=ProducerId(2),
+        producer_epoch=ProducerEpoch(1),
+        timeout_ms=60_000,
+        updated_ms=1,
+        **fields,
+    )
+    key, raw = transaction_records.encode(Record(transaction_records.TransactionKey("tx-a"), value))
+    assert raw is not None
+    return _joined(key, raw)
+
+
+TRANSACTIONS: Final = (
+    _transaction(),
+    _transaction(
+        state=TransactionState.COMPLETE_COMMIT,
+        previous_producer_id=ProducerId(2),
+        version=2,
+        last_producer_epoch=ProducerEpoch(0),
+    ),
+    _transaction(
+        state=TransactionState.PREPARE_ABORT,
+        partitions=(TxnPartition("t", 0), TxnPartition("t", 3), TxnPartition("u", 1)),
+        next_producer_id=ProducerId(7),
+        version=2,
+    ),
+)
+
 DECODERS: Final = (
+    Decoder(
+        "transaction record",
+        TRANSACTIONS,
+        _parted(transaction_records.decode),
+        (wire.MalformedRecord,),
+    ),
     Decoder("group record", GOLDEN, _parted(codec.decode), (wire.MalformedRecord,)),
     Decoder(
         "group record, offline",

@@ -78,7 +78,7 @@ def paths_of_requests() -> dict[str, list[tuple[str, str]]]:
 
 def test_the_path_of_a_request_enters_a_room_once() -> None:
     paths = paths_of_requests()
-    assert len(paths) == 7
+    assert len(paths) == 9
     for title, rows in paths.items():
         rooms = [room for room, _ in groupby(rows, key=itemgetter(0))]
         assert len(rooms) == len(set(rooms)), title

@@ -15,7 +15,7 @@ NOTES: Final[dict[str, tuple[str, ...]]] = {
         "The admin client remembers leaders: `delete_records` may fail after a leader died.",
         "`list_topics` refreshes what it remembers. Apache Kafka shows the same.",
         "A high rate of consuming needs `fetch.queue.backoff.ms=1`: librdkafka pauses otherwise.",
-        "`transactional.id` ends with UNSUPPORTED_VERSION.",
+        "Transactions work with `transactional.id`, and its readers are read-committed by default.",
     ),
     "aiokafka": (
         "`bootstrap_servers` names one or more brokers. No other setting is needed.",
@@ -27,7 +27,7 @@ NOTES: Final[dict[str, tuple[str, ...]]] = {
         "Its default assignor is `roundrobin`.",
         "Java's and librdkafka's default is `range`: a mixed group names one that all have.",
         "The admin client creates, describes and deletes topics, and deletes records.",
-        "`transactional_id` ends with an error at the start of the producer.",
+        "Transactions work with `transactional_id`; readers need `isolation_level`.",
     ),
     "kafka-python": (
         "`bootstrap_servers` names one or more brokers. No other setting is needed.",
@@ -39,7 +39,7 @@ NOTES: Final[dict[str, tuple[str, ...]]] = {
         "Deleting records is tried again by the client when a leader moved.",
         "48 of its 56 integration tests pass; the others are explained above.",
         "The version in use is also the brokers' codec.",
-        "`transactional_id` ends with UNSUPPORTED_VERSION.",
+        "Transactions work with `transactional_id`; readers need `isolation_level`.",
     ),
     "kcat": (
         "`-b` names one or more brokers.",
@@ -63,7 +63,7 @@ NOTES: Final[dict[str, tuple[str, ...]]] = {
         "A rolling restart of static members moves no partition.",
         "A cooperative join revokes only the partitions that move.",
         "The admin client works for topics, configuration, groups, offsets, records and moves.",
-        "`transactional.id` ends with an UnsupportedVersionException in `initTransactions`.",
+        "`transactional.id` is served, without an epoch for each transaction.",
     ),
     "java-4.4.0": (
         COMMON,
@@ -76,7 +76,8 @@ NOTES: Final[dict[str, tuple[str, ...]]] = {
         "Telemetry (KIP-714) is not advertised. The client turns it off by itself.",
         "Streams applications work with at-least-once processing.",
         "Connect workers work, with their three internal topics.",
-        "`KafkaShareConsumer` and `transactional.id` end with an UnsupportedVersionException.",
+        "`transactional.id` is served, with an epoch for each transaction (KIP-890).",
+        "`KafkaShareConsumer` ends with an UnsupportedVersionException.",
     ),
     "sarama": (
         "`sarama.NewConfig()` and the addresses are enough; `Version` may be its newest.",
@@ -88,7 +89,7 @@ NOTES: Final[dict[str, tuple[str, ...]]] = {
         "After the death of a coordinator it reads again what was not committed.",
         "Leaving a group fails if the coordinator died; the session then ends by time.",
         "`DeleteRecords` hands no low watermark over.",
-        "Transactions end with UNSUPPORTED_VERSION.",
+        "Transactions are served; no test of ours runs them with this client.",
     ),
     "kafkajs": (
         "`brokers` names one or more brokers.",
@@ -105,7 +106,7 @@ NOTES: Final[dict[str, tuple[str, ...]]] = {
         " goes on after 20 s.",
         "A commit tells no failure while the consumer starts again: without the event"
         " `consumer.commit_offsets` it was not sent.",
-        "Transactions end with UNSUPPORTED_VERSION.",
+        "Transactions are served; no test of ours runs them with this client.",
     ),
     "platformatic": (
         "`bootstrapBrokers` names one or more brokers. The package is `@platformatic/kafka`.",
@@ -118,17 +119,22 @@ NOTES: Final[dict[str, tuple[str, ...]]] = {
         "Its `retries` should cover the time of a failover, two seconds.",
         "The admin client creates, lists and deletes topics, and deletes records.",
         "Closing a stream while it reads may print further fetches.",
-        "Transactions end with UNSUPPORTED_VERSION.",
+        "Transactions are served; no test of ours runs them with this client.",
     ),
 }
 
 MISSING: Final[tuple[tuple[str, str, str], ...]] = (
     ("feature", "request of the client", "what the client sees"),
     (
-        "transactions",
-        "FindCoordinator or InitProducerId with a transactional id",
-        "error 35 (UNSUPPORTED_VERSION), and a line in the broker's log; librdkafka tries until"
-        " the time given to `init_transactions` is over",
+        "an epoch for each transaction (KIP-890)",
+        "Produce below 12, EndTxn and TxnOffsetCommit below 5: clients other than Java's from 4 on",
+        "transactions work as on Kafka with such a client: a request that is delayed past the end"
+        " of its transaction may count for the next one of the same producer, and end it early",
+    ),
+    (
+        "two-phase commit with other systems (KIP-939)",
+        "InitProducerId 6",
+        "not advertised",
     ),
     (
         "idempotent producers that the leader has forgotten",

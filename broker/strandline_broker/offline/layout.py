@@ -52,6 +52,7 @@ class SegmentFiles:
     log: str
     index: str | None
     timeindex: str | None
+    txnindex: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ def partition_files(disk: Disk, path: str) -> PartitionFiles:
                     f"{path}/{name}",
                     f"{path}/{base}.index" if f"{base}.index" in present else None,
                     f"{path}/{base}.timeindex" if f"{base}.timeindex" in present else None,
+                    f"{path}/{base}.txnindex" if f"{base}.txnindex" in present else None,
                 )
             )
         elif kind == "snapshot":

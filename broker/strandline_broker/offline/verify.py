@@ -29,6 +29,7 @@ from strandline_broker.offline.index_check import IndexCheck
 from strandline_broker.offline.indexes import producer_entries
 from strandline_broker.offline.layout import partition_files
 from strandline_broker.offline.state_snapshots import check_state_snapshots
+from strandline_broker.offline.transaction_check import TransactionCheck
 
 if TYPE_CHECKING:
     from strandline_broker.offline.checkpoints import EpochStart
@@ -85,6 +86,9 @@ class _Verification:
         self._epochs_told: set[tuple[int, int]] = set()
         self._gaps_below = gaps_below
         self._segment_base = 0
+        self._transactions = TransactionCheck(disk)
+        self._file: OpenFile | None = None
+        """The segment that is read."""
 
     def run(self) -> None:
         report, files = self._report, self._files
@@ -103,9 +107,14 @@ class _Verification:
             self._segment(segment, sealed=i + 1 < len(segments), first=i == 0)
         self._settle_bad(follows=None)
         self._end()
+        if self._next not in self._starts_of_segments():
+            self._check_open(self._next)
         for path in files.snapshots:
             self._snapshot(path)
         check_state_snapshots(self._disk, files.states, report)
+
+    def _starts_of_segments(self) -> set[int]:
+        return {segment.base_offset for segment in self._files.segments}
 
     def _look_at_names(self) -> None:
         report, files = self._report, self._files
@@ -165,9 +174,11 @@ class _Verification:
                 missing = segment.log.removesuffix("log") + kind
                 report.add(Severity.REPAIR, "I-78", missing, "it is missing")
         self._segment_base = segment.base_offset
+        self._check_open(segment.base_offset)
         check = IndexCheck(self._disk, segment, sealed=sealed)
         self._index_check = check
         with OpenFile(self._disk, segment.log) as file:
+            self._file = file
             report.size_bytes += file.size
             for found in scan(file):
                 if isinstance(found, Stretch):
@@ -178,6 +189,31 @@ class _Verification:
         if self._cut is None and self._bad is None:
             for path, position, what in check.problems:
                 report.add(Severity.REPAIR, "I-78", path, what, position=position)
+            self._end_of_transactions(segment)
+
+    def _end_of_transactions(self, segment: SegmentFiles) -> None:
+        """Report where the index of aborted transactions differs. The next start scans the segment
+        of the recovery point and those behind it, and rebuilds their indexes.
+        """
+        report, durable_to = self._report, self._durable_to
+        is_scanned = not report.expected.clean and (durable_to is None or self._next > durable_to)
+        severity = Severity.REPAIR if is_scanned else Severity.DAMAGE
+        is_compacted = self._gaps_below > 0
+        for path, at, offset, what in self._transactions.end(segment, is_compacted=is_compacted):
+            report.add(severity, "I-153", path, what, position=at, offset=offset)
+
+    def _check_open(self, offset: int) -> None:
+        """Compare the producer snapshot at `offset` with the transactions that are open there."""
+        path = f"{self._files.path}/{offset:020d}.snapshot"
+        if path not in self._files.snapshots or self._cut is not None or self._bad is not None:
+            return
+        try:
+            entries = producer_entries(self._disk, path)
+        except ValueError:
+            return  # reported with the other snapshots
+        what = self._transactions.snapshot(entries, is_compacted=self._gaps_below > 0)
+        if what is not None:
+            self._report.add(Severity.DAMAGE, "I-159", path, what, offset=offset)
 
     def _batch(self, path: str, batch: Batch, *, reaches_back: bool) -> None:
         if not batch.valid:
@@ -210,6 +246,8 @@ class _Verification:
             return
         if self._index_check is not None:
             self._index_check.batch(batch)
+        assert self._file is not None
+        self._transactions.batch(self._file, batch)
         self._next = batch.last_offset + 1
         self._report.batches += 1
         self._report.records += batch.count
@@ -296,6 +334,7 @@ class _Verification:
         """Record bad bytes. The content after them decides how they are reported."""
         if self._index_check is not None:
             self._index_check.abandon()
+        self._transactions.abandon()
         if self._cut is None and self._bad is None:
             at = self._next if offset is None else offset
             self._bad = (invariant, position, at, path, why)

@@ -27,15 +27,13 @@ def imported(name: str) -> Callable[[LazyCalls, Any, Any], Awaitable[Any]]:
 class LazyCalls:
     """The calls of one subject on one listener."""
 
-    def __init__(self, runtime: Runtime, thread: str) -> None:
+    def __init__(self, runtime: Runtime, thread: str, parts: Callable[[], Iterable[Any]]) -> None:
+        """`parts` imports the handlers and returns them."""
         self._runtime = runtime
+        self._parts = parts
         self._thread = thread
         self._calls: dict[str, Call] | None = None
         self._loading = asyncio.Lock()
-
-    def parts(self) -> Iterable[Any]:
-        """Returns the handlers, after it has imported them."""
-        raise NotImplementedError
 
     async def calls(self) -> dict[str, Call]:
         """Returns the handlers' methods by name."""
@@ -50,7 +48,7 @@ class LazyCalls:
     def _load(self) -> dict[str, Call]:
         return {
             name: getattr(part, name)
-            for part in self.parts()
+            for part in self._parts()
             for name in vars(type(part))
             if name[0].isupper()
         }

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline_broker.offline.batches import Batch
+    from strandline_broker.offline.control_records import ControlRecord
     from strandline_broker.offline.group_records import GroupRecord
     from strandline_proto.batch import Record
 
@@ -62,6 +63,15 @@ def batch_cells(batch: "Batch") -> tuple[object, ...]:
         f"{batch.crc:08x}",
         "yes" if batch.valid else "NO",
     )
+
+
+def control_line(record: "Record", told: "ControlRecord") -> str:
+    """A record of a control batch, in the words of Kafka's own tool."""
+    words = [f"  | {record.offset}  {time_text(record.timestamp)}  endTxnMarker={told.kind}"]
+    if told.coordinator_epoch is None:
+        return words[0].replace("endTxnMarker", "control")
+    words.append(f"coordinatorEpoch={told.coordinator_epoch}")
+    return "  ".join(words)
 
 
 def record_fields(record: "Record") -> dict[str, Any]:

@@ -10,9 +10,17 @@ from typing import Any
 
 import pytest
 
+from strandline_broker.storage.segment.txn_index import serialize
 from strandline_cli.main import run
 from strandline_cli.records.log_text import bytes_text, time_text
-from strandline_proto.batch import Compression, build_batch, prefix, read_header
+from strandline_proto.batch import (
+    Compression,
+    EndMarkerRecord,
+    build_batch,
+    build_end_marker,
+    prefix,
+    read_header,
+)
 from strandline_runtime.real import RealFileSystem
 from support.disk import Hurried
 from support.hostile import batch_of
@@ -298,3 +306,25 @@ def test_text_for_people_shows_what_a_terminal_can_show() -> None:
     assert bytes_text(bytes(100)) == f"0x{'00' * 30}... (100 bytes)"
     assert time_text(-1) == "-"
     assert time_text(2**62) == str(2**62)
+
+
+def test_control_records_are_shown_with_what_they_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    marker = build_end_marker(7, 2, EndMarkerRecord(False, 5), timestamp_ms=1000)
+    path.write_bytes(prefix(0, len(marker) - 12, 0) + marker[16:])
+    (found,) = objects(capsys, "dump", path)
+    assert found["control_records"] == [{"offset": 0, "kind": "ABORT", "coordinator_epoch": 5}]
+    assert (found["is_control"], found["is_transactional"]) == (True, True)
+    assert run(["log", "dump", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "transactional,control" in out
+    assert "endTxnMarker=ABORT  coordinatorEpoch=5" in out
+    index = tmp_path / f"{0:020d}.txnindex"
+    index.write_bytes(serialize([(7, 3, 9, 10)]))
+    assert objects(capsys, "dump", index) == [
+        {"producer_id": 7, "first_offset": 3, "last_offset": 9, "last_stable_offset": 10}
+    ]
+    assert run(["log", "dump", str(index), "--index-sanity"]) == 2
+    assert "strandline log verify checks a .txnindex" in capsys.readouterr().err

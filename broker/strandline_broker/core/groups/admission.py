@@ -29,7 +29,9 @@ if TYPE_CHECKING:
         TxnOffsetCommit,
     )
     from strandline_broker.core.groups.consumer.consumer import ConsumerGroup
+    from strandline_broker.core.groups.consumer.current_assignment import Current
     from strandline_broker.core.groups.group_table import GroupTable
+    from strandline_proto.errors import WireError
     from strandline_proto.ids import TopicId
 
 
@@ -55,49 +57,53 @@ def admit_commit(table: GroupTable, command: CommitOffsets) -> Callable[[TopicId
         raise IllegalGeneration(f"there is no group {group_id!r}, so it is in no generation")
     else:
         _check_id_if_new(table, group_id)
-    return lambda _topic_id, _partition: None
+    return _any_partition
 
 
-def admit_txn_commit(table: GroupTable, command: TxnOffsetCommit) -> None:
-    """Raise the error that refuses a commit in a transaction (KIP-447).
+def admit_txn_commit(table: GroupTable, command: TxnOffsetCommit) -> Callable[[TopicId, int], None]:
+    """Raise the error that refuses the whole commit in a transaction (KIP-447); the returned
+    function raises the error that refuses one partition.
 
     A sender that names neither member nor epoch is not checked: older producers know neither. The
     producer's epoch fences such a sender. Every other sender must be a member, with the present
-    epoch or generation. A group that waits for its leader's assignments admits it.
+    epoch or generation; a partition that a member has kept may be of an earlier epoch. A group that
+    waits for its leader's assignments admits its members.
     """
     group_id, epoch = command.group_id, command.member_epoch
     group, classic = table.consumer.get(group_id), table.classic_group(group_id)
+    names_nobody = not command.member_id and command.instance_id is None and epoch == NO_EPOCH
     if group is None and classic is None:
         if epoch >= 0:
             raise IllegalGeneration(f"there is no group {group_id!r}, so it is in no generation")
         _check_id_if_new(table, group_id)
-        return
-    names_nobody = not command.member_id and command.instance_id is None and epoch == NO_EPOCH
-    if names_nobody:
-        return
-    if group is not None:
-        _admit_txn_to_consumer_group(group, command)
-        return
-    assert classic is not None
-    if epoch < 0 and classic.state is GroupState.EMPTY:
-        return
-    classic_members.known_member(classic, group_id, command.member_id, command.instance_id)
-    classic_members.check_generation(classic, epoch)
+    elif names_nobody:
+        pass
+    elif group is not None:
+        return _admit_txn_to_consumer_group(group, command)
+    elif classic is not None and (epoch >= 0 or classic.state is not GroupState.EMPTY):
+        classic_members.known_member(classic, group_id, command.member_id, command.instance_id)
+        classic_members.check_generation(classic, epoch)
+    return _any_partition
 
 
-def _admit_txn_to_consumer_group(group: ConsumerGroup, command: TxnOffsetCommit) -> None:
+def _admit_txn_to_consumer_group(
+    group: ConsumerGroup, command: TxnOffsetCommit
+) -> Callable[[TopicId, int], None]:
     sender, epoch = command.member_id, command.member_epoch
     if epoch < 0 and not group.members:
-        return
+        return _any_partition
     check_instance(group, command.instance_id, sender)
     if sender not in group.members:
         raise UnknownMemberId(f"group {group.group_id!r} has no member {sender!r}")
     current = group.current(sender)
-    if epoch != current.epoch:
-        raise IllegalGeneration(
+    return _by_epoch(
+        current,
+        epoch,
+        lambda: IllegalGeneration(
             f"member {sender!r} of group {group.group_id!r} says epoch {epoch}, and its epoch is"
             f" {current.epoch}: abort the transaction and continue with the present epoch"
-        )
+        ),
+    )
 
 
 def _check_id_if_new(table: GroupTable, group_id: str) -> None:
@@ -110,7 +116,7 @@ def _admit_to_consumer_group(
 ) -> Callable[[TopicId, int], None]:
     group_id, member_id, epoch = command.group_id, command.member_id, command.member_epoch
     if epoch < 0 and not group.members:
-        return lambda _topic_id, _partition: None
+        return _any_partition
     check_instance(group, command.instance_id, member_id)
     if member_id not in group.members:
         raise UnknownMemberId(
@@ -125,17 +131,30 @@ def _admit_to_consumer_group(
             "from version 9 of OffsetCommit on"
         )
     current = group.current(member_id)
+    return _by_epoch(current, epoch, lambda: _stale(command, current.epoch))
+
+
+def _any_partition(topic_id: TopicId, partition: int) -> None:
+    """Admits every partition."""
+
+
+def _by_epoch(
+    current: Current, epoch: int, stale: Callable[[], WireError]
+) -> Callable[[TopicId, int], None]:
+    """Admits a member's commit with its present epoch, or with an earlier one for the partitions
+    that it has kept since. Raises what `stale` returns, as the returned function does.
+    """
     if epoch == current.epoch:
-        return lambda _topic_id, _partition: None
+        return _any_partition
     if epoch > current.epoch:
-        raise _stale(command, current.epoch)
+        raise stale()
 
     def of_an_earlier_epoch(topic_id: TopicId, partition: int) -> None:
         for held in (current.assigned, current.pending):
             assigned_in = held.get(topic_id, {}).get(partition)
             if assigned_in is not None and assigned_in <= epoch:
                 return
-        raise _stale(command, current.epoch)
+        raise stale()
 
     return of_an_earlier_epoch
 

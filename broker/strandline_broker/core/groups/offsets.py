@@ -99,8 +99,8 @@ def commit_in_transaction(
     """Stage offsets until the transaction ends (I-146). A refused partition has no record, in the
     state or in the log (P-137).
     """
-    admit_txn_commit(table, command)
-    records, answer = _committable(command, context, lambda _topic_id, _partition: None)
+    may_commit = admit_txn_commit(table, command)
+    records, answer = _committable(command, context, may_commit)
     return Decision(records, answer, about=command.group_id, producer=command.producer)
 
 

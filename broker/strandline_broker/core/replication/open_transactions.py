@@ -64,10 +64,12 @@ class OpenTransactions:
     def end(self, producer_id: int, marker_offset: int) -> None:
         """Record the end marker of the producer's open transaction; without one, do nothing."""
         first = self._open.pop(producer_id, None)
-        if first is not None:
+        if first is None:
+            return
+        if marker_offset < self._committed:
+            self.on_committed(self._committed)
+        else:
             self._add_ended(first, marker_offset)
-            if marker_offset < self._committed:
-                self.on_committed(self._committed)
 
     def _add_ended(self, first: int, marker_offset: int) -> None:
         while self._ended and self._ended[-1][0] >= first:

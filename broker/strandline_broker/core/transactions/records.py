@@ -4,6 +4,9 @@ Kafka 3 writes values of version 0, Kafka 4 and this project of version 1, whose
 the previous and the next producer id and the version of the client's transactions. Kafka has no
 field yet for the last producer epoch (KAFKA-20357), so it has a tag of our own, which Kafka skips.
 
+A coordinator loads a record for each id that was ever used, so the usual forms are read at once:
+an id at rest, without a partition. Every other form, and every error, goes through `Reader`.
+
 A later format is no damage: a record of another type, or of a newer version, stays in the log
 unchanged and does not affect the state. A record that does not parse is a `MalformedRecord`.
 """
@@ -37,10 +40,22 @@ VERSION_MAX: Final = 1
 PREVIOUS_PRODUCER_ID_TAG: Final = 0
 NEXT_PRODUCER_ID_TAG: Final = 1
 CLIENT_VERSION_TAG: Final = 2
-LAST_PRODUCER_EPOCH_TAG: Final = 10_000
+LAST_PRODUCER_EPOCH_TAG: Final = 100
 """Ours; far above the numbers that Kafka uses."""
 
 _HEAD: Final = Struct(">hqhib")
+_TIMES: Final = Struct(">qq")
+_NO_PARTITIONS: Final = 1
+"""Length of an array of a flexible version that is null (0) or empty (1), as a byte."""
+_NO_TAGS: Final = b"\0"
+_TAGS_AT: Final = _HEAD.size + 1 + _TIMES.size
+_USUAL_TAGS: Final = Struct(">3sq2sh2sh")
+"""The tags that the end of a transaction of version 2 leaves."""
+_USUAL_NAMES: Final = (
+    bytes([3, PREVIOUS_PRODUCER_ID_TAG, 8]),
+    bytes([CLIENT_VERSION_TAG, 2]),
+    bytes([LAST_PRODUCER_EPOCH_TAG, 2]),
+)
 _I16: Final = Struct(">h")
 _I64: Final = Struct(">q")
 _STATES: Final = {state.value: state for state in TransactionState}
@@ -55,11 +70,10 @@ def decode(key: bytes, value: bytes | None) -> Record | None:
     """Returns one record of the log; None if its type or version is unknown. Raises
     MalformedRecord.
     """
-    key_reader = Reader(key)
-    if key_reader.i16() != KEY_TYPE:
+    transactional_id = _id_of(key)
+    if transactional_id is None:
         return None
-    found = TransactionKey(key_reader.string())
-    key_reader.end()
+    found = TransactionKey(transactional_id)
     if value is None:
         return Record(found, None)
     try:
@@ -71,9 +85,22 @@ def decode(key: bytes, value: bytes | None) -> Record | None:
     return None if transaction is None else Record(found, transaction)
 
 
+def _id_of(key: bytes) -> str | None:
+    if key[:2] == b"\0\0" and int.from_bytes(key[2:4], "big") == len(key) - 4:
+        try:
+            return key[4:].decode()
+        except UnicodeDecodeError:
+            pass  # the reader says where
+    reader = Reader(key)
+    if reader.i16() != KEY_TYPE:
+        return None
+    transactional_id = reader.string()
+    reader.end()
+    return transactional_id
+
+
 def _value(value: bytes) -> Transaction | None:
-    reader = Reader(value)
-    version = reader.i16()
+    version = Reader(value).i16() if len(value) < _HEAD.size else _I16.unpack_from(value)[0]
     if version > VERSION_MAX:
         return None
     if version < 0 or len(value) < _HEAD.size:
@@ -82,33 +109,45 @@ def _value(value: bytes) -> Transaction | None:
     state = _STATES.get(status)
     if state is None:
         raise MalformedRecord(f"state {status} is not one of {min(_STATES)} to {max(_STATES)}")
-    reader = Reader(value[_HEAD.size :], flexible=version >= FLEXIBLE_SINCE)
-    topics = reader.nullable_array(lambda: _topic(reader)) or ()
-    updated_ms, started_ms = reader.i64(), reader.i64()
-    tags = reader.tags()
-    reader.end()
-    if not tags:
-        return Transaction(
-            producer_id=ProducerId(producer_id),
-            producer_epoch=ProducerEpoch(epoch),
-            timeout_ms=timeout_ms,
-            state=state,
-            partitions=_sorted(topics),
-            updated_ms=updated_ms,
-            started_ms=started_ms,
-        )
+    previous, following, client_version, last = NO_PRODUCER_ID, NO_PRODUCER_ID, 0, NO_PRODUCER_EPOCH
+    partitions: tuple[TxnPartition, ...] = ()
+    tags: dict[int, bytes] = {}
+    is_at_rest = len(value) > _TAGS_AT and value[_HEAD.size] <= _NO_PARTITIONS
+    if version >= FLEXIBLE_SINCE and is_at_rest:
+        updated_ms, started_ms = _TIMES.unpack_from(value, _HEAD.size + 1)
+        raw_tags = value[_TAGS_AT:]
+        if len(raw_tags) == _USUAL_TAGS.size:
+            *usual, epoch_tag, last_epoch = _USUAL_TAGS.unpack(raw_tags)
+            if (usual[0], usual[2], epoch_tag) == _USUAL_NAMES:
+                previous, client_version, last = usual[1], usual[3], last_epoch
+                raw_tags = _NO_TAGS
+        if raw_tags != _NO_TAGS:
+            reader = Reader(raw_tags, flexible=True)
+            tags = reader.tags()
+            reader.end()
+    else:
+        reader = Reader(value[_HEAD.size :], flexible=version >= FLEXIBLE_SINCE)
+        partitions = _sorted(reader.nullable_array(lambda: _topic(reader)) or ())
+        updated_ms, started_ms = reader.i64(), reader.i64()
+        tags = reader.tags()
+        reader.end()
+    if tags:
+        previous = _producer_id(tags, PREVIOUS_PRODUCER_ID_TAG)
+        following = _producer_id(tags, NEXT_PRODUCER_ID_TAG)
+        client_version = _i16(tags, CLIENT_VERSION_TAG, 0)
+        last = ProducerEpoch(_i16(tags, LAST_PRODUCER_EPOCH_TAG, NO_PRODUCER_EPOCH))
     return Transaction(
         producer_id=ProducerId(producer_id),
         producer_epoch=ProducerEpoch(epoch),
         timeout_ms=timeout_ms,
         state=state,
-        partitions=_sorted(topics),
+        partitions=partitions,
         updated_ms=updated_ms,
         started_ms=started_ms,
-        previous_producer_id=_producer_id(tags, PREVIOUS_PRODUCER_ID_TAG),
-        next_producer_id=_producer_id(tags, NEXT_PRODUCER_ID_TAG),
-        version=_i16(tags, CLIENT_VERSION_TAG, 0),
-        last_producer_epoch=ProducerEpoch(_i16(tags, LAST_PRODUCER_EPOCH_TAG, NO_PRODUCER_EPOCH)),
+        previous_producer_id=ProducerId(previous),
+        next_producer_id=ProducerId(following),
+        version=client_version,
+        last_producer_epoch=ProducerEpoch(last),
     )
 
 

@@ -1,8 +1,8 @@
 """The end markers of transactions at the leader of one partition.
 
 A coordinator of transactions asks for a marker until it is committed, so it may ask again after the
-marker is written (I-156, P-120). Check and append are one synchronous step. The caller waits until
-the high watermark has reached the returned offset before it answers (I-164).
+marker is written (I-156). Check and append are one synchronous step. The caller waits until
+the high watermark has reached the returned offset before it answers.
 """
 
 from __future__ import annotations

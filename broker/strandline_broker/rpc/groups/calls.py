@@ -43,13 +43,13 @@ class GroupCalls(LazyCalls):
         verifier: Verifier | None = None,
     ) -> None:
         """`verifier` asks the coordinators of transactions; None: transactions are refused."""
-        super().__init__(runtime, "group-calls-loading")
+        super().__init__(runtime, "group-calls-loading", self._handlers)
         self._shards = shards
         self._metadata = metadata
         self._listener = listener
         self._verifier = verifier
 
-    def parts(self) -> Iterable[Any]:
+    def _handlers(self) -> Iterable[Any]:
         from strandline_broker.hosts.serving.groups import GroupsService
         from strandline_broker.rpc.groups.admin import GroupAdminRpc
         from strandline_broker.rpc.groups.find_coordinator import FindCoordinatorRpc

@@ -34,7 +34,7 @@ class TransactionCalls(LazyCalls):
         idempotent: ProducerIdsRpc,
         node_id: int,
     ) -> None:
-        super().__init__(runtime, "transaction-calls-loading")
+        super().__init__(runtime, "transaction-calls-loading", self._handlers)
         self._shards = shards
         self._metadata = metadata
         self._producer_ids = producer_ids
@@ -50,7 +50,7 @@ class TransactionCalls(LazyCalls):
         found = await (await self.calls())["InitProducerId"](request, context)
         return found
 
-    def parts(self) -> Iterable[Any]:
+    def _handlers(self) -> Iterable[Any]:
         from strandline_broker.hosts.serving.transactions import TransactionsService
         from strandline_broker.rpc.transactions.producers import TransactionProducersRpc
         from strandline_broker.rpc.transactions.transactions_info import TransactionsInfoRpc
@@ -76,12 +76,12 @@ class CoordinatorCalls(LazyCalls):
         metadata: MetadataCache,
         producer_ids: ProducerIds,
     ) -> None:
-        super().__init__(runtime, "transaction-calls-loading")
+        super().__init__(runtime, "transaction-calls-loading", self._handlers)
         self._shards = shards
         self._metadata = metadata
         self._producer_ids = producer_ids
 
-    def parts(self) -> Iterable[Any]:
+    def _handlers(self) -> Iterable[Any]:
         from strandline_broker.hosts.serving.transactions import TransactionsService
         from strandline_broker.rpc.transactions.add_partitions import AddPartitionsRpc
 

@@ -1,9 +1,13 @@
 """The index of aborted transactions, rebuilt from the batches when a log is opened (I-153).
 
 The entries of a segment follow from its end markers, and from the transactions that are open where
-it begins. The newest producer snapshot at or below that offset says where the oldest of them began. Segments that recovery has scanned are rebuilt: an entry is written before its marker,
-and neither was certainly durable (P-108). So is the index of a segment that recovery has put in
-place of others, and one that cannot be an index of its segment.
+it begins. The newest producer snapshot at or below that offset says where the oldest of them began.
+Three kinds of indexes are rebuilt:
+
+- Those of the segments that recovery has scanned. An entry is written before its marker, and
+  neither was certainly durable (P-108).
+- Those of the segments that recovery has put in place of others.
+- An index that cannot be one of its segment.
 """
 
 from __future__ import annotations

@@ -296,7 +296,8 @@ class Log:
         """Write a run that may abort transactions: first the entries of the index, then the
         batches. No reader may find a marker whose entry is missing (I-153, P-108).
         """
-        aborted = self._aborted_in(records, headers) if self._aborted_in is not None else ()
+        assert self._aborted_in is not None, f"{self.path}: the open transactions are not known"
+        aborted = self._aborted_in(records, headers)
         if not aborted:
             self._write(segment, buffers, len(records))
             return
@@ -718,9 +719,9 @@ def _cut(
     file.truncate(kept.size)
     with log.noting_failure():
         file.sync()
-    kept.write_indexes()
     if kept.has_aborted:
         cut_entries(fs, kept.path(SUFFIX), kept.aborted().size, durably=True)
+    kept.write_indexes()
     log.leader_epochs.truncate_from_end(end_offset)
 
 

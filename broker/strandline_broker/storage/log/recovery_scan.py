@@ -202,8 +202,7 @@ class Scan:
                     )
                     if why is not None:
                         raise BadBatch(file.path, at, offset, why)
-                    segment.note_batch(at, header, header.last_offset)
-                    self.has_transactions |= header.is_transactional
+                    self._note(segment, at, header)
                     position, offset = at + header.size, header.next_offset
                     self._recent.append(header.last_offset, position)
                     if position - told >= PROGRESS_BYTES:
@@ -235,6 +234,10 @@ class Scan:
                 # The segment up to here, in case the rest is a torn tail.
                 position, offset = segment.size, segment.end_offset = behind
                 self._recent = RecentBatches(offset, position)
+
+    def _note(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        segment.note_batch(position, header, header.last_offset)
+        self.has_transactions |= header.is_transactional
 
     def end_in_gap(self, last: Segment) -> RecentBatches:
         """Continue the log where it was cut, not where its last batch ends: no offset is used

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -21,6 +21,7 @@ from strandline_cli.records.log_text import (
     BATCH_COLUMNS,
     batch_cells,
     batch_fields,
+    control_line,
     group_record_line,
     record_fields,
     record_line,
@@ -33,6 +34,7 @@ from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX, Bound
 
 if TYPE_CHECKING:
     from strandline_broker.offline.batches import Batch
+    from strandline_broker.offline.control_records import ControlRecord
     from strandline_broker.offline.disk import Disk, OpenFile
     from strandline_broker.offline.group_records import GroupRecord
     from strandline_broker.offline.layout import SegmentFiles
@@ -114,7 +116,8 @@ class _Dump:
                 self.check_indexes(_segments_of(self._disk, path, int(match[1])))
         elif match is not None and match[2].endswith("index") and index_sanity:
             if match[2] == "txnindex":
-                raise CannotRead(f"{path}: --index-sanity is for .index and .timeindex")
+                why = f"{path}: --index-sanity is for .index and .timeindex;"
+                raise CannotRead(f"{why} strandline log verify checks a .txnindex")
             self.check_indexes(_segments_of(self._disk, path, int(match[1])), only=path)
         else:
             self._entries(path, name, match)
@@ -151,6 +154,11 @@ class _Dump:
         document = batch_fields(batch)
         if path is not None:
             document["file"] = os.path.basename(path)
+        if batch.is_control:
+            document["control_records"] = [
+                {"offset": record.offset} | dataclasses.asdict(told)
+                for record, told in self._control_records(file, batch)
+            ]
         if self._deep:
             document["records"] = [
                 record_fields(record) | self._group_fields(file, batch, record)
@@ -159,10 +167,25 @@ class _Dump:
         write_line(json.dumps(document))
 
     def _put_records(self, table: LiveTable, file: "OpenFile", batch: "Batch") -> None:
-        if self._deep:
+        if batch.is_control:
+            for record, control in self._control_records(file, batch):
+                table.line(control_line(record, control))
+        elif self._deep:
             for record in self._records(file, batch):
                 told = self._group_record(file, batch, record)
                 table.line(record_line(record) if told is None else group_record_line(record, told))
+
+    def _control_records(
+        self, file: "OpenFile", batch: "Batch"
+    ) -> "Iterator[tuple[Record, ControlRecord]]":
+        """The records of a control batch, which end transactions; shown without --deep too."""
+        from strandline_broker.offline.control_records import control_record
+
+        for record in self._records(file, batch):
+            try:
+                yield record, control_record(record)
+            except ValueError as error:
+                self._complain(f"{file.path}, offset {record.offset}: {error}")
 
     def _group_fields(self, file: "OpenFile", batch: "Batch", record: "Record") -> dict[str, Any]:
         told = self._group_record(file, batch, record)

@@ -66,7 +66,7 @@ def make(rig: GroupsRig, group: str) -> None:
             rig.beat("m", -1)
 
 
-MEMBER = {"member_id": "m", "member_epoch": 1}
+MEMBER: dict[str, Any] = {"member_id": "m", "member_epoch": 1}
 
 
 @pytest.mark.parametrize(
@@ -114,10 +114,30 @@ def test_who_may_commit(
         rig.mark()
         assert rig.fetch().offset == 5
         return
-    with pytest.raises(error):
-        rig.txn_commit(5, **who)
+    try:
+        refused = rig.txn_commit(5, **who)
+    except WireError as whole:
+        refused = whole
+    assert type(refused) is error
     assert len(rig.entries) == written
     assert not rig.groups.table.pending
+
+
+def test_partitions_that_a_member_has_kept_may_be_of_an_earlier_epoch(
+    rig: TransactionalRig,
+) -> None:
+    """P-123, as for a commit; the error is that of KIP-447."""
+    rig.join("m", "t")
+    rig.join("n", "t")
+    rig.beat("m", 1)
+    assert rig.txn_commit(4, partition=3, **MEMBER) is None, "it is still to be given up"
+    rig.beat("m", 1, rig.parts(t=(0, 1)))
+    assert rig.txn_commit(5, partition=0, **MEMBER) is None
+    assert isinstance(rig.txn_commit(5, partition=3, **MEMBER), IllegalGeneration)
+    with pytest.raises(IllegalGeneration):
+        rig.txn_commit(5, partition=0, member_id="m", member_epoch=9)
+    rig.mark()
+    assert [rig.fetch(partition=p).offset for p in (0, 3)] == [5, 4]
 
 
 def test_a_group_that_waits_for_its_assignments_admits_a_commit(rig: TransactionalRig) -> None:
@@ -137,7 +157,7 @@ def test_a_group_that_waits_for_its_assignments_admits_a_commit(rig: Transaction
     assert group is not None
     assert group.state.value == "CompletingRebalance"
     (member_id,) = group.members
-    me = {"member_id": member_id, "member_epoch": group.generation}
+    me: dict[str, Any] = {"member_id": member_id, "member_epoch": group.generation}
     assert rig.txn_commit(5, **me) is None
 
 

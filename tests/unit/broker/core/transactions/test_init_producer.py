@@ -51,6 +51,23 @@ def test_a_taker_makes_the_earlier_producers_repeated_request_fail() -> None:
     assert code(rig.init(producer=first)) == 90
 
 
+def test_a_taker_takes_the_present_producers_repeated_request_too() -> None:
+    rig = TransactionsRig()
+    first = rig.init()
+    taker = rig.init()
+    assert taker != first
+    assert code(rig.init(producer=first)) == 90, "it does not get the taker's epoch"
+
+
+def test_a_late_repeated_request_does_not_abort_the_transaction_that_began_since() -> None:
+    rig = TransactionsRig()
+    first = rig.init()
+    second = rig.init(producer=first)
+    rig.add(second)
+    assert code(rig.init(producer=first)) == 90
+    assert rig.state() == "Ongoing"
+
+
 def test_init_fences_an_open_transaction_and_is_answered_once() -> None:
     """Golden history 33 (COORDINATION 5.8), I-168."""
     rig = TransactionsRig()

@@ -64,7 +64,7 @@ def test_the_last_producer_epoch_has_a_tag_that_kafka_skips() -> None:
     kafkas = bytearray(encode_value(BUMPED))
     at = len(bytes.fromhex(V1))
     kafkas[at] = 3  # one more tag, the last one
-    assert raw == kafkas + bytes.fromhex("904e 02 0000")
+    assert raw == kafkas + bytes.fromhex("64 02 0000")
     assert decode(KEY, raw) == Record(TransactionKey("tx-a"), value)
 
 

@@ -22,7 +22,7 @@ from strandline_proto.batch import iter_headers
 from strandline_proto.errors import NONE, OffsetNotAvailable, UnsupportedVersion
 from strandline_proto.hot_messages import FetchRangeRequest, FetchRangeResponse
 from support.open_transaction import end, write
-from support.replica_nodes import TOPIC_ID, Node, decide, run_node, state
+from support.replica_nodes import TOPIC_ID, Node, decide, eventually, run_node, state
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -169,7 +169,7 @@ async def test_a_session_waits_for_the_marker_too_and_its_answer_names_the_abort
     (first,) = (await asked(session, 0, 0)).partitions.values()
     assert (bytes(first.records), first.offsets) == (b"", (2, 0, 0))
     task = asyncio.create_task(asked(session, 1, 15_000))
-    await asyncio.sleep(0.01)
+    await eventually(lambda: session._partitions.is_waiting, "the request waits")
     end(node.partition, A)
     commit(node)
     answer = await task

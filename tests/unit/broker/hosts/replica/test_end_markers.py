@@ -30,9 +30,9 @@ COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
 
 
 def marker(
-    epoch: int, *, commit: bool = False, coordinator: int = 0, version: int = 2
+    epoch: int, *, commit: bool = False, coordinator: int = 0, version: int = 2, pid: int = P
 ) -> EndMarker:
-    return marker_of(P, epoch, commit=commit, coordinator=coordinator, version=version)
+    return marker_of(pid, epoch, commit=commit, coordinator=coordinator, version=version)
 
 
 def append(partition: Partition, *, pid: int = P, epoch: int = 0, sequence: int = 0) -> None:
@@ -113,7 +113,7 @@ async def test_a_repeated_marker_has_no_effect(tmp_path: Path) -> None:
 
 
 async def test_a_repeated_marker_waits_for_the_commit_of_the_first(tmp_path: Path) -> None:
-    """I-164: the coordinator forgets the transaction once it has all answers."""
+    """The coordinator forgets the transaction once it has all answers."""
     async with run_node(tmp_path, 1) as node:
         await decide(state(1, epoch=0, isr=(1, 2), replicas=(1, 2)), node)
         append(node.partition)
@@ -165,3 +165,22 @@ async def test_the_stable_end_is_not_below_the_log_start(tmp_path: Path) -> None
         append(node.partition, pid=8)
         assert node.partition.raise_log_start(1)
         assert ends(node.partition) == (1, 4)
+
+
+async def test_retention_keeps_an_open_transaction(tmp_path: Path) -> None:
+    """I-161."""
+    settings = {"log_segment_bytes": "100", "log_retention_bytes": "1"}
+    async with run_node(tmp_path, 1, None, None, **settings) as node:
+        await decide(state(1, epoch=0, isr=(1,), replicas=(1,), min_insync=1), node)
+        partition, retention = node.partition, node.replicas.upkeep.retention
+        partition.configure({})
+        append(partition, pid=8)
+        append_marker(partition, marker(1, pid=8))
+        append(partition)
+        append(partition, pid=9)
+        append_marker(partition, marker(1, pid=9))
+        await retention.check([partition])
+        assert partition.log.log_start_offset == 3, "the transaction of 7 begins there"
+        append_marker(partition, marker(1))
+        await retention.check([partition])
+        assert partition.log.log_start_offset > 3

@@ -336,9 +336,11 @@ def test_a_cancelled_id_is_sent_no_more_and_not_reported() -> None:
             s.send("pay", 0, 1)
             await turns()
             s.send("pay2", 2)
+            s.send("waits", 2, producer_id=8)
             s.sender.cancel("pay", LeaderEpoch(LE - 1))
-            assert len(s.sender) == 3, "of an earlier leadership"
-            s.sender.cancel("pay", LeaderEpoch(LE))
+            assert len(s.sender) == 4, "of an earlier leadership"
+            for name in ("pay", "waits"):
+                s.sender.cancel(name, LeaderEpoch(LE))
             s.cluster.lead("orders", 1, 1, 1, 1)
             s.sender.published()
             s.open[0].succeed()

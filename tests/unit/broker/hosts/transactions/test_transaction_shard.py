@@ -148,7 +148,7 @@ async def test_coordinator_dies_each_step(tmp_path: Path) -> None:
         assert again.places == ((ORDERS_ID, 0), (ORDERS_ID, 1)), "all of them again"
         assert again.marker.coordinator_epoch == epoch
         assert again.marker.is_commit
-        late.done((ORDERS_ID, 1))
+        late.all_done()
         assert b.state() == "PrepareCommit", "of an earlier leadership"
         again.all_done()
         b.replicate()

@@ -27,6 +27,7 @@ from strandline_proto.errors import (
 from support.group_broker import OFFSETS_ID, group_broker
 from support.kafka_records import KafkaRecords, kafka_records, raw_request, request
 from support.loop_turns import with_turns
+from support.open_transaction import end, write
 from support.replica_nodes import TOPIC, decide, state
 from support.scripted_controller import scripted_controller
 
@@ -140,6 +141,20 @@ async def test_offsets_have_an_isolation_level_and_are_for_clients(
     for replica, code in ((-2, NONE), (0, CLUSTER_AUTHORIZATION_FAILED)):
         (found,) = await list_offsets(broker, version, LATEST, replica_id=replica)
         assert found.error_code == code
+
+
+@pytest.mark.parametrize("version", [v for v in LIST_OFFSETS if v >= 2])
+async def test_the_end_of_committed_records_is_the_last_stable_offset(
+    broker: KafkaRecords, version: int
+) -> None:
+    """I-152."""
+    write(broker.node.partition, 7)
+    for level, expected in ((0, 5), (1, 3)):
+        (found,) = await list_offsets(broker, version, LATEST, isolation_level=level)
+        assert (found.error_code, found.offset) == (NONE, expected)
+    end(broker.node.partition, 7)
+    (found,) = await list_offsets(broker, version, LATEST, isolation_level=1)
+    assert found.offset == 6
 
 
 @pytest.mark.parametrize("version", LIST_OFFSETS)

@@ -121,6 +121,25 @@ def test_a_marker_stays_while_a_bare_header_of_its_transaction_stays(tmp_path: P
     agree(p)
 
 
+def test_a_marker_stays_while_the_bare_header_at_the_end_of_a_segment_is_of_its_transaction(
+    tmp_path: Path,
+) -> None:
+    p = log_of(tmp_path)
+    put(p, B, b"b", b"x" * 300, 0)
+    put(p, A, b"k", b"x" * 300, 0)
+    p.log.roll()
+    end(p, A, commit=False)
+    end(p, B, commit=True)
+    put(p, B, b"c", b"", 1)
+    end(p, B, commit=True)
+    p.log.roll()
+    clean(p.store)
+    assert [h.base_offset for h, found in batches_of(p.log) if not found] == [1]
+    assert dict(markers(p))[2] is False
+    assert indexed(p.log) == [(A, 1, 2, 0)]
+    agree(p)
+
+
 def test_the_last_marker_of_a_living_producer_stays(tmp_path: Path) -> None:
     """It has the epochs of the producer and of the coordinator (I-155)."""
     for known in ((3, 0), (-1, 0)):
@@ -163,7 +182,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STEPS)
 def test_readers_see_the_same_state_before_and_after(
     steps: list[tuple[str, int, int, int]],
