@@ -139,9 +139,6 @@ def consume(
     check_choice(places, starts, is_group=group is not None)
     to_bytes = json_line if output is Format.JSON else compile_format(line_format)
     time_ms = None if from_time is None else start_ms("--from-time", from_time)
-    level: IsolationLevel = (
-        "read_committed" if isolation_level is Isolation.READ_COMMITTED else "read_uncommitted"
-    )
     target = find_target(bootstrap=bootstrap, directory=directory)
     if group is not None:
         member = GroupPrinter(

@@ -302,7 +302,7 @@ def _compare_with_cluster(
 ) -> None:
     from strandline_spark.cluster.cluster import Cluster, close_channels
 
-    cluster = Cluster(bootstrap.split(","))
+    cluster = Cluster(bootstrap.split(","), read_committed=True)
     try:
         # A topic that is gone does not exempt the table's rows from the check.
         leaders = cluster.existing([topic])[0] if found else cluster.leaders([topic])

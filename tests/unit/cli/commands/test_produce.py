@@ -88,6 +88,8 @@ def test_lines_have_the_options_parser(sent: list[LineProducer]) -> None:
         (("-H", "a"), "--header 'a' is not NAME=VALUE"),
         (("--rate", "0"), "--rate"),
         (("-K", ""), "--key-separator is empty"),
+        (("--transaction-size", "5"), "goes with --transactional-id"),
+        (("--transactional-id", "t", "--acks", "1"), "needs all replicas in sync"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(
@@ -140,3 +142,12 @@ def test_nothing_is_said_in_a_pipe(
     assert produce() == 0
     assert capsys.readouterr().err == ""
     assert len(sent) == 1
+
+
+def test_transactions_have_an_id_and_a_size(sent: list[LineProducer]) -> None:
+    produce("--transactional-id", "t", "--transaction-size", 7)
+    produce("--transactional-id", "t")
+    assert [(each.transactional_id, each.transaction_size) for each in sent] == [
+        ("t", 7),
+        ("t", 1000),
+    ]

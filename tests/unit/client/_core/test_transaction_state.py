@@ -108,7 +108,7 @@ def test_a_commit_that_has_not_asked_is_open_again_and_one_that_has_is_unknown()
     state = opened()
     state.begin_commit()
     state.interrupt()
-    assert state.phase is Phase.OPEN
+    assert state.is_open
     state.begin_commit()
     state.ask()
     state.interrupt()
