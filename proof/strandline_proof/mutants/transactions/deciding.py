@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from strandline_proof.mutants.mutant import Edit, Mutant, Needs
-from strandline_proof.sim.plan.plan import Fault
 from strandline_proof.sim.topology.transactions import Transacting
 from strandline_proof.sim.topology.work import Work
 
@@ -26,15 +25,6 @@ CLUSTER: Final = {
     "work": Work(),
 }
 TRANSACTIONS: Final = Needs(topology=CLUSTER, kinds=("decider-move", "teller-crash"))
-_DIES: Final = {"node": "decider-0", "restart_s": 1.0}
-_DECIDERS_DIE: Final = Needs(
-    topology=CLUSTER,
-    aimed=tuple(
-        Fault(1.0 + n, "kill", {**_DIES, "node": f"decider-{n % 2}"}, "decision", 0.001 * n)
-        for n in range(6)
-    ),
-    alone=True,
-)
 _TEST_END: Final = "tests/unit/broker/core/transactions/test_end.py"
 _TEST_MARKERS: Final = "tests/unit/broker/hosts/replica/test_end_markers.py"
 
@@ -116,7 +106,8 @@ DECIDING: Final = (
                 "        for effect in ():\n",
             ),
         ),
-        _DECIDERS_DIE,
+        history="tests/unit/broker/hosts/transactions/test_transaction_shard.py"
+        "::test_coordinator_dies_each_step",
     ),
     Mutant(
         "leaderless-is-deleted",
@@ -156,7 +147,7 @@ DECIDING: Final = (
                 "        if is_equal and marker.producer_id < 0:\n",
             ),
         ),
-        _DECIDERS_DIE,
+        history=f"{_TEST_MARKERS}::test_a_repeated_marker_has_no_effect",
     ),
     Mutant(
         "two-bumps-at-a-timeout",
