@@ -97,7 +97,7 @@ def make_noted_bronze(lake: Lake) -> None:
     """Makes bronze alone. Its older files are empty, and noted as verified."""
     from strandline_spark.bronze.audit import AuditCopier
     from strandline_spark.bronze.columns import BronzeTable
-    from strandline_spark.bronze.noted_runs import Note, NotedFile, accounts_hash, write
+    from strandline_spark.verification.noted_runs import Note, NotedFile, accounts_hash, write
 
     table = BronzeTable.open_or_create(lake.bronze, NAME)
     log = AgedLog(table.path, WEEK_BATCHES)

@@ -17,20 +17,20 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from strandline_proto.ids import topic_id_text
-from strandline_spark.bronze import removals
 from strandline_spark.bronze.audit import accounts
 from strandline_spark.bronze.columns import BronzeTable
-from strandline_spark.bronze.runs import TopicRuns
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError
+from strandline_spark.maintenance import removals
+from strandline_spark.verification.runs import TopicRuns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from strandline_spark.bronze.commits import CommittedRange
     from strandline_spark.bronze.fenced_table import FencedTable
-    from strandline_spark.bronze.runs import Run
     from strandline_spark.cluster.cluster import Marks
+    from strandline_spark.verification.runs import Run
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ _FILE: Final = os.path.join("_ops", "verified", "step.json")
 
 @dataclass(frozen=True, slots=True)
 class GoldNote:
-    """What was found sound."""
+    """The commits that a verification has found sound."""
 
     number: int
     """Number of the newest verified commit."""

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from strandline_spark.bronze import removals
 from strandline_spark.errors import OptionError
 from strandline_spark.gold import noted_rows
 from strandline_spark.gold.batch import compute, count_late, framing_of
@@ -29,6 +28,7 @@ from strandline_spark.gold.rounding import SHARE
 from strandline_spark.gold.silver import Silver
 from strandline_spark.gold.table import GoldTable, named_as
 from strandline_spark.gold.watermark import time_text
+from strandline_spark.maintenance import removals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ quarantine and from silver, in this order. Silver is last, so a run that breaks 
 records again. Gold and state are removed before it, and the next run computes them from the rows
 that are left. No earlier version of a table keeps the records: the replaced files are deleted.
 
-Each table gets an entry with the offsets (`bronze/removals.py`). So `verify` knows that they are
+Each table gets an entry with the offsets (`removals.py`). So `verify` knows that they are
 gone, a rebuild does not miss them in bronze, and finds them nowhere.
 """
 
@@ -27,14 +27,14 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from strandline_spark.bronze import removals
 from strandline_spark.bronze.audit import AuditCopier
 from strandline_spark.bronze.compaction import Fence, unwritable
-from strandline_spark.bronze.removals import Removal
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.delta_log.commit import Change
 from strandline_spark.errors import OptionError, TableError, first_line
+from strandline_spark.maintenance import removals
 from strandline_spark.maintenance.compaction import discard
+from strandline_spark.maintenance.removals import Removal
 from strandline_spark.maintenance.removing import commit_removal, intervals_of, now_ms
 from strandline_spark.maintenance.tables import AnyTable
 from strandline_spark.maintenance.written import NewFile

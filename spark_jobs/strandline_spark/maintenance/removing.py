@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from strandline_spark.bronze import removals
 from strandline_spark.bronze.fenced_table import committing
 from strandline_spark.cluster.offsets import TopicPartition
+from strandline_spark.maintenance import removals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from strandline_spark.bronze.compaction import Fence
-    from strandline_spark.bronze.removals import Interval, Removal
     from strandline_spark.delta_log.commit import Change
+    from strandline_spark.maintenance.removals import Interval, Removal
     from strandline_spark.maintenance.tables import AnyTable
 
 _APPEND_ONLY: Final = "delta.appendOnly"

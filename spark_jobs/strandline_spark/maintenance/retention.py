@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_spark.bronze import removals
 from strandline_spark.bronze.audit import AuditCopier
 from strandline_spark.bronze.compaction import Fence
-from strandline_spark.bronze.removals import Removal
 from strandline_spark.delta_log.commit import Change
 from strandline_spark.errors import OptionError, TableError
+from strandline_spark.maintenance import removals
+from strandline_spark.maintenance.removals import Removal
 from strandline_spark.maintenance.removing import (
     commit_removal,
     now_ms,

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from strandline_spark.bronze.fenced_table import FencedTable
-    from strandline_spark.bronze.runs import Run
     from strandline_spark.cluster.offsets import TopicPartition
     from strandline_spark.parsing.settings import ParseSettings
     from strandline_spark.pipeline.verify import ParsedFindings
+    from strandline_spark.verification.runs import Run
 
 WINDOW: Final = 1 << 18
 """Number of offsets that are compared at a time."""

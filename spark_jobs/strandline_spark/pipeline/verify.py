@@ -8,25 +8,25 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from strandline_spark.bronze import removals
 from strandline_spark.bronze.audit import accounts
 from strandline_spark.bronze.columns import BronzeTable
-from strandline_spark.bronze.removals import common, joined
-from strandline_spark.bronze.runs import TopicRuns
 from strandline_spark.bronze.verify import PartitionFindings, held_in, union, verify
 from strandline_spark.cluster.offsets import TopicPartition
+from strandline_spark.maintenance import removals
+from strandline_spark.maintenance.removals import common, joined
 from strandline_spark.pipeline.columns import beside_columns
 from strandline_spark.pipeline.moved_topics import moved_topics
 from strandline_spark.pipeline.parsed_values import ParsedValues, duplicates_in
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
+from strandline_spark.verification.runs import TopicRuns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from strandline_spark.bronze.commits import CommittedRange
     from strandline_spark.bronze.fenced_table import FencedTable
-    from strandline_spark.bronze.runs import Run
     from strandline_spark.pipeline.config import Pipeline
+    from strandline_spark.verification.runs import Run
 
 
 @dataclass(slots=True)

@@ -12,11 +12,11 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_spark.bronze import removals
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.verify import held_in
 from strandline_spark.delta_log.held_files import HeldFiles
 from strandline_spark.errors import StrandlineSparkError, TableError, first_line, remedy_line
+from strandline_spark.maintenance import removals
 from strandline_spark.silver.duplicates import REASON, files_before
 from strandline_spark.silver.from_bronze import (
     Missing,

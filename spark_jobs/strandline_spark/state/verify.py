@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import QueryBuilder
 
-from strandline_spark.bronze import removals
 from strandline_spark.bronze.verify import held_in
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold.silver import Silver
+from strandline_spark.maintenance import removals
 from strandline_spark.source.local_files import files_under
 from strandline_spark.state.definition import check_step, identity_of
 from strandline_spark.state.table import StateTable

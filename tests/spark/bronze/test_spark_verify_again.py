@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from strandline_spark.bronze import noted_runs, runs
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.compaction import compact
 from strandline_spark.bronze.verify import verify
+from strandline_spark.verification import noted_runs, runs
 from support.spark_tables import take
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 
-from strandline_spark.bronze import runs
 from strandline_spark.errors import OptionError, TableError
 from strandline_spark.pipeline.config import parse_pipeline
 from strandline_spark.pipeline.verify import verify_parsed
 from strandline_spark.silver.from_bronze import RangeTask, parse_range
 from strandline_spark.silver.range_output import SilverManifest, SilverPlan
 from strandline_spark.silver.tables import SilverTable
+from strandline_spark.verification import runs
 from support.silver_cuts import TEXT, Cuts
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 
-from strandline_spark.bronze import removals
 from strandline_spark.bronze.compaction import Fence
 from strandline_spark.bronze.verify import verify
 from strandline_spark.commands.main import main
 from strandline_spark.delta_log.table_log import snapshot
 from strandline_spark.errors import OptionError, TableError
+from strandline_spark.maintenance import removals
 from strandline_spark.maintenance.forget import forget
 from strandline_spark.maintenance.retention import retain
 from strandline_spark.pipeline.verify import verify_parsed

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from strandline_spark.bronze import noted_runs
 from strandline_spark.bronze.fenced_table import POSITION_KEY
-from strandline_spark.bronze.noted_runs import Note, NotedFile
 from strandline_spark.errors import TableError
+from strandline_spark.verification import noted_runs
+from strandline_spark.verification.noted_runs import Note, NotedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -57,7 +57,7 @@ class NotedFile:
 
 @dataclass(slots=True)
 class Note:
-    """What a verification of one topic in a table has read."""
+    """The files and accounts of one topic in a table that a verification has read."""
 
     version: int = -1
     """Version of the table; -1 if there is no note."""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from strandline_spark.bronze import removals
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.verify import verify
 from strandline_spark.delta_log.commit import Change, commit
 from strandline_spark.delta_log.table_log import snapshot
 from strandline_spark.errors import OptionError, TableError
+from strandline_spark.maintenance import removals
 from strandline_spark.maintenance.compaction import compact
 from strandline_spark.maintenance.retention import retain
 from strandline_spark.pipeline.verify import verify_parsed
