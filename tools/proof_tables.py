@@ -7,11 +7,17 @@ from md_table import table
 from strandline_proof.mutants.catalogue import MUTANTS
 from strandline_proof.mutants.mutant import READ, Mutant
 from strandline_proof.mutants.unplanted import UNPLANTED
-from strandline_proof.sim.kinds import GROUP_KINDS, KINDS
+from strandline_proof.sim.kinds import GROUP_KINDS, KINDS, TRANSACTION_KINDS
 from strandline_proof.sim.kinds.meaning import MEANING
 from strandline_proof.sim.plan.group_moments import GROUP_MOMENTS
 from strandline_proof.sim.plan.moments import MOMENTS
-from strandline_proof.sim.sweep.expected import EVENTS, GROUP_EVENTS, runs_needed
+from strandline_proof.sim.plan.transaction_moments import TRANSACTION_MOMENTS
+from strandline_proof.sim.sweep.expected import (
+    EVENTS,
+    GROUP_EVENTS,
+    TRANSACTION_EVENTS,
+    runs_needed,
+)
 
 HEAD = """\
 # Tables of the proof
@@ -75,17 +81,21 @@ def proof_tables() -> str:
 def faults() -> Iterator[tuple[str, str, str]]:
     for kind, what in MEANING.items():
         drawn = "seeds with groups" if kind in GROUP_KINDS else "tests"
+        if kind in TRANSACTION_KINDS:
+            drawn = "seeds with transactions"
         yield f"`{kind}`", "any seed" if kind in KINDS else drawn, what
 
 
 def moments() -> Iterator[tuple[str, str]]:
-    for name, steps in [*MOMENTS.items(), *GROUP_MOMENTS.items()]:
+    for name, steps in [*MOMENTS.items(), *GROUP_MOMENTS.items(), *TRANSACTION_MOMENTS.items()]:
         yield f"`{name}`", " ".join((getdoc(steps) or "").split())
 
 
 def events() -> Iterator[tuple[str, str]]:
     for event, rate in EVENTS.items():
         of = " with groups" if event in GROUP_EVENTS else ""
+        if event in TRANSACTION_EVENTS:
+            of = " with transactions"
         yield event, f"{runs_needed(rate)}{of}"
 
 

@@ -282,7 +282,7 @@ class NetworkException(wire.NetworkException, BrokerError):
 
 
 class CoordinatorLoadInProgress(wire.CoordinatorLoadInProgress, BrokerError):
-    """The coordinator is new and still loads its groups."""
+    """The coordinator is new and still loads its log."""
 
 
 class CoordinatorNotAvailable(wire.CoordinatorNotAvailable, BrokerError):

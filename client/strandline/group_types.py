@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from strandline.errors import StrandlineError
     from strandline.types import TopicPartition
 
@@ -32,6 +34,11 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+
+
+Partition: TypeAlias = "TopicPartition | tuple[str, int]"
+ToCommit: TypeAlias = "Mapping[Partition, int | tuple[int, str] | OffsetAndMetadata]"
+"""Offsets to commit, of the records to read next."""
 
 
 class ConsumerGroupMetadata(NamedTuple):

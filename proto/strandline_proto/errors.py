@@ -401,7 +401,7 @@ class OffsetMetadataTooLarge(WireError):
 
 
 class CoordinatorLoadInProgress(WireError):
-    """The coordinator is new and still loads its groups."""
+    """The coordinator is new and still loads its log."""
 
     code = 14
     retriable = True

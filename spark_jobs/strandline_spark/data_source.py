@@ -184,6 +184,7 @@ def _read_planned(options: SourceOptions, planned: PlannedRange) -> Iterator[Any
         on_loss=options.on_loss,
         max_decompressed_bytes=options.max_decompressed_bytes,
         stall_seconds=options.poll_timeout_seconds,
+        read_committed=options.read_committed,
     )
     yield from reader.batches()
     spare_libraries()

@@ -259,6 +259,19 @@ async def test_the_data_of_a_fenced_producer_is_refused(
     assert committed(cluster) == []
 
 
+async def test_an_expired_id_is_fatal(cluster: ScriptedCluster, producer: Producer) -> None:
+    """Its fence is gone: a new id would let two producers write (P-114)."""
+    await producer.begin_transaction()
+    await producer.send("orders", b"a", partition=0)
+    cluster.transactions.ids.clear()
+    with pytest.raises(FatalTransactionError, match="cannot go on"):
+        await producer.commit_transaction()
+    with pytest.raises(FatalTransactionError):
+        await producer.begin_transaction()
+    assert not cluster.transactions.ids
+    assert committed(cluster) == []
+
+
 async def test_a_failed_record_leaves_only_the_abort(
     cluster: ScriptedCluster, producer: Producer
 ) -> None:

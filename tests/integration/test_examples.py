@@ -194,12 +194,12 @@ def test_a_copy_has_each_record_once_though_an_instance_dies(
     program = (EXAMPLES / "exactly_once_copy.py").read_text("utf-8")
     assert '"orders", "bills", "billing"' in program
     own = program.replace('"orders", "bills", "billing"', '"orders.once", "bills.once", "once"')
-    (tmp_path / "copy.py").write_text(own)
+    (tmp_path / "once.py").write_text(own)
     create(cluster, "orders.once", "bills.once")
     count = 3_000
     with sync.Producer(cluster.bootstrap) as producer:
         producer.send_many("orders.once", [b"%04d" % number for number in range(count)])
-    with running(cluster.bootstrap, tmp_path, str(tmp_path / "copy"), "1") as start:
+    with running(cluster.bootstrap, tmp_path, str(tmp_path / "once"), "1") as start:
         victim = start()
         assert victim.stdout is not None
         assert victim.stdout.readline().startswith("copied ")

@@ -11,7 +11,7 @@ import pytest
 
 from strandline_cli.options import Format
 from strandline_cli.simulation.sweeping import Sweep
-from strandline_proof.sim.kinds import GROUP_KINDS, KINDS
+from strandline_proof.sim.kinds import GROUP_KINDS, KINDS, TRANSACTION_KINDS
 from strandline_proof.sim.plan.plan import Plan, draw_plan
 from strandline_proof.sim.run.report import Broken, RunSummary
 from strandline_proof.sim.sweep import pool as sweep_pool
@@ -24,6 +24,7 @@ from strandline_proof.sim.sweep.expected import (
     ODDS,
     RARE_KINDS,
     RUNS_MIN,
+    TRANSACTION_EVENTS,
     runs_needed,
 )
 from strandline_proof.sim.sweep.pool import NoWorker, Pool
@@ -206,10 +207,10 @@ def test_an_event_is_demanded_of_a_sweep_that_hardly_lacks_it_by_chance() -> Non
 
 
 def test_a_minute_is_asked_for_what_is_frequent_and_a_long_sweep_for_the_rest() -> None:
-    kinds = (*KINDS, *GROUP_KINDS)
+    kinds = (*KINDS, *GROUP_KINDS, *TRANSACTION_KINDS)
 
     def lacks(runs: int, *but: str) -> list[str]:
-        tally = Tally(runs=runs, with_groups=runs)
+        tally = Tally(runs=runs, with_groups=runs, with_transactions=runs)
         tally.struck.update(kind for kind in kinds if kind not in but)
         tally.sometimes.update(event for event in EVENTS if event not in but)
         return tally.idle()
@@ -222,7 +223,12 @@ def test_a_minute_is_asked_for_what_is_frequent_and_a_long_sweep_for_the_rest() 
     assert lacks(50_000, *kinds, *EVENTS) == [*kinds, *EVENTS]
     assert lacks(50_000) == []
     without = Tally(runs=50_000).idle()
-    assert {*kinds, *EVENTS} - {*without} == {*GROUP_KINDS, *GROUP_EVENTS}
+    assert {*kinds, *EVENTS} - {*without} == {
+        *GROUP_KINDS,
+        *GROUP_EVENTS,
+        *TRANSACTION_KINDS,
+        *TRANSACTION_EVENTS,
+    }
 
 
 def test_an_interrupted_sweep_says_what_it_knows_and_how_to_go_on(

@@ -28,6 +28,8 @@ def scan(log: Log) -> list[Entry]:
             if not header.is_control:
                 begun.setdefault(header.producer_id, header.base_offset)
                 continue
+            if header.record_count == 0:
+                continue  # a cleaning has emptied it: no batch of its transaction was left
             (record,) = read_records(run.records, place, header)
             first = begun.pop(header.producer_id, None)
             assert record.key is not None

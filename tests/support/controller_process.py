@@ -123,6 +123,9 @@ class ControllerProcess:
 class PretendBroker:
     """One incarnation: it answers pushes and, while `beat` runs, sends heartbeats."""
 
+    AddPartitionsToTxn = WriteTxnMarkers = None
+    """Calls between brokers, which a controller never makes."""
+
     def __init__(self, controller: ControllerProcess, broker_id: int) -> None:
         self.broker_id = broker_id
         self.incarnation_id = f"{broker_id}-{uuid.uuid4()}"

@@ -28,6 +28,8 @@ from strandline_spark.bronze.checkpoint import read_offset_log
 from strandline_spark.bronze.commits import CommittedRange, from_metadata, to_metadata
 from strandline_spark.cluster.find_cluster import find_bootstrap
 from strandline_spark.cluster.offsets import parse_json, stream_from_json
+from strandline_spark.delta_log.entries import LogError, infos_from
+from strandline_spark.delta_log.table_log import TableLog
 from strandline_spark.errors import OptionError, TableError
 from strandline_spark.source.lag import reported
 from strandline_spark.source.options import parse_options
@@ -54,6 +56,15 @@ def _on_path(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], Any]:
 
 def _as_text(read: Callable[[str], Any]) -> Callable[[bytes], Any]:
     return lambda data: read(data.decode("utf-8", "replace"))
+
+
+def _state_of(table: Path) -> Any:
+    state = TableLog(str(table)).snapshot()
+    return state.id, state.schema, state.configuration, state.partition_columns
+
+
+def _infos_of(table: Path) -> Any:
+    return list(infos_from(str(table), 0))
 
 
 def _restored(data: bytes) -> Any:
@@ -120,6 +131,14 @@ LINEAGE: Final = json.dumps(
 ).encode()
 
 
+FIRST_ENTRY: Final = (
+    b'{"commitInfo": {"timestamp": 1, "operation": "CREATE TABLE"}}\n'
+    b'{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}\n'
+    b'{"metaData": {"id": "a", "schemaString": "{\\"type\\": \\"struct\\", \\"fields\\":'
+    b' [{\\"name\\": \\"a\\", \\"type\\": \\"long\\", \\"nullable\\": true, \\"metadata\\": {}}]}",'
+    b' "partitionColumns": ["a"], "configuration": {"k": "v"}}}\n'
+    b'{"txn": {"appId": "x", "version": 3}}\n'
+)
 COMMIT: Final = json.dumps(
     to_metadata("j", 3, [CommittedRange("t", ID, 0, 5, 9, rows=3, skipped=1, leader_epoch=2)])
 ).encode()
@@ -235,6 +254,18 @@ DECODERS: Final = (
         (POSITIONS,),
         _on_path("p.json", lambda path: PositionFiles(str(path)).initial()),
         (OptionError,),
+    ),
+    Decoder(
+        "spark.delta_log.state",
+        (FIRST_ENTRY,),
+        _on_path(f"_delta_log/{0:020}.json", lambda path: _state_of(path.parent.parent)),
+        (LogError,),
+    ),
+    Decoder(
+        "spark.delta_log.info",
+        (FIRST_ENTRY,),
+        _on_path(f"_delta_log/{0:020}.json", lambda path: _infos_of(path.parent.parent)),
+        (LogError,),
     ),
     Decoder(
         "spark.commits", (COMMIT,), _as_text(lambda text: from_metadata(text, "x")), (TableError,)

@@ -24,6 +24,8 @@ from strandline_broker.core.transactions.transaction import (
     TxnPartition,
 )
 from strandline_broker.offline import group_records
+from strandline_broker.offline.control_records import control_record
+from strandline_proto import batch
 from strandline_proto.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId
 from support.decoders import Decoder
 
@@ -115,5 +117,11 @@ DECODERS: Final = (
         GOLDEN,
         _parted(group_records.decode),
         (group_records.BrokenRecord,),
+    ),
+    Decoder(
+        "control record, offline",
+        (_joined(bytes.fromhex("00000001"), bytes.fromhex("000000000005")),),
+        _parted(lambda key, value: control_record(batch.Record(0, 0, key, value))),
+        (ValueError,),
     ),
 )

@@ -36,6 +36,7 @@ HIGH_WATERMARK = {
     "leaders.py": "the mark is judged: I-11, I-24, I-29",
     "rules.py": "the mark is judged: I-29",
     "audit.py": "reads what a replica would serve, once `run.py` has judged its mark",
+    "watch.py": "the last stable offset of that mark is judged: I-152",
     "looks.py": "sees that it moves",
     "run.py": "in the end each replica's mark is held against the end of every log (I-88)",
     "standing.py": "a field of its own",

@@ -14,6 +14,7 @@ PARTITIONS: Final = {
     "spark_planning": 1000,
     "spark_memory": 4,
     "spark_gold": 4,
+    "spark_age": 3,
     "spark_startup": 4,
 }
 ROUNDS: Final = {
@@ -21,6 +22,7 @@ ROUNDS: Final = {
     "spark_planning": 30,
     "spark_memory": 1,
     "spark_gold": 5,
+    "spark_age": 10,
     "spark_startup": 5,
 }
 COMPARED_ROUNDS_MIN: Final = 5
@@ -28,12 +30,15 @@ ALONE: Final = {
     "spark_planning": "--planning",
     "spark_memory": "--worker-memory",
     "spark_gold": "--gold",
+    "spark_age": "--age",
     "spark_startup": "--startup",
 }
 INSTEAD: Final = {
     "spark_planning": "time of the driver to plan a micro-batch, without Spark",
     "spark_memory": "peak memory of a worker that reads --gigabytes of 1 KB records",
     "spark_gold": "a gold step over a million rows of silver in a thousand windows",
+    "spark_age": "a micro-batch with a gold step on tables of a week, against those of an hour,"
+    " and `verify` of the last hour after 30 days",
     "spark_startup": "processor time of `ingest bronze --once` with nothing to read, against"
     " an empty streaming source in Python",
 }
@@ -84,7 +89,7 @@ class SparkOptions:
         }
         if self.measure in ("spark_planning", "spark_startup"):
             return told
-        if self.measure == "spark_gold":
+        if self.measure in ("spark_gold", "spark_age"):
             return {"master": self.master, "memory": self.memory, "rounds": self.rounds}
         told |= {"batch_size": self.batch_size, "master": self.master, "memory": self.memory}
         if self.measure == "spark_memory":

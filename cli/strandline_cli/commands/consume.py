@@ -19,11 +19,16 @@ from strandline_proto.decompression import DECOMPRESSED_BYTES_MAX
 
 if TYPE_CHECKING:
     from strandline.types import IsolationLevel
+    from strandline_cli.records.group_printer import GroupPrinter
 
 
 class Isolation(StrEnum):
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
+
+    @property
+    def level(self) -> "IsolationLevel":
+        return "read_committed" if self is Isolation.READ_COMMITTED else "read_uncommitted"
 
 
 Starts = dict[str, bool | int | str | None]
@@ -134,9 +139,6 @@ def consume(
     check_choice(places, starts, is_group=group is not None)
     to_bytes = json_line if output is Format.JSON else compile_format(line_format)
     time_ms = None if from_time is None else start_ms("--from-time", from_time)
-    level: IsolationLevel = (
-        "read_committed" if isolation_level is Isolation.READ_COMMITTED else "read_uncommitted"
-    )
     target = find_target(bootstrap=bootstrap, directory=directory)
     if group is not None:
         member = GroupPrinter(
@@ -150,12 +152,9 @@ def consume(
             count=count,
             timeout_s=timeout,
             max_decompressed_bytes=max_decompressed_bytes,
-            isolation_level=level,
+            isolation_level=isolation_level.level,
         )
-        try:
-            run_client(member.run())
-        except asyncio.CancelledError:
-            raise KeyboardInterrupt from None
+        _run_member(member)
         return 0
     printer = RecordPrinter(
         bootstrap=target.bootstrap,
@@ -169,10 +168,19 @@ def consume(
         count=count,
         timeout_s=timeout,
         max_decompressed_bytes=max_decompressed_bytes,
-        isolation_level=level,
+        isolation_level=isolation_level.level,
     )
     run_client(printer.run())
     return 0
+
+
+def _run_member(member: "GroupPrinter") -> None:
+    from strandline_cli.client import run_client
+
+    try:
+        run_client(member.run())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 def chosen_places(

@@ -1,4 +1,4 @@
-"""Which open transactions hang: no coordinator will end them (KIP-664)."""
+"""The open transactions that hang: no coordinator will end them (KIP-664)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ def hanging_in(
     listed: Mapping[int, str],
     described: "Mapping[str, TransactionDescription]",
 ) -> list[Hanging]:
-    """Those of the open transactions that no coordinator has.
+    """Returns the open transactions that no coordinator has.
 
     `listed` has the transactional ids by producer id.
     """

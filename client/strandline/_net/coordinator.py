@@ -38,7 +38,7 @@ _ASK_S: Final = 2.0
 
 
 class Kind(NamedTuple):
-    """What a coordinator coordinates."""
+    """A kind of coordinator, by the internal topic that holds its state."""
 
     topic: str
     key_type: int

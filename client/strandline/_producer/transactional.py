@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from strandline._core.transaction_state import COMMIT, SEND_OFFSETS
-from strandline._groups.messages import offset_of
 from strandline._net import arguments as given
 from strandline._net.arguments import mapping, milliseconds
+from strandline._net.offset_commits import offset_of
 from strandline.errors import (
     AbortableTransactionError,
     CommitOutcomeUnknown,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from strandline._net.session import Session
     from strandline._producer.sender import Sender
     from strandline._producer.transactions import Transactions
-    from strandline._reading.reading import ToCommit
+    from strandline.group_types import ToCommit
 
 STOP_ABORT_S: Final = 5.0
 """Longest wait for an abort by `stop`: the transaction's timeout has the same effect."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline._core.backoff import Backoff
 from strandline._core.delivery_terms import Identity
 from strandline._core.transaction_state import ABORT, COMMIT, SEND_OFFSETS, Fate, TransactionState
-from strandline._groups.messages import txn_commit_request
 from strandline._net.coordinator import TRANSACTION, Coordinator
+from strandline._net.offset_commits import txn_commit_request
 from strandline.errors import (
     BrokerError,
     CallNotServed,

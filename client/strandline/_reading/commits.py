@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from strandline._core.commit_state import CommitOffset
 from strandline._groups.group import at_of
-from strandline._groups.messages import offset_of
 from strandline._net import arguments as given
+from strandline._net.offset_commits import offset_of
 from strandline._reading.reading import Partition, Reading, ToCommit
 from strandline.group_types import OffsetAndMetadata
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from strandline._net.arguments import milliseconds
 from strandline.errors import ClientClosed, ConfigurationError
+from strandline.group_types import Partition as Partition
+from strandline.group_types import ToCommit as ToCommit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from strandline._consumer.assigned import Assigned
     from strandline._consumer.delivery import Delivery
     from strandline._consumer.fetcher import Fetcher
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from strandline._core.membership import Subscription
     from strandline._groups.group import Group
     from strandline._net.session import Session
-    from strandline.group_types import OffsetAndMetadata
-    from strandline.types import TopicPartition
-
-Partition: TypeAlias = "TopicPartition | tuple[str, int]"
-ToCommit: TypeAlias = "Mapping[Partition, int | tuple[int, str] | OffsetAndMetadata]"
 
 
 class Reading:

@@ -40,6 +40,8 @@ from strandline_proof.mutants.replication.recovering import RECOVERING
 from strandline_proof.mutants.storage.compacting import COMPACTING
 from strandline_proof.mutants.storage.deleting import DELETING
 from strandline_proof.mutants.storage.storing import STORING
+from strandline_proof.mutants.transactions.deciding import DECIDING
+from strandline_proof.mutants.transactions.keeping import KEEPING
 
 if TYPE_CHECKING:
     from strandline_proof.mutants.mutant import Mutant
@@ -80,6 +82,8 @@ MUTANTS: Final = (
     *GROUPING,
     *REBALANCING,
     *STREAMING,
+    *DECIDING,
+    *KEEPING,
     *LEAVING,
     *FOUND_IN_CONTROL,
     *FOUND_IN_GROUPS,

@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_proof.mutants.scratch import corpus_text
-from strandline_proof.sim.kinds import KINDS
+from strandline_proof.sim.kinds import ALL_KINDS
 from strandline_proof.sim.plan.plan import (
     CHAOS_S,
     EVENTS,
@@ -19,6 +19,7 @@ from strandline_proof.sim.plan.plan import (
     scrubbed,
 )
 from strandline_proof.sim.topology.groups import PROTOCOLS
+from strandline_proof.sim.topology.transactions import KAFKA, OURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +60,11 @@ def _changed(topology: Topology, needs: Needs) -> Topology:
     if not changes.get("work", topology.work).kafka:
         groups = changes.get("groups", topology.groups)
         changes["groups"] = tuple(dataclasses.replace(g, protocol=PROTOCOLS[0]) for g in groups)
+        found = changes.get("transactions", topology.transactions)
+        if found is not None and KAFKA in found.tellers:
+            changes["transactions"] = dataclasses.replace(found, tellers=(OURS, OURS))
+    if changes.get("offsets_partitions", topology.offsets_partitions) == 0:
+        changes["transactions"] = None
     return dataclasses.replace(topology, **changes)
 
 
@@ -97,7 +103,7 @@ def _draw(seed: int, kinds: tuple[str, ...], topology: Topology) -> tuple[Fault,
             Fault(
                 at_s=round(rng.uniform(0.5, LAST_FAULT_S), 3),
                 kind=kind,
-                arguments=KINDS[kind](rng, topology),
+                arguments=ALL_KINDS[kind](rng, topology),
                 after=after,
                 delay_s=0.0 if after is None else round(rng.uniform(0.0, 0.05), 3),
             )

@@ -140,20 +140,21 @@ class AuditCopier:
             return AGE_SECONDS_MAX
         return time.time() - made
 
-    def copy(self, table: FencedTable) -> int:
-        """Copies all accounts not copied yet. Returns how many versions had left the log before
-        they were copied. Raises TableError.
+    def copy(self, table: FencedTable, commits: list[Commit] | None = None) -> int:
+        """Copies all accounts not copied yet: those of the log, or these `commits`, the newest
+        first. Returns how many versions had left the log before they were copied. Raises
+        TableError.
         """
         path = audit_path(self._table_path)
         try:
             audit = _open_or_create(path)
-            name = _COPIED.format(table=table.delta.metadata().id)
+            name = _COPIED.format(table=table.id)
             found = audit.transaction_version(name)
             copied = -1 if found is None else found
             behind = table.version - copied
             if behind > 0:
-                commits = table.commits(behind)
-                _append(audit, path, _rows(commits), Transaction(name, table.version))
+                rows = _rows(table.commits(behind) if commits is None else commits)
+                _append(audit, path, rows, Transaction(name, table.version))
         except CommitFailedError:
             # Another job copies the same accounts at this moment; the next copy takes what it has
             # not seen.
@@ -213,7 +214,7 @@ def _audited(table: FencedTable, before: int) -> Iterator[tuple[int, CommittedRa
         return
     try:
         audit = DeltaTable(path)
-        if audit.transaction_version(_COPIED.format(table=table.delta.metadata().id)) is None:
+        if audit.transaction_version(_COPIED.format(table=table.id)) is None:
             return
         found = audit.to_pyarrow_dataset(filesystem=files_under(path)).to_table(
             columns=list(_ACCOUNT), filter=pc.field("table_version") < before

@@ -279,7 +279,7 @@ def prepare_start(job: BronzeJob, table: BronzeTable) -> str:
     """
     if has_planned(job.checkpoint):
         return "earliest"
-    cluster = Cluster(job.bootstrap.split(","))
+    cluster = Cluster(job.bootstrap.split(","), read_committed=True)
     leaders = cluster.leaders(job.topics)
     marks = cluster.marks(leaders)
     latest = job.start == "latest"
@@ -314,6 +314,7 @@ def start_query(
         "failOnDataLoss": OnLoss.EXCEPT_RETENTION if job.record_losses else OnLoss.STOP,
         "initialOffsetsPath": job.offsets_file,
         "maxDecompressedBytes": str(job.max_decompressed_bytes),
+        "isolation.level": "read_committed",
     }
     if job.max_offsets_per_trigger is not None:
         options["maxOffsetsPerTrigger"] = str(job.max_offsets_per_trigger)

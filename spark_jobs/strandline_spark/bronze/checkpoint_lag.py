@@ -44,7 +44,7 @@ def checkpoint_lag(checkpoint: str, bootstrap: tuple[str, ...]) -> list[Partitio
     """
     done, planned, ids = _stored(checkpoint)
     topics = sorted({tp.topic for tp in planned})
-    cluster = Cluster(bootstrap)
+    cluster = Cluster(bootstrap, read_committed=True)
     try:
         leaders, _ = cluster.existing(topics)
         marks = cluster.marks(leaders)

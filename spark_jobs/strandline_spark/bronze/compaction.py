@@ -17,26 +17,26 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
-from deltalake import CommitProperties, Transaction
-from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
 
 from strandline_spark.bronze.audit import AuditCopier
 from strandline_spark.bronze.columns import COMPACTED_OPTIONS, FILE_SCHEMA, BronzeTable
-from strandline_spark.bronze.durable import sync, sync_log, sync_names
-from strandline_spark.bronze.fenced_table import PARTITION_COLUMNS, committing
+from strandline_spark.bronze.durable import sync, sync_names
+from strandline_spark.bronze.fenced_table import committing
 from strandline_spark.bronze.range_file import ROW_GROUP_BYTES
+from strandline_spark.delta_log.checkpoints import write_if_due
+from strandline_spark.delta_log.commit import Change, ConflictError, UnsyncedError, commit
 from strandline_spark.errors import TableError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from strandline_spark.bronze.fenced_table import FencedTable
 
 TARGET_BYTES: Final = 128 << 20
 """A file of this size or more is left unchanged."""
@@ -94,47 +94,43 @@ class Fence:
     process makes your commit a conflict.
     """
 
-    def __init__(self, table: BronzeTable) -> None:
+    def __init__(self, table: FencedTable) -> None:
         self._table = table
-        self._number = table.delta.transaction_version(MAINTENANCE) or 0
+        self._number = table.committed_batch(MAINTENANCE) or 0
 
-    def commit(self, actions: list[AddAction | RemoveAction]) -> None:
+    def commit(self, change: Change) -> None:
         """Replaces files by others, and returns when the commit is synced. Raises TableError if
         another maintenance was committed since.
         """
         table = self._table
-        before = table.version
-        if (table.delta.transaction_version(MAINTENANCE) or 0) != self._number:
+        if (table.committed_batch(MAINTENANCE) or 0) != self._number:
             # It was committed between our own commit and the reading of the table's new version.
-            raise _overtaken(table)
-        try:
-            table.delta.create_write_transaction(
-                actions,
-                "append",
-                table.delta.schema(),
-                partition_by=PARTITION_COLUMNS,
-                commit_properties=CommitProperties(
-                    app_transactions=[Transaction(MAINTENANCE, self._number + 1)]
-                ),
-            )
-        except CommitFailedError as why:
-            raise _overtaken(table) from why
-        except OSError as why:
-            raise _unwritable(table, why) from why
-        self._number += 1
+            raise _overtaken(table, None)
+        change.transactions = {**change.transactions, MAINTENANCE: self._number + 1}
         with committing(table.path):
-            table.delta.update_incremental()
-            sync_log(table.path, before + 1)
+            try:
+                version = commit(table.state, change)
+            except ConflictError as why:
+                raise _overtaken(table, why) from why
+            except UnsyncedError:
+                raise
+            except OSError as why:
+                raise unwritable(table, why) from why
+            self._number += 1
+            table.refresh()
+            write_if_due(table.path, version)
 
 
-def _overtaken(table: BronzeTable) -> TableError:
+def _overtaken(table: FencedTable, why: ConflictError | None) -> TableError:
+    if why is not None and MAINTENANCE not in str(why):
+        return TableError(f"{table.path} was changed meanwhile ({why}): {_AGAIN}")
     return TableError(
         f"another compact or vacuum of {table.path} was committed meanwhile; run one at a time:"
         f" {_AGAIN}"
     )
 
 
-def _unwritable(table: BronzeTable, why: OSError) -> TableError:
+def unwritable(table: FencedTable, why: OSError) -> TableError:
     return TableError(
         f"{table.path} cannot be written ({first_line(why)}): make room there, or see to it that"
         f" you may write; {_AGAIN}"
@@ -193,8 +189,7 @@ def _replace(
 ) -> None:
     """Makes one commit: a new file for each bundle in place of its files."""
     made: list[str] = []
-    now_ms = time.time_ns() // 1_000_000
-    actions: list[AddAction | RemoveAction] = []
+    change = Change("OPTIMIZE")
     try:
         for group in bundles:
             path = f"{os.path.dirname(group[0].path)}/compact-{os.urandom(8).hex()}.parquet"
@@ -205,18 +200,19 @@ def _replace(
                 "topic": group[0].topic,
                 "ingest_date": group[0].ingest_date,
             }
-            actions.append(AddAction(path, size, values, now_ms, False, _stats(group)))
-            actions += [_removal(file, now_ms, values) for file in group]
+            change.add(path, size, values, _stats(group), data_change=False)
+            for file in group:
+                change.remove(file.path, file.size, values, data_change=False)
             done.files_before += len(group)
             done.files_after += 1
             done.rows += sum(file.rows for file in group)
             done.size_before += sum(file.size for file in group)
             done.size_after += size
-        fence.commit(actions)
+        fence.commit(change)
     except BaseException as why:
         _discard(table.path, made)
         if isinstance(why, OSError):
-            raise _unwritable(table, why) from why
+            raise unwritable(table, why) from why
         raise
 
 
@@ -226,16 +222,6 @@ def _discard(root: str, made: list[str]) -> None:
     for path in made:
         if path not in kept and os.path.exists(path):
             os.unlink(path)
-
-
-def _removal(file: _Small, now_ms: int, values: dict[str, str | None]) -> RemoveAction:
-    return RemoveAction(
-        file.path,
-        data_change=False,
-        deletion_timestamp=now_ms,
-        partition_values=values,
-        size=file.size,
-    )
 
 
 def _stats(group: list[_Small]) -> str:

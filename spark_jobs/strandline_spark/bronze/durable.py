@@ -8,8 +8,12 @@ Neither Arrow nor delta-rs does this.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _LOG: Final = "_delta_log"
 _LAST_CHECKPOINT: Final = "_last_checkpoint"
@@ -40,19 +44,32 @@ def sync_log(table: str, first: int) -> None:
     their names.
     """
     log = os.path.join(table, _LOG)
-    for name in os.listdir(log):
-        version = name[:20]
-        if name == _LAST_CHECKPOINT or (version.isdigit() and int(version) >= first):
-            with contextlib.suppress(FileNotFoundError):
-                # A clean-up of the log, also of another writer, may have removed it already.
-                sync(os.path.join(log, name))
+    for name in _of_all(log) if first == 0 else _from(log, first):
+        with contextlib.suppress(FileNotFoundError):
+            # A clean-up of the log, also of another writer, may have removed it already.
+            sync(os.path.join(log, name))
     sync(log)
     sync(table)
 
 
+def _of_all(log: str) -> Iterator[str]:
+    return (name for name in os.listdir(log) if name == _LAST_CHECKPOINT or name[:20].isdigit())
+
+
+def _from(log: str, first: int) -> Iterator[str]:
+    """Yields the names from a version on. It does not list the log, which may be long."""
+    for version in itertools.count(first):
+        entry = f"{version:020}.json"
+        if not os.path.exists(os.path.join(log, entry)):
+            break
+        yield entry
+        yield f"{version:020}.checkpoint.parquet"
+    yield _LAST_CHECKPOINT
+
+
 def write_new(path: str, text: str) -> None:
-    """Writes a new file with this content and syncs it, or leaves none. Raises FileExistsError if
-    the file exists.
+    """Writes a new file with this content and syncs it, but not its name, or leaves none. Raises
+    FileExistsError if the file exists.
     """
     draft = f"{path}.{os.urandom(8).hex()}.tmp"
     try:
@@ -61,7 +78,6 @@ def write_new(path: str, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.link(draft, path)
-        sync(os.path.dirname(path))
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(draft)

@@ -1,11 +1,10 @@
-"""A Delta table into which topics go, each offset once, committed through delta-rs.
+"""A Delta table into which topics go, each offset once.
 
 A micro-batch is one Delta commit. The commit carries, atomically with its files:
 
 * `txn(<job>, <batch id>)`: the job committed this batch. A batch that runs again after a crash
-  finds it and does nothing. delta-rs does not skip by itself. So the handle is opened before the
-  check, and the commit is made on that handle. If two drivers both passed the check, the later
-  commit is refused as a conflict.
+  finds it and does nothing. The state is read before the check, and the commit is made on that
+  state. If two drivers both passed the check, the later commit is refused as a conflict.
 * `txn(strandline/<topic>/<partition>, <end offset>)` for each partition: the end of the table. This
   is the offset fence: a batch that does not start there is refused. So a deleted checkpoint, a
   rewound offset or a second job cannot lose or duplicate records. Fences are transactions, so those
@@ -21,19 +20,29 @@ import itertools
 import json
 import os
 import platform
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
-from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from strandline_spark.bronze.commits import from_metadata, to_metadata
 from strandline_spark.bronze.durable import sync, sync_log
+from strandline_spark.delta_log.checkpoints import write_if_due
+from strandline_spark.delta_log.commit import Change, ConflictError
+from strandline_spark.delta_log.commit import commit as commit_change
+from strandline_spark.delta_log.entries import (
+    LOG,
+    LogError,
+    NoLogError,
+    entry_path,
+    infos_from,
+)
+from strandline_spark.delta_log.table_log import Snapshot, snapshot
 from strandline_spark.errors import FenceError, TableError, first_line
 from strandline_spark.source.local_files import check_path, files_under
 
@@ -49,7 +58,6 @@ OWNER_KEY: Final = "strandline.pipeline"
 """Key in the table's configuration: the pipeline that owns the table, if one made it."""
 POSITION_KEY: Final = "strandline.position"
 """Key in the configuration of a table whose rows are elements: the column of their places."""
-_LOG: Final = "_delta_log"
 _NAMED_MAX: Final = 5
 _AGAIN: Final = "nothing was committed, start the job again"
 _FENCE: Final = "strandline/{topic}/{partition}"
@@ -95,8 +103,9 @@ class FencedTable:
     IS_CLOSED: ClassVar[bool] = True
     """True if such a table has no other columns."""
 
-    def __init__(self, handle: DeltaTable, path: str) -> None:
-        self._handle = handle
+    def __init__(self, state: Snapshot, path: str) -> None:
+        self._state = state
+        self._delta: DeltaTable | None = None
         self.path = path
 
     @classmethod
@@ -104,19 +113,19 @@ class FencedTable:
         """Opens the table. Raises TableError if it does not exist, or is of another kind."""
         check_path(path)
         try:
-            handle = DeltaTable(path)
-        except TableNotFoundError as why:
+            state = snapshot(path)
+        except NoLogError as why:
             raise TableError(f"{path} is no Delta table; `{cls.MADE_BY}` makes one") from why
-        except DeltaError as why:
+        except LogError as why:
             raise TableError(f"{path} cannot be opened: {first_line(why)}") from why
-        columns = {field.name for field in handle.schema().fields}
+        columns = set(state.columns)
         fits = columns == cls.COLUMNS if cls.IS_CLOSED else columns >= cls.COLUMNS
-        if not fits or handle.metadata().partition_columns != PARTITION_COLUMNS:
+        if not fits or state.partition_columns != PARTITION_COLUMNS:
             raise TableError(
                 f"{path} is not a {cls.KIND} table: it has the columns {sorted(columns)}, not"
                 f" {sorted(cls.COLUMNS)} partitioned by {PARTITION_COLUMNS}; give another path"
             )
-        return cls(handle, path)
+        return cls(state, path)
 
     @classmethod
     def find(cls, path: str, owner: str | None = None) -> Self | None:
@@ -131,7 +140,7 @@ class FencedTable:
             table.check_owner(owner)
             return table
         # A crash during the creation leaves a log without a first entry.
-        if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {_LOG}):
+        if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {LOG}):
             raise TableError(f"{path} exists and is no Delta table; give an empty path")
         return None
 
@@ -168,11 +177,11 @@ class FencedTable:
     @property
     def owner(self) -> str | None:
         """The pipeline that made the table; None if none did."""
-        return self._handle.metadata().configuration.get(OWNER_KEY)
+        return self._state.configuration.get(OWNER_KEY)
 
     def setting(self, key: str) -> str | None:
         """Returns a value of the table's configuration."""
-        return self._handle.metadata().configuration.get(key)
+        return self._state.configuration.get(key)
 
     def check_owner(self, pipeline: str | None) -> None:
         """Raises TableError if the table belongs to another pipeline."""
@@ -184,19 +193,30 @@ class FencedTable:
 
     @property
     def version(self) -> int:
-        return self._handle.version()
+        return self._state.version
+
+    @property
+    def id(self) -> str:
+        return self._state.id
+
+    @property
+    def state(self) -> Snapshot:
+        return self._state
 
     @property
     def delta(self) -> DeltaTable:
-        return self._handle
+        """The handle of delta-rs on this version. The first use reads the list of all files."""
+        if self._delta is None:
+            self._delta = self._state.handle()
+        return self._delta
 
     def committed_batch(self, app_id: str) -> int | None:
         """Returns the last batch that this job committed."""
-        return self._handle.transaction_version(app_id)
+        return self._state.transactions.get(app_id)
 
     def end(self, tp: TopicPartition) -> int | None:
         """Returns the end of the table for the partition; None if the table never took from it."""
-        return self._handle.transaction_version(_fence(tp))
+        return self._state.transactions.get(_fence(tp))
 
     def check_fence(self, tp: TopicPartition, start: int) -> None:
         """Raises FenceError unless the batch starts where the table ends."""
@@ -231,34 +251,35 @@ class FencedTable:
         """
         for file in files:
             _check_there(self.path, file)
-        before = self._handle.version()
-        now_ms = time.time_ns() // 1_000_000
-        adds: list[AddAction | RemoveAction] = [self._add_action(file, now_ms) for file in files]
+        change = Change(info={METADATA_KEY: to_metadata(app_id, batch_id, ranges)})
+        for file in files:
+            self.add_to(change, file)
         # One for each partition: of two with the same name, a reader of the log may take either.
         ends: dict[TopicPartition, int] = {}
         for one in ranges:
             ends[one.tp] = max(one.end, ends.get(one.tp, 0))
-        fences = [Transaction(_fence(tp), end) for tp, end in ends.items()]
-        properties = CommitProperties(
-            custom_metadata={METADATA_KEY: to_metadata(app_id, batch_id, ranges)},
-            app_transactions=[Transaction(app_id, batch_id), *fences],
-        )
+        fences = {_fence(tp): end for tp, end in ends.items()}
+        change.transactions = {app_id: batch_id, **fences}
+        try:
+            self.write(change)
+        except ConflictError as why:
+            raise TableError(
+                f"another writer committed these partitions to {self.path} meanwhile ({why});"
+                " run one job for each topic and table"
+            ) from why
+
+    def write(self, change: Change) -> None:
+        """Commits the change on this state, and takes the new one once it is synced. Raises
+        ConflictError, and TableError if the disk refuses.
+        """
         with committing(self.path):
-            try:
-                self._handle.create_write_transaction(
-                    adds,
-                    "append",
-                    self._handle.schema(),
-                    partition_by=PARTITION_COLUMNS,
-                    commit_properties=properties,
-                )
-            except CommitFailedError as why:
-                raise TableError(
-                    f"another writer committed these partitions to {self.path} meanwhile ({why});"
-                    " run one job for each topic and table"
-                ) from why
-            self._handle.update_incremental()
-            sync_log(self.path, before + 1)
+            version = commit_change(self._state, change)
+            self.refresh()
+            write_if_due(self.path, version)
+
+    def refresh(self) -> None:
+        """Takes the table's present state."""
+        self._state, self._delta = snapshot(self.path), None
 
     def sync_log(self) -> None:
         """Syncs the commits of earlier processes."""
@@ -272,37 +293,40 @@ class FencedTable:
         Raises TableError if one is unreadable, or holds what none of our jobs has written.
         """
         try:
-            entries = self._handle.history(limit)
-        except DeltaError as why:
+            return [
+                from_metadata(
+                    info[METADATA_KEY], self.log_entry(version), version, info["timestamp"]
+                )
+                for version, info in itertools.islice(infos_from(self.path, self.version), limit)
+                if info.get(METADATA_KEY) is not None
+            ]
+        except LogError as why:
             raise TableError(
-                f"the log {self.path}/{_LOG} does not read ({first_line(why)}): put it back from a"
+                f"the log {self.path}/{LOG} does not read ({first_line(why)}): put it back from a"
                 " copy, or ingest into a new table"
             ) from why
-        return [
-            from_metadata(
-                entry[METADATA_KEY],
-                self.log_entry(entry["version"]),
-                entry["version"],
-                entry["timestamp"],
-            )
-            for entry in entries
-            if entry.get(METADATA_KEY) is not None
-        ]
 
     def log_entry(self, version: int) -> str:
         """Returns the path of a version's entry, which may have left the log."""
-        return os.path.join(self.path, _LOG, f"{version:020}.json")
+        return entry_path(self.path, version)
 
     def log_start(self) -> int:
         """Returns the first version whose entry the log still has."""
-        names = os.listdir(os.path.join(self.path, _LOG))
+        names = os.listdir(os.path.join(self.path, LOG))
         versions = (name.removesuffix(".json") for name in names if name.endswith(".json"))
         return min((int(one) for one in versions if one.isdigit()), default=self.version + 1)
 
     def file_paths(self) -> list[str]:
         """Returns the files of this version, under the table's folder."""
-        paths: list[str] = pa.table(self._handle.get_add_actions()).column("path").to_pylist()
+        paths: list[str] = pa.table(self.delta.get_add_actions()).column("path").to_pylist()
         return paths
+
+    def topic_files(self, topic: str) -> list[str]:
+        """Returns the files of one topic, under the table's folder."""
+        actions: Any = pa.table(self.delta.get_add_actions(flatten=True))
+        own = pc.equal(actions.column("partition.topic"), topic)
+        found: list[str] = actions.column("path").filter(own).to_pylist()
+        return found
 
     def check_files(self) -> None:
         """Raises TableError if a file that belongs to the table is missing."""
@@ -322,7 +346,7 @@ class FencedTable:
 
         The scanner reads those of `columns` that the table has. Use it inside `reading`.
         """
-        dataset: Any = self._handle.to_pyarrow_dataset(filesystem=files_under(self.path))
+        dataset: Any = self.delta.to_pyarrow_dataset(filesystem=files_under(self.path))
         there = [name for name in columns if name in dataset.schema.names]
         for file in dataset.get_fragments(wanted):
             scanner = file.scanner(dataset.schema, columns=there, filter=wanted, **bounds)
@@ -345,11 +369,12 @@ class FencedTable:
         most = {"partition": file.partition, "offset": file.offset_max}
         return least, most, dict.fromkeys(least, 0)
 
-    def _add_action(self, file: DataFile, now_ms: int) -> AddAction:
+    def add_to(self, change: Change, file: DataFile, *, data_change: bool = True) -> None:
+        """Adds the file to a change of this table."""
         least, most, nulls = self.statistics(file)
         stats = {"numRecords": file.rows, "minValues": least, "maxValues": most, "nullCount": nulls}
         values = {"topic": file.topic, "ingest_date": file.ingest_date}
-        return AddAction(file.path, file.size, values, now_ms, True, json.dumps(stats))
+        change.add(file.path, file.size, values, json.dumps(stats), data_change=data_change)
 
 
 def make_table(path: str, schema: Any, **given: Any) -> None:

@@ -44,6 +44,20 @@ def read_footer(path: str) -> Footer:
     return Footer(size, footer.num_rows, partition, offset, epoch, times_ms)
 
 
+def last_offset(path: str) -> tuple[int, int]:
+    """Returns the partition of a file and its last offset. Raises as `read_footer`."""
+    footer = pq.read_metadata(path)
+    columns = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
+    groups = [footer.row_group(n) for n in range(footer.num_row_groups)]
+    partition, offset = (
+        _bounds([group.column(columns[name]).statistics for group in groups])
+        for name in ("partition", "offset")
+    )
+    if partition is None or offset is None:
+        raise ValueError(f"{path} has no statistics of its offsets")
+    return partition[0], offset[1]
+
+
 def _bounds(found: list[Any]) -> tuple[int, int] | None:
     """Returns the bounds of the stored values: Python has no value for some timestamps."""
     known = [one for one in found if one is not None and one.has_min_max]

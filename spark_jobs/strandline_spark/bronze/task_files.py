@@ -152,6 +152,7 @@ def write_range(
         on_loss=options.on_loss,
         max_decompressed_bytes=options.max_decompressed_bytes,
         stall_seconds=options.poll_timeout_seconds,
+        read_committed=options.read_committed,
     )
     date = datetime.now(UTC).date().isoformat()
     directory = f"topic={planned.tp.topic}/ingest_date={date}"

@@ -1,4 +1,4 @@
-"""`vacuum`: removes data files that are no longer part of a bronze table, or never became one.
+"""`vacuum`: removes data files that are no longer part of a table, or never became one.
 Other files in its folder stay.
 
 Such files are of three kinds:
@@ -29,15 +29,18 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake.exceptions import DeltaError
 
 from strandline_spark.bronze.audit import AuditCopier
-from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.compaction import Fence
-from strandline_spark.bronze.footers import read_footer
+from strandline_spark.bronze.footers import last_offset
 from strandline_spark.bronze.micro_batch import STAGING
 from strandline_spark.cluster.offsets import TopicPartition
+from strandline_spark.delta_log.commit import Change
 from strandline_spark.errors import TableError, first_line
+from strandline_spark.maintenance.tables import AnyTable, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from strandline_spark.bronze.fenced_table import FencedTable
 
 KEPT_HOURS: Final = 168
 KEPT_HOURS_MIN: Final = 1
@@ -56,10 +59,16 @@ def vacuum(table_path: str, *, kept_hours: int = KEPT_HOURS, dry_run: bool = Fal
     """Removes the files. Raises TableError, and then nothing was removed except what its message
     names.
     """
-    table = BronzeTable.open(table_path)
+    table = AnyTable.of(table_path)
+    if table.kind is Kind.STATE:
+        raise TableError(
+            f"{table_path} is a state table: its own commits remove old files; name a bronze,"
+            " silver, quarantine or gold table"
+        )
     if not dry_run:
-        AuditCopier(table_path).copy(table)
-        Fence(table).commit([])
+        if table.kind is not Kind.GOLD:
+            AuditCopier(table_path).copy(table)
+        Fence(table).commit(Change("VACUUM START"))
     try:
         staged = list(_staged(table_path, kept_hours))
         left = [file for file, is_folder in staged if not is_folder]
@@ -75,14 +84,19 @@ def vacuum(table_path: str, *, kept_hours: int = KEPT_HOURS, dry_run: bool = Fal
     return Vacuumed(files, size, table.version)
 
 
-def _out_of_the_table(table: BronzeTable, kept_hours: int) -> list[str]:
+def _out_of_the_table(table: AnyTable, kept_hours: int) -> list[str]:
     """Returns the files below the folder that the log does not name, a checkpoint's too, as
     delta-rs finds them.
     """
     found = table.delta.vacuum(
         retention_hours=kept_hours, dry_run=True, enforce_retention_duration=False, full=True
     )
-    return [file for file in found if file.startswith("topic=") and file.endswith(".parquet")]
+    is_gold = table.kind is Kind.GOLD
+    return [
+        file
+        for file in found
+        if file.endswith(".parquet") and ("/" not in file if is_gold else file.startswith("topic="))
+    ]
 
 
 def _staged(table_path: str, kept_hours: int) -> Iterator[tuple[str, bool]]:
@@ -137,7 +151,7 @@ def _size(path: str) -> int:
         return 0
 
 
-def _check_not_on_their_way(table: BronzeTable, files: Iterable[str], kept_hours: int) -> None:
+def _check_not_on_their_way(table: FencedTable, files: Iterable[str], kept_hours: int) -> None:
     ahead = [file for file in files if _may_be_committed(table, file)]
     if ahead:
         more = f" and {len(ahead) - _NAMED_MAX} more" if len(ahead) > _NAMED_MAX else ""
@@ -148,17 +162,17 @@ def _check_not_on_their_way(table: BronzeTable, files: Iterable[str], kept_hours
         )
 
 
-def _may_be_committed(table: BronzeTable, file: str) -> bool:
+def _may_be_committed(table: FencedTable, file: str) -> bool:
     topic = next((part[6:] for part in file.split("/") if part.startswith("topic=")), None)
     if topic is None or not file.endswith(".parquet"):
         # Spark keeps these beside its files.
         return False
     try:
-        footer = read_footer(os.path.join(table.path, file))
+        partition, last = last_offset(os.path.join(table.path, file))
     except FileNotFoundError:
         return False
     except (OSError, ValueError, KeyError, pa.ArrowInvalid):
         # A task may be writing it.
         return True
-    end = table.end(TopicPartition(topic, footer.partition[0]))
-    return end is None or footer.offset[1] >= end
+    end = table.end(TopicPartition(topic, partition))
+    return end is None or last >= end

@@ -14,37 +14,23 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]
+from typing import TYPE_CHECKING, Any
 
 from strandline_proto.ids import topic_id_text
+from strandline_spark.bronze import removals
 from strandline_spark.bronze.audit import accounts
 from strandline_spark.bronze.columns import BronzeTable
-from strandline_spark.bronze.fenced_table import POSITION_KEY
+from strandline_spark.bronze.runs import TopicRuns
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from strandline_spark.bronze.commits import CommittedRange
     from strandline_spark.bronze.fenced_table import FencedTable
+    from strandline_spark.bronze.runs import Run
     from strandline_spark.cluster.cluster import Marks
-
-_BATCH_ROWS: Final = 1 << 17
-_COLUMNS: Final = ("partition", "offset", "leader_epoch")
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Run:
-    """Rows of consecutive offsets [start, end), with the leader epochs of its ends."""
-
-    start: int
-    end: int
-    epoch_first: int
-    epoch_last: int
 
 
 @dataclass(slots=True)
@@ -65,6 +51,8 @@ class PartitionFindings:
     """Offsets without a record (control batches), as the commits counted them."""
     lost: int = 0
     """Offsets whose records retention had removed, as the commits counted them."""
+    removed: int = 0
+    """Rows that `retention` or `forget` has removed from the table."""
     unchecked: int = -1
     """Rows whose records the topic no longer holds; -1 if values were not compared."""
     differing: int = -1
@@ -91,17 +79,23 @@ def verify(
     allow_lost: bool = False,
     values: bool = False,
     may_lack: bool = False,
+    full: bool = True,
 ) -> list[PartitionFindings]:
     """Returns one finding for each partition, in order.
 
     `complete` demands that the table has all that the topic has, `allow_lost` accepts offsets that
     retention removed, and `values` reads the topic again and compares each row with its record.
+    Unless `full`, only files that no earlier verification has noted are read.
     Raises TableError if the table has nothing of the topic, unless it `may_lack` it or the topic is
     empty.
     """
     table = BronzeTable.open(table_path)
-    runs = runs_in(table, topic)
-    ranges, audited = _ranges_of(table, topic)
+    held = TopicRuns(table, topic, full=full)
+    known = [(version, one) for version, one in accounts(table) if one.topic == topic]
+    held.check_accounts(known)
+    gone = removals.removed(removals.read(table.state))
+    runs = held.of
+    ranges, audited = _ranges_of(table, known)
     partitions = sorted(set(runs) | set(ranges))
     found = [
         check_partition(
@@ -110,6 +104,7 @@ def verify(
             ranges.get(p, []),
             table.end(TopicPartition(topic, p)),
             audited[p],
+            gone.get(TopicPartition(topic, p), ()),
         )
         for p in partitions
     ]
@@ -117,6 +112,10 @@ def verify(
         _compare_with_cluster(topic, found, ranges, bootstrap, table if values else None)
     if not (partitions or may_lack or (found and all(one.lag == 0 for one in found))):
         raise TableError(f"{table_path} holds nothing of topic {topic}; ingest it first")
+    if found:
+        found[0].problems += held.problems
+    if all(one.sound for one in found):
+        held.note(known)
     for finding in found:
         if complete and finding.lag > 0:
             finding.problems.append(f"{finding.lag} offsets of the topic are not in the table yet")
@@ -126,7 +125,7 @@ def verify(
 
 
 def _ranges_of(
-    table: FencedTable, topic: str
+    table: FencedTable, known: list[tuple[int, CommittedRange]]
 ) -> tuple[dict[int, list[CommittedRange]], Counter[int]]:
     """Returns the ranges of each partition in the order of their commits, and how many of the first
     are known only from the audit.
@@ -134,80 +133,12 @@ def _ranges_of(
     log_start = table.log_start()
     ranges: dict[int, list[CommittedRange]] = {}
     audited: Counter[int] = Counter()
-    for version, one in accounts(table):
-        if one.topic == topic:
-            ranges.setdefault(one.partition, []).append(one)
-            audited[one.partition] += version < log_start
+    for version, one in known:
+        ranges.setdefault(one.partition, []).append(one)
+        audited[one.partition] += version < log_start
     for of_partition in ranges.values():
         of_partition.reverse()
     return ranges, audited
-
-
-def runs_in(table: FencedTable, topic: str) -> dict[int, list[Run]]:
-    """Returns the runs of every partition of the topic, in no order. A table without leader epochs
-    has epoch -1.
-    """
-    import pyarrow.dataset as ds  # type: ignore[import-untyped]
-
-    table.check_files()
-    out: dict[int, list[Run]] = {}
-    wanted = ds.field("topic") == topic
-    position = table.setting(POSITION_KEY)
-    columns = [*_COLUMNS, *([] if position is None else [position])]
-    for file, scanner in table.scanners(wanted, columns, batch_size=_BATCH_ROWS):
-        last: dict[int, tuple[int, int]] = {}
-        with table.reading(file):
-            for batch in scanner.to_batches():
-                _fold_into(out, batch if position is None else first_rows(batch, position, last))
-    return out
-
-
-def first_rows(batch: Any, position: str, last: dict[int, tuple[int, int]]) -> Any:
-    """Returns the first row of each record whose rows are elements, and rows that do not join those
-    before them: these count as doubles.
-
-    `last` has offset and place of the last row of each partition in the file, and is brought up to
-    date. A record without its first element has no row here.
-    """
-    partitions, offsets = (batch.column(name).to_numpy() for name in ("partition", "offset"))
-    places = batch.column(position).fill_null(0).to_numpy(zero_copy_only=False)
-    kept = places == 0
-    for partition in np.unique(partitions).tolist():
-        mine = np.flatnonzero(partitions == partition)
-        offset, place = offsets[mine], places[mine]
-        first = last.get(partition, (-1, -1))
-        before = np.concatenate([[first[0]], offset[:-1]])
-        joins = place == np.concatenate([[first[1]], place[:-1]]) + 1
-        kept[mine[(offset == before) & ~joins]] = True
-        last[partition] = (int(offset[-1]), int(place[-1]))
-    return batch.filter(pa.array(kept))
-
-
-def _fold_into(out: dict[int, list[Run]], batch: Any) -> None:
-    partitions = batch.column("partition").to_numpy()
-    for partition in np.unique(partitions):
-        mine = partitions == partition
-        offsets = batch.column("offset").to_numpy()[mine]
-        if "leader_epoch" in batch.schema.names:
-            epochs = batch.column("leader_epoch").to_numpy()[mine]
-        else:
-            epochs = np.full(len(offsets), -1)
-        out.setdefault(int(partition), []).extend(fold(offsets, epochs))
-
-
-def fold(offsets: Any, epochs: Any) -> list[Run]:
-    """Returns runs of consecutive offsets. A repeated offset ends a run, so that runs overlap."""
-    if len(offsets) == 0:
-        return []
-    order = np.argsort(offsets, kind="stable")
-    offsets, epochs = offsets[order], epochs[order]
-    falls = np.diff(epochs) < 0
-    starts = np.concatenate(([0], np.flatnonzero((np.diff(offsets) != 1) | falls) + 1))
-    ends = np.concatenate((starts[1:], [len(offsets)])) - 1
-    return [
-        Run(int(offsets[a]), int(offsets[b]) + 1, int(epochs[a]), int(epochs[b]))
-        for a, b in zip(starts, ends, strict=True)
-    ]
 
 
 def check_partition(
@@ -216,9 +147,10 @@ def check_partition(
     ranges: list[CommittedRange],
     fence: int | None,
     audited: int = 0,
+    removed: Sequence[tuple[int, int]] = (),
 ) -> PartitionFindings:
     """Judges one partition from its runs, the ranges of its commits, and the end of the table. The
-    first `audited` ranges have left the log.
+    first `audited` ranges have left the log; rows at the offsets `removed` are gone on purpose.
     """
     found = PartitionFindings(tp.topic, tp.partition)
     found.rows = sum(run.end - run.start for run in runs)
@@ -234,7 +166,11 @@ def check_partition(
         found.problems.append("leader epochs go back as offsets rise")
     if last > found.end_offset:
         found.problems.append(f"rows go up to {last}, past the table's end {found.end_offset}")
-    _check_ranges(found, ranges, covered, audited)
+    again = sum(end - start for start, end in removals.common(covered, removed))
+    found.removed = sum(end - start for start, end in removed) - again
+    if again > 0:
+        found.problems.append(f"{again} rows are there that were removed from the table")
+    _check_ranges(found, ranges, removals.joined([*covered, *removed]), audited)
     return found
 
 
@@ -268,9 +204,9 @@ def _check_ranges(
             )
     # Ranges that are neither in the log nor in the audit are judged by the rows alone.
     known_from = ranges[0].start if ranges else found.end_offset
-    if found.first_offset >= 0 and found.first_offset < known_from:
-        head = held_in(covered, found.first_offset, known_from)
-        found.gaps += known_from - found.first_offset - head
+    first = covered[0][0] if covered else -1
+    if 0 <= first < known_from:
+        found.gaps += known_from - first - held_in(covered, first, known_from)
     if found.gaps > 0:
         found.problems.append(f"{found.gaps} offsets have no row")
 
@@ -302,7 +238,7 @@ def _compare_with_cluster(
 ) -> None:
     from strandline_spark.cluster.cluster import Cluster, close_channels
 
-    cluster = Cluster(bootstrap.split(","))
+    cluster = Cluster(bootstrap.split(","), read_committed=True)
     try:
         # A topic that is gone does not exempt the table's rows from the check.
         leaders = cluster.existing([topic])[0] if found else cluster.leaders([topic])

@@ -88,6 +88,7 @@ def _of_topic(
         columns=_COLUMNS,
         on_loss=OnLoss.GO_ON,
         max_decompressed_bytes=DECOMPRESSED_BYTES_LIMIT,
+        read_committed=True,
     )
     return _summed(reader.batches())
 

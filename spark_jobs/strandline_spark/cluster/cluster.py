@@ -128,8 +128,15 @@ def unknown(topics: Iterable[str]) -> UnknownTopic:
 class Cluster:
     """The brokers behind a bootstrap list."""
 
-    def __init__(self, bootstrap: Iterable[str], patience: float | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: Iterable[str],
+        patience: float | None = None,
+        *,
+        read_committed: bool = False,
+    ) -> None:
         self.bootstrap = tuple(bootstrap)
+        self._isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
         self._patience = PATIENCE_SECONDS if patience is None else patience
         self._known: tuple[str, ...] = ()
         self._epochs: dict[tuple[bytes, int], int] = {}
@@ -261,7 +268,7 @@ class Cluster:
 
     def marks(self, leaders: Leaders) -> Marks:
         """Returns log start and high watermark of each partition, with one ListOffsets to each
-        broker.
+        broker. With `read_committed`, the last stable offset takes the place of the high watermark.
 
         A new leader gives its high watermark only once it cannot go back (I-11).
         """
@@ -270,7 +277,9 @@ class Cluster:
             question = self._asked.get(address)
             if question is None or question.part != part:
                 both = [(tp, at) for tp in part for at in (EARLIEST, LATEST)]
-                question = self._asked[address] = ListOffsetsQuestion(part, both)
+                question = self._asked[address] = ListOffsetsQuestion(
+                    part, both, self._isolation_level
+                )
             call = question.ask(stub_for(address), CALL_SECONDS)
 
             def results() -> Iterator[tuple[TopicPartition, int, tuple[int, int]]]:
@@ -291,7 +300,8 @@ class Cluster:
         """
 
         def ask(address: str, part: Leaders) -> _Answers[int]:
-            question = ListOffsetsQuestion(part, ((tp, times[tp]) for tp in part))
+            wanted = ((tp, times[tp]) for tp in part)
+            question = ListOffsetsQuestion(part, wanted, self._isolation_level)
             call = question.ask(stub_for(address), CALL_SECONDS)
 
             def results() -> Iterator[tuple[TopicPartition, int, int]]:
@@ -402,6 +412,8 @@ def _by_address(
     return out
 
 
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
 REPLICA: Final = -1
 """The replica id of a client."""
 
@@ -413,6 +425,7 @@ class ListOffsetsQuestion:
         self,
         part: Mapping[TopicPartition, Leader],
         wanted: Iterable[tuple[TopicPartition, int]],
+        isolation_level: int,
     ) -> None:
         self.part = part
         topics: dict[bytes, fetch_pb2.ListOffsetsTopic] = {}
@@ -429,7 +442,9 @@ class ListOffsetsQuestion:
             )
             places[leader.topic_id].append(count)
             count += 1
-        self._request = fetch_pb2.ListOffsetsRequest(replica_id=REPLICA, topics=topics.values())
+        self._request = fetch_pb2.ListOffsetsRequest(
+            replica_id=REPLICA, isolation_level=isolation_level, topics=topics.values()
+        )
         self._places = places
         self._count = count
 

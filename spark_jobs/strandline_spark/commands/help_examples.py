@@ -10,7 +10,7 @@ from strandline_runtime.command_parser import CommandParser
 SECTIONS: Final = {
     "Jobs": ("run", "ingest", "gold", "state", "replay", "rebuild"),
     "Looking at tables": ("latest", "verify", "lag", "report"),
-    "Care of files": ("compact", "vacuum"),
+    "Care of files": ("compact", "vacuum", "retention", "forget"),
     "Getting started": ("example", "prepare"),
 }
 """The commands by the sections of the help."""
@@ -27,6 +27,8 @@ EXAMPLES: Final = {
     "example": "strandline-spark example access",
     "compact": "strandline-spark compact tables/bronze/orders",
     "vacuum": "strandline-spark vacuum tables/bronze/orders --keep 7d --dry-run",
+    "retention": "strandline-spark retention tables/silver/orders --older-than 90d --dry-run",
+    "forget": "strandline-spark forget pipeline.toml --where \"user_id = 'u-17'\" --dry-run",
     "lag": "strandline-spark lag checkpoints/orders",
     "replay": "strandline-spark replay orders --from earliest --table tables/again",
     "rebuild": "strandline-spark rebuild silver pipeline.toml",

@@ -22,6 +22,7 @@ from strandline_runtime.extras import what_is_missing
 from strandline_runtime.grpc_experiments import without_event_engine
 from strandline_spark.cluster.find_cluster import add_cluster, chosen_cluster
 from strandline_spark.commands.example import add_example
+from strandline_spark.commands.forget import add_forget
 from strandline_spark.commands.help_examples import add_examples
 from strandline_spark.commands.lag import add_lag
 from strandline_spark.commands.monitoring import add_metrics, listen_address, metrics_served
@@ -36,7 +37,7 @@ from strandline_spark.commands.prepare import add_prepare
 from strandline_spark.commands.rebuild import add_rebuild
 from strandline_spark.commands.replay import add_replay
 from strandline_spark.commands.report import add_report
-from strandline_spark.commands.tables import add_compact, add_vacuum
+from strandline_spark.commands.tables import add_compact, add_retention, add_vacuum
 from strandline_spark.commands.verify import add_verify
 from strandline_spark.errors import OptionError, StrandlineSparkError
 from strandline_spark.spark.flags import add_spark
@@ -103,6 +104,8 @@ def _parser() -> argparse.ArgumentParser:
     add_example(commands)
     add_compact(commands)
     add_vacuum(commands)
+    add_retention(commands)
+    add_forget(commands)
     add_lag(commands)
     add_replay(commands)
     add_rebuild(commands)

@@ -52,7 +52,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from strandline_spark.silver.rebuild import Rebuild, running
 
     pipeline = load_pipeline(arguments.pipeline)
-    parts = _parts(pipeline, arguments.table)
+    parts = parts_of(pipeline, arguments.table)
     BronzeTable.open(pipeline.bronze).check_owner(pipeline.name)
     failures = Failures(_note)
     with (
@@ -73,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return told(failures.said())
 
 
-def _parts(pipeline: Pipeline, name: str | None) -> Sequence[Pipeline]:
+def parts_of(pipeline: Pipeline, name: str | None) -> Sequence[Pipeline]:
     """Returns the pipeline, seen from the silver table of the name, or from each of them."""
     if name is None:
         return pipeline.parts

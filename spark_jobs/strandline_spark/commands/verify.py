@@ -34,15 +34,16 @@ _VERIFY_COLUMNS: Final = (
     "doubles",
     "skipped",
     "lost",
+    "removed",
     "unchecked",
     "differing",
     "high_watermark",
     "lag",
 )
 _PARSED_COLUMNS: Final = (
-    *("topic", "partition", "bronze", "silver", "quarantine", "duplicates", "differing"),
+    *("topic", "partition", "bronze", "silver", "quarantine", "duplicates", "removed", "differing"),
 )
-_GOLD_COLUMNS: Final = ("step", "commits", "rows", "watermark", "late", "unchecked")
+_GOLD_COLUMNS: Final = ("step", "commits", "noted", "rows", "watermark", "late", "unchecked")
 _STATE_COLUMNS: Final = ("step", "keys", "silver", "left_out", "behind")
 
 
@@ -80,6 +81,12 @@ def add_verify(commands: Any) -> None:
         "--allow-lost",
         action="store_true",
         help="accept offsets that retention removed before they were read",
+    )
+    verify.add_argument(
+        "--full",
+        action="store_true",
+        help="read all files and compute all windows; without it, only what no earlier verify has"
+        " found sound",
     )
     verify.add_argument("--format", choices=("table", "json"), default="table")
     add_spark_if_used(verify, "for the gold steps of a pipeline, refused otherwise")
@@ -121,9 +128,9 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
             arguments, f"{arguments.table} has no gold step, and its tables are read"
         )
     servers = _servers(arguments, ",".join(pipeline.topics), asking=("complete",))
-    flags = ("complete", "allow_lost", "values")
+    flags = ("complete", "allow_lost", "values", "full")
     raw = verify_raw(pipeline, servers, **{name: getattr(arguments, name) for name in flags})
-    parsed = verify_parsed(pipeline, values=arguments.values)
+    parsed = verify_parsed(pipeline, values=arguments.values, full=arguments.full)
     gold = _verify_gold(arguments, pipeline)
     state = _verify_state(pipeline)
     every: list[Any] = [*raw, *parsed, *gold, *state]
@@ -214,7 +221,9 @@ def _verify_gold(arguments: argparse.Namespace, pipeline: Pipeline) -> list[Gold
         name = pipeline.name
         with local_session(with_spark_flags(arguments), f"strandline verify {name}") as spark:
             for step, silver in made:
-                found[step.name] = verify_step(spark, step, silver, pipeline=name)
+                found[step.name] = verify_step(
+                    spark, step, silver, pipeline=name, full=arguments.full
+                )
     return list(found.values())
 
 
@@ -251,6 +260,7 @@ def _run_table(arguments: argparse.Namespace) -> int:
         complete=arguments.complete,
         allow_lost=arguments.allow_lost,
         values=arguments.values,
+        full=arguments.full,
     )
     sound = all(one.sound for one in found)
     if arguments.format == "json":

@@ -164,17 +164,7 @@ def late_rows(
     """Returns the late rows that came between the two; None if files show that there are none."""
     from pyspark.sql import functions as F
 
-    files = [
-        file
-        for file in silver.files
-        if any(
-            span.offset_max >= before.ends.get(span.tp, 0)
-            and span.offset_min < commit.ends.get(span.tp, 0)
-            and span.time_min is not None
-            and framing.is_late(span.time_min, before.watermark)
-            for span in file.spans
-        )
-    ]
+    files = silver.late(before, commit.ends, lambda time: framing.is_late(time, before.watermark))
     if not files:
         return None
     came = came_rows(silver.rows(spark, files), before, commit)

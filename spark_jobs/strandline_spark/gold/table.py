@@ -3,29 +3,33 @@
 A table belongs to one step of one pipeline, which its configuration names. A commit adds the rows
 of all windows that close together. Its metadata names the rows of silver that they consist of
 (`account.py`). It carries `txn(strandline-gold:<pipeline>/<step>, <watermark>)`, and is made on the
-handle that was opened before anything was read. So if two drivers close the same windows, the later
-one is refused.
+state that was read before anything else. So if two drivers close the same windows, the later one is
+refused.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
-import time
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError
 
-from strandline_spark.bronze.durable import sync, sync_log
+from strandline_spark.bronze.durable import sync
 from strandline_spark.bronze.fenced_table import committing, make_table, set_aside
 from strandline_spark.cluster.offsets import OFFSET_MAX
+from strandline_spark.delta_log.checkpoints import write_if_due
+from strandline_spark.delta_log.commit import Change, ConflictError
+from strandline_spark.delta_log.commit import commit as commit_change
+from strandline_spark.delta_log.entries import LOG, LogError, NoLogError, entry_path, infos_from
+from strandline_spark.delta_log.table_log import Snapshot, snapshot
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold.account import METADATA_KEY, GoldAccount, from_metadata, to_metadata
 from strandline_spark.gold.definition import delta_columns
@@ -41,7 +45,6 @@ if TYPE_CHECKING:
     from strandline_spark.pipeline.steps import GoldStep
 
 LOG_DAYS: Final = 30
-_LOG: Final = "_delta_log"
 _OWNER: Final = ("strandline.pipeline", "strandline.step")
 _JOB: Final = "strandline-gold:{pipeline}/{step}"
 _NEWEST: Final = 20
@@ -61,8 +64,8 @@ _AGAIN: Final = (
 class GoldTable:
     """One handle on the table, at one version."""
 
-    def __init__(self, handle: DeltaTable, step: GoldStep, pipeline: str) -> None:
-        self.delta = handle
+    def __init__(self, state: Snapshot, step: GoldStep, pipeline: str) -> None:
+        self.state = state
         self.path = step.table
         self._step = step
         self._job = _JOB.format(pipeline=pipeline, step=step.name)
@@ -72,15 +75,14 @@ class GoldTable:
         """Opens the table. Raises TableError if it does not exist, or belongs to another step."""
         check_path(step.table)
         try:
-            handle = DeltaTable(step.table)
-        except TableNotFoundError as why:
+            state = snapshot(step.table)
+        except NoLogError as why:
             raise TableError(
                 f"{step.table} is no Delta table; the step {step.name} makes it when it runs"
             ) from why
-        except DeltaError as why:
+        except LogError as why:
             raise TableError(f"{step.table} cannot be opened: {first_line(why)}") from why
-        settings = handle.metadata().configuration
-        owner = tuple(settings.get(key) for key in _OWNER)
+        owner = tuple(state.configuration.get(key) for key in _OWNER)
         if None in owner:
             raise TableError(
                 f"{step.table} is a table that no gold step has made; give the step another table"
@@ -90,7 +92,7 @@ class GoldTable:
                 f"{step.table} is the table of step {owner[1]} of pipeline {owner[0]}, not of step"
                 f" {step.name} of pipeline {pipeline}; give each step a table of its own"
             )
-        return cls(handle, step, pipeline)
+        return cls(state, step, pipeline)
 
     @classmethod
     def open_or_create(
@@ -109,9 +111,9 @@ class GoldTable:
         table.check_definition(identity)
         held, wanted = (
             [(field["name"], field["type"]) for field in json.loads(one.to_json())["fields"]]
-            for one in (table.delta.schema(), schema)
+            for one in (table.state.schema, schema)
         )
-        takes_removals = table.delta.metadata().configuration.get(_APPEND_ONLY) != "true"
+        takes_removals = table.state.configuration.get(_APPEND_ONLY) != "true"
         is_other = _in_small(held) != _in_small(wanted) or takes_removals != step.updates
         if is_other and table.last() is None:
             shutil.rmtree(step.table)
@@ -123,6 +125,11 @@ class GoldTable:
                 f" has {_names(wanted)}; {_AGAIN.format(step=step.name)}"
             )
         return table
+
+    @property
+    def delta(self) -> DeltaTable:
+        """A new handle of delta-rs on this version."""
+        return self.state.handle()
 
     def check_definition(self, identity: str) -> None:
         """Raises TableError if the newest commit is of a step with another computation than this
@@ -145,12 +152,12 @@ class GoldTable:
         log has lost it.
         """
         found = self._accounts(_NEWEST) or self._accounts(None)
-        committed = self.delta.transaction_version(self._job)
+        committed = self.state.transactions.get(self._job)
         if committed is None:
             return None
         if not found or found[-1].watermark != committed:
             raise TableError(
-                f"the log {self.path}/{_LOG} has no account of the newest commit of step"
+                f"the log {self.path}/{LOG} has no account of the newest commit of step"
                 f" {self._step.name}: put it back from a copy, or {self._again}"
             )
         return found[-1]
@@ -161,68 +168,68 @@ class GoldTable:
 
     def _accounts(self, limit: int | None) -> list[GoldAccount]:
         try:
-            entries = self.delta.history(limit)
-        except DeltaError as why:
+            entries = list(itertools.islice(infos_from(self.path, self.state.version), limit))
+        except LogError as why:
             raise TableError(
-                f"the log {self.path}/{_LOG} does not read ({first_line(why)}): put it back from a"
+                f"the log {self.path}/{LOG} does not read ({first_line(why)}): put it back from a"
                 f" copy, or {self._again}"
             ) from why
         out = [
-            from_metadata(
-                entry[METADATA_KEY],
-                os.path.join(self.path, _LOG, f"{entry['version']:020}.json"),
-                entry["version"],
-            )
-            for entry in entries
-            if entry.get(METADATA_KEY) is not None
+            from_metadata(info[METADATA_KEY], entry_path(self.path, version), version)
+            for version, info in entries
+            if info.get(METADATA_KEY) is not None
         ]
         return sorted(out, key=lambda one: one.version)
 
     def commit(
-        self, rows: Any, account: GoldAccount, replaced: frozenset[int] = frozenset()
+        self,
+        rows: Any,
+        account: GoldAccount,
+        replaced: frozenset[int] = frozenset(),
+        tries: int = 3,
     ) -> int:
         """Adds an Arrow table of rows, possibly empty, in place of the rows whose window ends at
         one of the times `replaced`. Returns the version once it is synced.
 
         Raises TableError if another driver has committed since the handle was opened.
         """
-        before = self.delta.version()
-        adds: list[AddAction | RemoveAction] = []
         with committing(self.path):
-            adds += self._without(replaced)
-            if rows.num_rows > 0:
-                names = [field.name for field in self.delta.schema().fields]
-                adds.append(self._write(named_as(rows, names)))
-            properties = CommitProperties(
-                custom_metadata={METADATA_KEY: to_metadata(account)},
-                app_transactions=[Transaction(self._job, account.watermark)],
-            )
             try:
-                self.delta.create_write_transaction(
-                    adds, "append", self.delta.schema(), commit_properties=properties
-                )
-            except CommitFailedError as why:
+                version = self._commit(rows, account, replaced)
+            except ConflictError as why:
+                self.state = snapshot(self.path)
+                last = self.last()
+                if tries > 1 and (last is None or last.number < account.number):
+                    # A compaction has put other files in place of those that lose rows.
+                    return self.commit(rows, account, replaced, tries - 1)
                 raise TableError(
                     f"another driver committed step {self._step.name} to {self.path} meanwhile"
                     f" ({first_line(why)}); nothing was committed here. Run one job for each"
                     " pipeline"
                 ) from why
-            self.delta.update_incremental()
-            sync_log(self.path, before + 1)
-        return self.delta.version()
+            self.state = snapshot(self.path)
+            write_if_due(self.path, version)
+        return version
+
+    def _commit(self, rows: Any, account: GoldAccount, replaced: frozenset[int]) -> int:
+        change = Change(transactions={self._job: account.watermark})
+        if replaced:
+            self._replace(change, replaced)
+        if rows.num_rows > 0:
+            self._write(change, named_as(rows, self.state.columns))
+        change.info = {METADATA_KEY: to_metadata(account)}
+        return commit_change(self.state, change)
 
     def set_aside(self) -> str:
         """Moves the table out of the way, and returns its new folder."""
         return set_aside(self.path)
 
-    def _without(self, ends: frozenset[int]) -> Iterator[AddAction | RemoveAction]:
-        """Yields what removes the rows of these windows: each file with some of them is replaced by
-        one of its other rows.
+    def _replace(self, change: Change, ends: frozenset[int]) -> None:
+        """Removes the rows of these windows: each file with some of them is replaced by one of its
+        other rows.
         """
-        if not ends:
-            return
-        wanted, now_ms = sorted(ends), time.time_ns() // 1_000_000
-        for path, least, most in self._files():
+        wanted = sorted(ends)
+        for path, size, least, most in self._files():
             near = bisect_left(wanted, least)
             if near == len(wanted) or wanted[near] > most:
                 continue
@@ -232,26 +239,27 @@ class GoldTable:
             left = rows.filter(pc.invert(gone))
             if left.num_rows == rows.num_rows:
                 continue
-            yield RemoveAction(
-                path, data_change=True, deletion_timestamp=now_ms, partition_values={}
-            )
+            change.remove(path, size, {}, data_change=True)
             if left.num_rows > 0:
-                yield self._write(left)
+                self._write(change, left)
 
-    def _files(self) -> Iterator[tuple[str, int, int]]:
-        """Yields each file with the bounds of its windows' ends; wide ones if the log has none."""
+    def _files(self) -> Iterator[tuple[str, int, int, int]]:
+        """Yields each file with its size and the bounds of its windows' ends, which are wide if the
+        log has none.
+        """
         actions: Any = pa.table(self.delta.get_add_actions(flatten=True))
-        paths = actions.column("path").to_pylist()
+        paths, sizes = (actions.column(name).to_pylist() for name in ("path", "size_bytes"))
         bounds = [
             actions.column(name).cast(TIMESTAMP_TYPE).cast(pa.int64()).to_pylist()
             if name in actions.column_names
             else [None] * len(paths)
             for name in ("min.window_end", "max.window_end")
         ]
-        for path, least, most in zip(paths, *bounds, strict=True):
+        for path, size, least, most in zip(paths, sizes, *bounds, strict=True):
             # A bound may be cut off to milliseconds.
             yield (
                 path,
+                size,
                 -OFFSET_MAX if least is None else least - _MILLISECOND,
                 OFFSET_MAX if most is None else most + _MILLISECOND,
             )
@@ -266,7 +274,7 @@ class GoldTable:
         """Removes the files that commits replaced an hour ago or earlier, and those of failed
         commits, at every twentieth version.
         """
-        if self._step.updates and self.delta.version() % _VACUUM_EVERY == 0:
+        if self._step.updates and self.state.version % _VACUUM_EVERY == 0:
             with committing(self.path):
                 self.delta.vacuum(dry_run=False, enforce_retention_duration=False, full=True)
 
@@ -276,7 +284,7 @@ class GoldTable:
             f" or {self._again}"
         )
 
-    def _write(self, rows: Any) -> AddAction:
+    def _write(self, change: Change, rows: Any) -> None:
         name = f"{os.urandom(12).hex()}.parquet"
         file = os.path.join(self.path, name)
         pq.write_table(rows, file, compression="zstd")
@@ -287,8 +295,7 @@ class GoldTable:
             stats["minValues"] = {"window_end": _text(least)}
             stats["maxValues"] = {"window_end": _text(most)}
             stats["nullCount"] = {"window_end": 0}
-        size, now_ms = os.path.getsize(file), time.time_ns() // 1_000_000
-        return AddAction(name, size, {}, now_ms, True, json.dumps(stats))
+        change.add(name, os.path.getsize(file), {}, json.dumps(stats))
 
     def rows(self) -> Any:
         """Returns all rows as an Arrow table. Raises TableError for an unreadable file."""
@@ -311,7 +318,7 @@ def _in_small(columns: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
 def _create(step: GoldStep, pipeline: str, schema: Schema) -> None:
     path = step.table
     # A crash during the creation leaves a log without a first entry.
-    if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {_LOG}):
+    if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {LOG}):
         raise TableError(f"{path} exists and is no Delta table; give an empty path")
     configuration = {
         **(_REPLACED if step.updates else {_APPEND_ONLY: "true"}),

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from strandline_spark.cluster.offsets import TopicPartition
+    from strandline_spark.delta_log.file_index import SilverFile
     from strandline_spark.gold.framing import FixedWindows
-    from strandline_spark.gold.silver import Silver, SilverFile
+    from strandline_spark.gold.silver import Silver
     from strandline_spark.gold.watermark import GoldCommit
 
 _END: Final = "strandline_end_us"

@@ -17,11 +17,14 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from strandline_spark.bronze import removals
 from strandline_spark.errors import OptionError
+from strandline_spark.gold import noted_rows
 from strandline_spark.gold.batch import compute, count_late, framing_of
 from strandline_spark.gold.compare import difference, margins_of
 from strandline_spark.gold.definition import check_step
 from strandline_spark.gold.identity import identity_of
+from strandline_spark.gold.noted_rows import GoldNote, account_hash, rows_hash
 from strandline_spark.gold.rounding import SHARE
 from strandline_spark.gold.silver import Silver
 from strandline_spark.gold.table import GoldTable, named_as
@@ -50,6 +53,8 @@ class GoldFindings:
     step: str
     commits: int = 0
     """Number of commits that were computed again."""
+    noted: int = 0
+    """Number of those that an earlier verification has found sound, and whose rows are the same."""
     unchecked: int = 0
     """Number of the others: they have left the log, or depend on one that has."""
     rows: int = 0
@@ -67,13 +72,45 @@ class GoldFindings:
         return not self.problems
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What `retention` has left to compare. Windows with removed rows of silver cannot be computed
+    again, and removed windows are gone; the counts of commits are of all of them.
+    """
+
+    silver_from: int | None
+    """Event time before which rows of silver may be gone."""
+    gold_from: int | None
+    """Time before which windows may be gone."""
+
+    @property
+    def is_cut(self) -> bool:
+        return self.silver_from is not None or self.gold_from is not None
+
+    def of(self, rows: Any) -> Any:
+        """Returns the rows of windows that are compared."""
+        if not self.is_cut or not {"window_start", "window_end"} <= set(rows.column_names):
+            return rows
+        starts, ends = (
+            pc.fill_null(rows.column(name).cast(pa.int64()), _NEVER)
+            for name in ("window_start", "window_end")
+        )
+        least = -_NEVER if self.silver_from is None else self.silver_from
+        after = -_NEVER if self.gold_from is None else self.gold_from
+        return rows.filter(pc.and_(pc.greater_equal(starts, least), pc.greater(ends, after)))
+
+
 def verify_step(
-    spark: SparkSession, step: GoldStep, silver_path: str, *, pipeline: str
+    spark: SparkSession, step: GoldStep, silver_path: str, *, pipeline: str, full: bool = True
 ) -> GoldFindings:
-    """Checks the table. Raises TableError if a table is unreadable or is not the step's."""
+    """Checks the table. Unless `full`, commits that were found sound are not computed again if
+    their rows are the same; a step that computes windows again has none. Raises TableError if a
+    table is unreadable or is not the step's.
+    """
     gold = GoldTable.open(step, pipeline)
     silver = Silver.open(silver_path)
     accounts = gold.accounts()
+    kept = _Kept(removals.retained_from(silver.state), removals.retained_from(gold.state))
     rows = _by_commit(gold.rows(), [one.watermark for one in accounts])
     found = GoldFindings(step.name, rows=sum(len(one) for one in rows))
     found.late = sum(one.late for one in accounts)
@@ -86,19 +123,22 @@ def verify_step(
         return found
     gold.check_definition(identity_of(spark, step, silver.schema()))
     if step.updates:
-        _check_updated(spark, step, silver, accounts, pa.concat_tables(rows), found)
+        _check_updated(spark, step, silver, accounts, kept.of(pa.concat_tables(rows)), found, kept)
         return found
     before: Closed | None = None
     previous: GoldAccount | None = None
+    noted = 0 if full else _noted(gold, accounts, rows, found)
     for account, held in zip(accounts, rows, strict=False):
-        if previous is None and account.number > 1:
+        if account.number <= noted:
+            found.noted, before = found.noted + 1, account.closed
+        elif previous is None and account.number > 1:
             found.unchecked, found.rows_unchecked = account.number, held.num_rows
             before = account.closed
         elif not _follows(account, previous):
             found.problems.append(_broken(account))
             return found
         else:
-            before = _check(spark, step, silver, before, account, held, found)
+            before = _check(spark, step, silver, before, account, held, found, kept)
             found.commits += 1
         previous = account
     outside = _plain(rows[-1])
@@ -106,7 +146,37 @@ def verify_step(
         found.problems.append(
             f"{len(outside)} rows are of windows that no commit has closed{_first(outside)}"
         )
+    if found.sound and accounts:
+        held_rows = rows_hash(_plain(one) for one in rows[:-1])
+        last = accounts[-1]
+        note = GoldNote(last.number, account_hash(last), held_rows)
+        noted_rows.write(gold.path, _noted_id(gold), note)
     return found
+
+
+def _noted_id(gold: GoldTable) -> str:
+    """Returns the table's id as a note has it: after a retention the table has fewer rows."""
+    return f"{gold.state.id}/{gold.state.transactions.get(removals.NUMBER, 0)}"
+
+
+def _noted(
+    gold: GoldTable, accounts: Sequence[GoldAccount], rows: Sequence[Any], found: GoldFindings
+) -> int:
+    """Returns the number of the newest commit that needs no computation; 0 if all do."""
+    note = noted_rows.read(gold.path, _noted_id(gold))
+    place = next((n for n, one in enumerate(accounts) if note and one.number == note.number), None)
+    if note is None or place is None:
+        return 0
+    if not note.fits(accounts[place]):
+        found.problems.append(f"the account of commit {note.number} changed since it was verified")
+        return 0
+    if rows_hash(_plain(one) for one in rows[: place + 1]) != note.rows:
+        found.problems.append(
+            f"rows of windows up to {time_text(accounts[place].watermark)} changed since they were"
+            " verified"
+        )
+        return 0
+    return note.number
 
 
 def as_json(found: GoldFindings) -> dict[str, Any]:
@@ -133,10 +203,13 @@ def _check(
     account: GoldAccount,
     held: Any,
     found: GoldFindings,
+    kept: _Kept,
 ) -> Closed:
     """Returns the computed state of the step after the commit."""
     batch = compute(spark, step, silver, before, account.closed.commit)
-    expected = _compare(spark, step, silver, before, account, batch, held, found)
+    expected = _compare(spark, step, silver, before, account, batch, kept.of(held), found, kept)
+    if kept.is_cut:
+        return account.closed
     version = f"version {account.version}"
     counts = [("rows", account.rows, expected)]
     if batch is not None:
@@ -156,6 +229,7 @@ def _check_updated(
     accounts: list[GoldAccount],
     held: Any,
     found: GoldFindings,
+    kept: _Kept,
 ) -> None:
     """Checks a table whose windows are computed again for late rows: the newest commit decides all
     of it. Each commit's number of late rows is counted again too.
@@ -167,7 +241,7 @@ def _check_updated(
         if not first and not _follows(account, previous):
             found.problems.append(_broken(account))
             return
-        if previous is not None:
+        if previous is not None and not kept.is_cut:
             commits = previous.closed.commit, account.closed.commit
             late = count_late(spark, framing_of(step), silver, *commits)
             counts = [("late rows", account.late, late)]
@@ -178,7 +252,7 @@ def _check_updated(
             found.problems.append(f"{held.num_rows} rows are there, and no commit has closed any")
         return
     batch = compute(spark, step, silver, None, previous.closed.commit)
-    _compare(spark, step, silver, None, previous, batch, held, found)
+    _compare(spark, step, silver, None, previous, batch, held, found, kept)
 
 
 def _broken(account: GoldAccount) -> str:
@@ -203,16 +277,17 @@ def _compare(
     batch: Batch | None,
     held: Any,
     found: GoldFindings,
+    kept: _Kept,
 ) -> int:
     """Notes the rows that differ, and returns the number of those that silver gives."""
     names = held.column_names
-    expected = [] if batch is None else _plain(named_as(batch.rows, names))
+    expected = [] if batch is None else _plain(kept.of(named_as(batch.rows, names)))
     sides = difference(expected, _plain(held))
     if all(sides):
         # Both may be the same sums, added in another order.
         commit = account.closed.commit
         batches = _nudged(spark, step, silver, before, commit)
-        nudged = [_plain(named_as(one.rows, names)) for one in batches]
+        nudged = [_plain(kept.of(named_as(one.rows, names))) for one in batches]
         sides = difference(*sides, margins_of(expected, nudged))
     windows = _by_window(*sides)
     version = f"version {account.version}"

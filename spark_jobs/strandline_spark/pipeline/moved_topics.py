@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strandline_spark.delta_log.held_files import files_of
 from strandline_spark.errors import TableError
-from strandline_spark.silver.held_files import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from strandline_spark.bronze.fenced_table import FencedTable
-    from strandline_spark.bronze.verify import Run
+    from strandline_spark.bronze.runs import Run
     from strandline_spark.cluster.offsets import TopicPartition
     from strandline_spark.parsing.settings import ParseSettings
     from strandline_spark.pipeline.verify import ParsedFindings
@@ -63,17 +63,25 @@ class ParsedValues:
         self._position = silver.setting(POSITION_KEY)
         self._settings = settings
         self._seen: Seen | None = None
+        self._skipped: Sequence[tuple[int, int]] = ()
         self._record = (*_RECORD, *(["headers"] if reads_headers(settings.columns) else []))
         columns = [name for name in self._rows.schema.names if name not in _NOT_COMPARED]
         self._compared = ((silver, tuple(columns)), (quarantine, _JUDGED))
 
-    def compare(self, found: ParsedFindings, runs: Sequence[Sequence[Run]]) -> None:
+    def compare(
+        self,
+        found: ParsedFindings,
+        runs: Sequence[Sequence[Run]],
+        skipped: Sequence[tuple[int, int]] = (),
+    ) -> None:
         """Counts the rows that differ, are missing or are extra, and adds the faults to the
         partition's problems.
 
-        `runs` has the offsets that each of the three tables holds.
+        `runs` has the offsets that each of the three tables holds; records at the offsets `skipped`
+        are gone from one of them on purpose, and not compared.
         """
         found.differing = 0
+        self._skipped = skipped
         wrong: _Wrong = {}
         key, within = self._settings.dedupe_key, self._settings.dedupe_within
         self._seen = Seen(key, within) if key else None
@@ -94,10 +102,14 @@ class ParsedValues:
             judged = self._rows.judged(record, self._rows.parser.parse(record), self._seen)
             for sums, rows, (_, columns) in zip(expected, judged, self._compared, strict=True):
                 _add(sums, _sums(rows, columns))
+        gone = [(max(a, start), min(b, stop)) for a, b in self._skipped if a < stop and b > start]
         for sums, (table, columns) in zip(expected, self._compared, strict=True):
             held: dict[int, int] = {}
             for batch in _scanned(table, tp, start, stop, columns):
                 _add(held, _sums(batch, columns))
+            for offset in (one for first, end in gone for one in range(first, end)):
+                sums.pop(offset, None)
+                held.pop(offset, None)
             for what, offsets in (
                 (_MISSING, [offset for offset in sums if offset not in held]),
                 (_EXTRA, [offset for offset in held if offset not in sums]),

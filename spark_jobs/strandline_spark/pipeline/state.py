@@ -42,7 +42,7 @@ class StateSteps:
             return
         silver = Silver.open(pipeline.silver)
         for step in pipeline.state:
-            check_step(step, silver.delta)
+            check_step(step, silver)
 
     def run(self, *, again: bool = True) -> None:
         """Merges into each table what silver got since. With `again` it also retries steps that

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from strandline_spark.bronze import removals
 from strandline_spark.bronze.audit import accounts
 from strandline_spark.bronze.columns import BronzeTable
-from strandline_spark.bronze.verify import PartitionFindings, held_in, runs_in, union, verify
+from strandline_spark.bronze.removals import common, joined
+from strandline_spark.bronze.runs import TopicRuns
+from strandline_spark.bronze.verify import PartitionFindings, held_in, union, verify
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.pipeline.columns import beside_columns
 from strandline_spark.pipeline.moved_topics import moved_topics
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     from strandline_spark.bronze.commits import CommittedRange
     from strandline_spark.bronze.fenced_table import FencedTable
-    from strandline_spark.bronze.verify import Run
+    from strandline_spark.bronze.runs import Run
     from strandline_spark.pipeline.config import Pipeline
 
 
@@ -38,6 +41,8 @@ class ParsedFindings:
     quarantine: int = 0
     duplicates: int = 0
     """Number of the quarantined records that repeat a row of silver."""
+    removed: int = 0
+    """Number of the records that `retention` or `forget` has removed from bronze and silver."""
     differing: int = -1
     """Rows of the two that differ from bronze's parsed records, are missing or are extra; -1 if
     values were not compared.
@@ -64,47 +69,84 @@ def verify_raw(pipeline: Pipeline, bootstrap: str | None, **asked: Any) -> list[
     ]
 
 
-def verify_parsed(pipeline: Pipeline, *, values: bool = False) -> list[ParsedFindings]:
+def verify_parsed(
+    pipeline: Pipeline, *, values: bool = False, full: bool = True
+) -> list[ParsedFindings]:
     """Checks each silver table and its quarantine against bronze, each partition. With `values` it
-    parses bronze again and compares each row.
+    parses bronze again and compares each row. Unless `full`, only files that no earlier
+    verification has noted are read.
     """
     return [
-        found for part in pipeline.parts for found in _verify_part(part, pipeline, values=values)
+        found
+        for part in pipeline.parts
+        for found in _verify_part(part, pipeline, values=values, full=full)
     ]
 
 
-def _verify_part(part: Pipeline, whole: Pipeline, *, values: bool) -> list[ParsedFindings]:
+def _verify_part(
+    part: Pipeline, whole: Pipeline, *, values: bool, full: bool
+) -> list[ParsedFindings]:
     bronze = BronzeTable.open(part.bronze)
     silver = SilverTable.open(part.silver)
     quarantine = QuarantineTable.open(part.quarantine)
     silver.check_kind(part.parse, part.file)
-    ranges = [_ranges(table) for table in (bronze, silver, quarantine)]
+    tables = (bronze, silver, quarantine)
+    known = [list(accounts(table)) for table in tables]
+    ranges = [_ranges(one) for one in known]
+    entries = [removals.read(table.state) for table in tables]
+    gone = [removals.removed(one) for one in entries]
+    forgotten = removals.removed(entries[0], removals.FORGET)
     compared = None
     if values:
-        known = beside_columns(part, silver.columns_beside(part.parse.columns))
-        compared = ParsedValues(bronze, silver, quarantine, known.parse)
-    out = []
+        beside = beside_columns(part, silver.columns_beside(part.parse.columns))
+        compared = ParsedValues(bronze, silver, quarantine, beside.parse)
+    out: list[ParsedFindings] = []
     for topic in part.silver_topics:
-        runs = [runs_in(table, topic) for table in (bronze, silver, quarantine)]
+        held = [TopicRuns(table, topic, full=full) for table in tables]
+        own = [[pair for pair in every if pair[1].topic == topic] for every in known]
+        runs = [one.of for one in held]
+        begun = len(out)
         for partition in sorted({p for one in runs for p in one}):
             tp = TopicPartition(topic, partition)
             found = check_parsed(
                 tp,
                 *(one.get(partition, []) for one in runs),
                 accounts=[one.get(tp, {}) for one in ranges],
+                removed=[one.get(tp, ()) for one in gone],
+                forgotten=forgotten.get(tp, ()),
             )
+            found.removed = _length(common(gone[0].get(tp, []), gone[1].get(tp, [])))
             _check_ends(found, bronze, (silver, quarantine))
             if part.parse.dedupe_key:
                 found.duplicates = duplicates_in(quarantine, tp)
             if compared is not None:
-                compared.compare(found, [one.get(partition, []) for one in runs])
+                skipped = joined(pair for one in gone for pair in one.get(tp, ()))
+                compared.compare(found, [one.get(partition, []) for one in runs], skipped)
             out.append(found)
+        _settle(held[1:], own[1:], out[begun:])
     for table in (silver, quarantine):
         for topic, other in moved_topics(part, whole, table):
             found = ParsedFindings(topic, -1)
             found.problems.append(f"{table.path} has its records, and [[silver]] {other} takes it")
             out.append(found)
     return out
+
+
+def _settle(
+    held: Sequence[TopicRuns],
+    known: Sequence[Sequence[tuple[int, CommittedRange]]],
+    found: Sequence[ParsedFindings],
+) -> None:
+    """Adds the faults in what was verified before to the findings about a topic, or notes what was
+    verified now.
+    """
+    for runs, ranges in zip(held, known, strict=True):
+        runs.check_accounts(ranges)
+        if found:
+            found[0].problems += runs.problems
+    if all(one.sound for one in found):
+        for runs, ranges in zip(held, known, strict=True):
+            runs.note(ranges)
 
 
 def check_parsed(
@@ -114,9 +156,12 @@ def check_parsed(
     quarantine: list[Run],
     *,
     accounts: Sequence[Mapping[tuple[int, int], CommittedRange]],
+    removed: Sequence[Sequence[tuple[int, int]]] = ((), (), ()),
+    forgotten: Sequence[tuple[int, int]] = (),
 ) -> ParsedFindings:
     """Judges one partition; `accounts` has the accounts of each range [start, end) in the three
-    tables' commits.
+    tables' commits, `removed` the offsets whose rows are gone from them on purpose, and `forgotten`
+    those that no table may have.
     """
     found = ParsedFindings(tp.topic, tp.partition)
     found.bronze, found.silver, found.quarantine = (
@@ -127,29 +172,47 @@ def check_parsed(
     if doubled > 0:
         found.problems.append(f"{doubled} rows of silver and quarantine repeat an offset")
     for name, (have, want) in {
-        "bronze holds no such row, silver or quarantine does": (parsed, raw),
-        "bronze holds the row, neither silver nor quarantine does": (raw, parsed),
+        "bronze holds no such row, silver or quarantine does": (
+            parsed,
+            joined([*raw, *removed[0]]),
+        ),
+        "bronze holds the row, neither silver nor quarantine does": (
+            raw,
+            joined([*parsed, *removed[1], *removed[2]]),
+        ),
     }.items():
         beyond = _beyond(have, want)
         if beyond:
             count = sum(end - start for start, end in beyond)
             found.problems.append(f"{count} offsets from {beyond[0][0]} on: {name}")
     covered = [union(sorted(runs)) for runs in (bronze, silver, quarantine)]
+    for name, held, out in zip(("silver", "quarantine"), covered[1:], removed[1:], strict=True):
+        again = _length(common(held, out)) + _length(common(held, forgotten))
+        if again:
+            found.problems.append(f"{again} rows are in {name} that were removed or forgotten")
+    whole = [joined([*held, *out]) for held, out in zip(covered, removed, strict=True)]
     for (start, end), one in accounts[0].items():
-        rows = [held_in(held, start, end) for held in covered]
-        if rows[0] != rows[1] + rows[2]:
+        rows = [held_in(held, start, end) for held in whole]
+        lost = held_in(list(removed[0]), start, end)
+        if not lost and rows[0] != rows[1] + rows[2]:
             found.problems.append(
                 f"[{start}, {end}): {rows[0]} rows in bronze, {rows[1]} in silver and {rows[2]} in"
                 " quarantine"
             )
         for name, said, there in zip(("silver", "quarantine"), accounts[1:], rows[1:], strict=True):
             own = said.get((start, end))
-            if own is not None and (own.rows != there or own.rows + own.elsewhere != one.rows):
+            if own is not None and (
+                own.rows != there or not 0 <= one.rows - own.rows - own.elsewhere <= lost
+            ):
                 found.problems.append(
                     f"[{start}, {end}) was committed with {own.rows} rows to {name}, {there} are"
                     " there"
                 )
     return found
+
+
+def _length(intervals: Sequence[tuple[int, int]]) -> int:
+    return sum(end - start for start, end in intervals)
 
 
 def _beyond(have: list[tuple[int, int]], want: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -181,8 +244,10 @@ def _check_ends(
             )
 
 
-def _ranges(table: FencedTable) -> dict[TopicPartition, dict[tuple[int, int], CommittedRange]]:
+def _ranges(
+    known: Sequence[tuple[int, CommittedRange]],
+) -> dict[TopicPartition, dict[tuple[int, int], CommittedRange]]:
     out: dict[TopicPartition, dict[tuple[int, int], CommittedRange]] = {}
-    for _, one in accounts(table):
+    for _, one in known:
         out.setdefault(one.tp, {})[one.start, one.end] = one
     return out

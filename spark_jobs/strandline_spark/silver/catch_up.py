@@ -12,7 +12,10 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline_spark.bronze import removals
 from strandline_spark.bronze.columns import BronzeTable
+from strandline_spark.bronze.verify import held_in
+from strandline_spark.delta_log.held_files import HeldFiles
 from strandline_spark.errors import StrandlineSparkError, TableError, first_line, remedy_line
 from strandline_spark.silver.duplicates import REASON, files_before
 from strandline_spark.silver.from_bronze import (
@@ -23,7 +26,6 @@ from strandline_spark.silver.from_bronze import (
     parse_range,
     partitions_of,
 )
-from strandline_spark.silver.held_files import HeldFiles
 from strandline_spark.silver.judge import (
     Judge,
     ParsedRange,
@@ -43,9 +45,9 @@ if TYPE_CHECKING:
     from strandline_spark.bronze.commits import CommittedRange
     from strandline_spark.bronze.fenced_table import FencedTable
     from strandline_spark.cluster.offsets import TopicPartition
+    from strandline_spark.delta_log.held_files import HeldFile
     from strandline_spark.parsing.settings import ParseSettings
     from strandline_spark.pipeline.config import Pipeline
-    from strandline_spark.silver.held_files import HeldFile
 
 Numbered = tuple[int, RangeTask]
 CHUNK_ROWS: Final = 500_000
@@ -218,7 +220,7 @@ class CatchUp:
                     silver_held=beside[0],
                     quarantine_held=beside[1],
                     kept=None if old is None else tuple(f.path for f in _overlapping(old, one)),
-                    silver_id=str(silver.delta.metadata().id),
+                    silver_id=_rows_of(silver),
                     before=None
                     if one.tp in begun
                     else files_before(own.near(one.tp), one.start, settings.dedupe_within),
@@ -226,9 +228,12 @@ class CatchUp:
             )
             begun.add(one.tp)
         out = []
+        gone = removals.removed(removals.read(bronze.state))
         groups = _groups(tasks, in_order=bool(settings.dedupe_key))
         for each, task, (rows, text) in zip(chunk, tasks, self._run(plan, groups), strict=True):
-            account = _with_mark(counted(each, rows), bronze)
+            one = each.account
+            removed = held_in(gone.get(one.tp, []), one.start, one.end)
+            account = _with_mark(counted(each, rows, removed), bronze)
             manifest = SilverManifest.from_json(text)
             out.append(ParsedRange(account, task.ingest_date, "", manifest))
         return out
@@ -353,6 +358,11 @@ def _end(table: FencedTable, tp: Any) -> int:
     """Returns the end of the table; -1 if it never took from the partition."""
     end = table.end(tp)
     return -1 if end is None else end
+
+
+def _rows_of(silver: SilverTable) -> str:
+    """Returns a name of the table's rows: a removal takes some that duplicates were found by."""
+    return f"{silver.id}/{silver.state.transactions.get(removals.NUMBER, 0)}"
 
 
 def _up_to(end: int | None) -> str:

@@ -23,8 +23,8 @@ from strandline_spark.errors import TableError, first_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from strandline_spark.delta_log.held_files import HeldFile
     from strandline_spark.parsing.settings import ParseSettings
-    from strandline_spark.silver.held_files import HeldFile
 
 REASON: Final = "duplicate"
 """Reason in quarantine."""

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from strandline_spark.bronze.columns import BronzeTable
     from strandline_spark.cluster.offsets import TopicPartition
+    from strandline_spark.delta_log.held_files import HeldFiles
     from strandline_spark.silver.duplicates import Seen
-    from strandline_spark.silver.held_files import HeldFiles
     from strandline_spark.silver.range_output import SilverManifest
 
 _COMMITS_LOOKED_AT: Final = 50
@@ -268,12 +268,17 @@ def _cast(rows: Any) -> Any:
     return rows.cast(pa.schema(fields))
 
 
-def counted(one: Missing, rows: int) -> CommittedRange:
+def counted(one: Missing, rows: int, removed: int = 0) -> CommittedRange:
     """Returns the range's account, with the number of rows found. Raises TableError if bronze
-    counted another number.
+    counted another number, and `removed` does not make it up: the rows that are gone on purpose.
     """
     if not one.is_counted:
         return replace(one.account, rows=rows)
+    if removed and rows + removed == one.account.rows:
+        skipped = one.account.skipped
+        return replace(
+            one.account, rows=rows, skipped=None if skipped is None else skipped + removed
+        )
     if rows != one.account.rows:
         raise TableError(
             f"bronze holds {rows:,} rows of {one.account.tp} in [{one.account.start},"

@@ -7,22 +7,21 @@ not mention the field. A column's type becomes wider if a new field made the col
 from __future__ import annotations
 
 import json
-import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake.schema import Field
 
-from strandline_spark.bronze.durable import sync_log, write_new
+from strandline_spark.bronze.durable import sync_log
 from strandline_spark.bronze.fenced_table import (
     PARTITION_COLUMNS,
     POSITION_KEY,
     FencedTable,
     committing,
 )
+from strandline_spark.delta_log.commit import Change, ConflictError
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.parsing.parts.explode import explode_of
 from strandline_spark.parsing.parts.type_names import OWN_NAMES, name_of_delta, stored
@@ -63,7 +62,6 @@ QUARANTINE_FILE_SCHEMA: Final[Any] = pa.schema(
 _QUARANTINE_SCHEMA: Final[Any] = pa.schema([_TOPIC, *QUARANTINE_FILE_SCHEMA, _INGEST_DATE])
 EXPLODE_KEY: Final = "strandline.explode"
 """Key in the configuration of a table whose rows are elements: the array's path."""
-_SAFE: Final = "/=-_.~"
 _YEARS_US: Final = (-62_135_596_800_000_000, 253_402_300_800_000_000)
 """The years 1 to 9999, for which statistics have a text."""
 
@@ -121,7 +119,7 @@ class SilverTable(FencedTable):
         """Name and Delta type of each column into which records are parsed, in order."""
         return {
             field["name"]: name_of_delta(field["type"])
-            for field in json.loads(self._handle.schema().to_json())["fields"]
+            for field in self.state.fields
             if field["name"] not in OWN_COLUMNS
         }
 
@@ -179,10 +177,10 @@ class SilverTable(FencedTable):
         """Adds the columns in one commit, which is synced on return."""
         if not columns:
             return
-        before = self._handle.version()
+        before = self.version
         fields = pa.schema([pa.field(name, kind.arrow) for name, kind in columns.items()])
         try:
-            self._handle.alter.add_columns([Field.from_arrow(one) for one in fields])
+            self.delta.alter.add_columns([Field.from_arrow(one) for one in fields])
         except Exception as why:  # delta-rs raises errors other than DeltaError
             raise TableError(
                 f"{self.path} cannot take the columns {', '.join(columns)} ({first_line(why)}):"
@@ -190,6 +188,7 @@ class SilverTable(FencedTable):
             ) from why
         with committing(self.path):
             sync_log(self.path, before + 1)
+            self.refresh()
 
     def replace_files(
         self, columns: Mapping[str, ColumnType], old: Iterable[OldFile], new: Iterable[DataFile]
@@ -197,58 +196,29 @@ class SilverTable(FencedTable):
         """Sets these types, and replaces the files `old` by `new`, in one commit that is synced on
         return. Raises TableError.
 
-        delta-rs changes no type, and removes no rows from an append-only table. This entry of the
-        log has no data change, because the rows are the same.
+        delta-rs changes no type. The entry of the log has no data change: the rows are the same.
         """
-        before, now_ms = self.version, time.time_ns() // 1_000_000
-        actions = [
-            {"commitInfo": {"timestamp": now_ms, "operation": "CHANGE COLUMN"}},
-            {"metaData": self._metadata_with(columns)},
-        ]
+        change = Change("CHANGE COLUMN", metadata=self._metadata_with(columns))
         for one in old:
             values = {"topic": one.topic, "ingest_date": one.ingest_date}
-            removal = {"deletionTimestamp": now_ms, "dataChange": False, "size": one.size}
-            extended = {"extendedFileMetadata": True, "partitionValues": values}
-            actions.append({"remove": {"path": quote(one.path, safe=_SAFE)} | removal | extended})
+            change.remove(one.path, one.size, values, data_change=False)
         for file in new:
-            made = self._add_action(file, now_ms)
-            plain = {
-                "path": quote(made.path, safe=_SAFE),
-                "size": made.size,
-                "partitionValues": made.partition_values,
-                "modificationTime": made.modification_time,
-                "dataChange": False,
-                "stats": made.stats,
-            }
-            actions.append({"add": plain})
-        with committing(self.path):
-            try:
-                write_new(self.log_entry(before + 1), "\n".join(map(json.dumps, actions)) + "\n")
-            except FileExistsError as why:
-                raise TableError(
-                    f"another writer committed to {self.path} meanwhile: run one job for a table;"
-                    " nothing was committed, start the job again"
-                ) from why
-            self._handle.update_incremental()
-            sync_log(self.path, before + 1)
+            self.add_to(change, file, data_change=False)
+        try:
+            self.write(change)
+        except ConflictError as why:
+            raise TableError(
+                f"another writer committed to {self.path} meanwhile: run one job for a table;"
+                " nothing was committed, start the job again"
+            ) from why
 
     def _metadata_with(self, columns: Mapping[str, ColumnType]) -> dict[str, Any]:
         """Returns the metadata of the table's log, with other types for these columns."""
-        known = self._handle.metadata()
-        schema = json.loads(self._handle.schema().to_json())
+        schema = json.loads(self.state.metadata["schemaString"])
         for field in schema["fields"]:
             if field["name"] in columns:
                 field["type"] = stored(columns[field["name"]])
-        return {
-            "id": str(known.id),
-            "name": known.name,
-            "description": known.description,
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps(schema),
-            "partitionColumns": known.partition_columns,
-            "createdTime": known.created_time,
-            "configuration": known.configuration,
-        }
+        return {**self.state.metadata, "schemaString": json.dumps(schema)}
 
     def statistics(self, file: DataFile) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
         least, most, nulls = super().statistics(file)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from strandline._core.aborted_filter import AbortedFilter
 from strandline_proto.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, iter_headers
 from strandline_proto.decompression import Bound, decompress
 from strandline_proto.errors import CorruptMessage, RecordTooLarge, UnsupportedVersion
@@ -29,7 +30,7 @@ from strandline_spark.source.row_walk import SOUND
 from strandline_spark.source.schema import HEADER_TYPE, PLAIN, TIMESTAMP_TYPE, arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from strandline_proto.decompression import Buffer
 
@@ -69,8 +70,9 @@ class RangeDecoder:
     it.
 
     `position` is the next expected offset. `rows` counts the rows yielded. `skipped` counts the
-    offsets without a record: control batches, and holes that compaction left. `lost` counts the
-    offsets whose records are gone. `rows + skipped + lost == position - start` always.
+    offsets without a record: control batches, aborted transactions, and holes that compaction left.
+    `lost` counts the offsets whose records are gone.
+    `rows + skipped + lost == position - start` always.
     """
 
     def __init__(
@@ -95,13 +97,16 @@ class RangeDecoder:
         self._schema = arrow_schema(columns)
         self._bound = bound
 
-    def decode(self, records: Buffer) -> Iterator[Any]:
+    def decode(self, records: Buffer, aborted: Iterable[tuple[int, int]] = ()) -> Iterator[Any]:
         """Yields the Arrow batches of one message. Raises CorruptMessage before it yields anything
         of a broken batch.
+
+        `aborted` has the aborted transactions among the records, by producer id and first offset.
+        Their records are skipped.
         """
         group: list[_Body] = []
         size = 0
-        for body in self._bodies(records):
+        for body in self._bodies(records, AbortedFilter(aborted)):
             group.append(body)
             size += len(body.records) if body.at < 0 else 0
             if size >= GROUP_BYTES:
@@ -126,7 +131,7 @@ class RangeDecoder:
     def _where(self, offset: int) -> str:
         return f"{self.topic}:{self.partition} at offset {offset}"
 
-    def _bodies(self, records: Buffer) -> Iterator[_Body]:
+    def _bodies(self, records: Buffer, aborted: AbortedFilter) -> Iterator[_Body]:
         view = memoryview(records)
         # A message may be decoded again after a failure. So its facts count only once it was
         # emitted.
@@ -144,7 +149,8 @@ class RangeDecoder:
                 raise CorruptMessage(f"{self._where(header.base_offset)}: leader epochs go back")
             previous_end = header.next_offset
             epoch = header.leader_epoch
-            if header.is_control or header.next_offset <= self.position:
+            is_hidden = aborted.hides(view, at, header)
+            if header.is_control or is_hidden or header.next_offset <= self.position:
                 continue
             if header.base_offset >= self.stop:
                 return

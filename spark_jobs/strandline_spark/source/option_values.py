@@ -58,15 +58,12 @@ class NoOffset(StrEnum):
     LATEST = "latest"
 
 
-def check_isolation(value: str | None) -> None:
+def reads_committed(value: str | None) -> bool:
+    """True if records of open and aborted transactions are left out."""
     word = "read_uncommitted" if value is None else value.strip().lower()
-    if word == "read_committed":
-        raise OptionError(
-            "isolation.level=read_committed needs transactions, which the brokers do not have yet:"
-            " leave it out, what is read is committed by replication"
-        )
-    if word != "read_uncommitted":
-        raise OptionError(f"isolation.level: {value!r} is not read_uncommitted")
+    if word not in ("read_uncommitted", "read_committed"):
+        raise OptionError(f"isolation.level: {value!r} is not read_uncommitted or read_committed")
+    return word == "read_committed"
 
 
 def servers_of(value: str | None) -> tuple[str, ...]:

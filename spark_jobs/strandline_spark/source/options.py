@@ -19,7 +19,6 @@ from strandline_spark.source.option_values import (
     POLL_TIMEOUT_MS,
     TRIGGER_DELAY_SECONDS,
     assigned_of,
-    check_isolation,
     columns_of,
     count,
     delay,
@@ -30,6 +29,7 @@ from strandline_spark.source.option_values import (
     pattern_of,
     position_of,
     positive,
+    reads_committed,
     seconds_of_ms,
     servers_of,
     times_of,
@@ -118,6 +118,7 @@ class SourceOptions:
     columns: tuple[str, ...]
     group_id: str | None
     initial_offsets_path: str | None
+    read_committed: bool
 
     @property
     def topic_names(self) -> tuple[str, ...]:
@@ -134,7 +135,6 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     accepted values.
     """
     given = NAMES.given(options)
-    check_isolation(given.get("isolation.level"))
     bootstrap = servers_of(given.get("bootstrap.servers"))
     if sum(name in given for name in ("subscribe", "subscribePattern", "assign")) != 1:
         raise OptionError(
@@ -173,6 +173,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         columns=columns_of(given),
         group_id=group_of(given),
         initial_offsets_path=optional_path(given.get("initialOffsetsPath")),
+        read_committed=reads_committed(given.get("isolation.level")),
     )
 
 

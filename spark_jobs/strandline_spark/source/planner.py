@@ -66,7 +66,9 @@ class Planner:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._cluster = Cluster(options.bootstrap, TRY_SECONDS)
+        self._cluster = Cluster(
+            options.bootstrap, TRY_SECONDS, read_committed=options.read_committed
+        )
         self._history = History(self._cluster)
         self._files = PositionFiles(options.initial_offsets_path)
         self._group = (

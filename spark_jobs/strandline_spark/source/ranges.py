@@ -31,6 +31,8 @@ from strandline_proto.hot_messages import FetchRangeRequest
 from strandline_spark.cluster.cluster import (
     BACKOFF_SECONDS_MAX,
     BACKOFF_SECONDS_MIN,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
     Cluster,
     Leader,
     channel_to,
@@ -95,9 +97,11 @@ class RangeReader:
         on_loss: OnLoss,
         max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
         stall_seconds: float | None = None,
+        read_committed: bool = False,
     ) -> None:
         self._planned = planned
         self._on_loss = on_loss
+        self._isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
         self._stall_seconds = STALL_SECONDS if stall_seconds is None else stall_seconds
         self._stop = planned.stop
         self._epoch = planned.leader_epoch
@@ -192,6 +196,7 @@ class RangeReader:
                 current_leader_epoch=leader.epoch,
                 start_offset=self.decoder.position,
                 stop_offset=self._stop,
+                isolation_level=self._isolation_level,
                 max_message_bytes=MESSAGE_BYTES,
             ),
             timeout=STREAM_SECONDS,
@@ -203,7 +208,7 @@ class RangeReader:
                         self._out_of_range(message)
                         return
                     raise from_code(message.error_code, message.error_message)
-                yield from self.decoder.decode(message.records)
+                yield from self.decoder.decode(message.records, message.aborted_transactions)
                 self.decoder.finish(message.next_offset)
                 self._progressed()
         finally:

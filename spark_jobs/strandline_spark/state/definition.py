@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+    from strandline_spark.gold.silver import Silver
     from strandline_spark.pipeline.steps import StateStep
 
 RECORD_ORDER: Final = "offset"
@@ -44,11 +45,11 @@ def query(table: DeltaTable) -> QueryBuilder:
     return QueryBuilder(_DIALECT).register("silver", table)
 
 
-def check_step(step: StateStep, silver: DeltaTable) -> None:
+def check_step(step: StateStep, silver: Silver) -> None:
     """Raises OptionError, with the step, for a key, an order or an expression that silver's columns
     do not allow.
     """
-    schema: Any = pa.schema(silver.schema())
+    schema: Any = pa.schema(silver.state.schema)
     for name in schema.names:
         if "`" in name:
             raise OptionError(
@@ -81,10 +82,10 @@ def _check_column(where: str, key: str, name: str, schema: Any) -> None:
         )
 
 
-def _check_expression(step: StateStep, expression: str, silver: DeltaTable) -> None:
+def _check_expression(step: StateStep, expression: str, silver: Silver) -> None:
     where = f"[[state]] {step.name}, delete_when = {expression!r}"
     found = words(expression)
-    named = {field.name.lower() for field in silver.schema().fields}
+    named = {name.lower() for name in silver.state.columns}
     for word, after in zip(found, [*found[1:], ""], strict=True):
         if word in _CHANGING and (after == "(" or word not in named):
             raise OptionError(
@@ -96,14 +97,13 @@ def _check_expression(step: StateStep, expression: str, silver: DeltaTable) -> N
                 f"{where}: the expression is about one row alone; leave {word.upper()} out"
             )
     try:
-        result = pa.table(
-            query(silver).execute(f"SELECT {as_value(expression)} FROM silver WHERE false")
-        )
+        with silver.excerpt([]) as table:
+            result = pa.table(
+                query(table).execute(f"SELECT {as_value(expression)} FROM silver WHERE false")
+            )
     except Exception as why:  # delta-rs raises errors other than DeltaError
         said = _ADVICE.sub("", first_line(why).replace("silver.", ""))
-        raise OptionError(
-            f"{where}: {said}; silver has {', '.join(f.name for f in silver.schema().fields)}"
-        ) from why
+        raise OptionError(f"{where}: {said}; silver has {', '.join(silver.state.columns)}") from why
     if result.num_columns != 1 or result.num_rows != 0:
         raise OptionError(f"{where}: give one condition about one row, without aggregates")
     kind = result.schema.field(0).type

@@ -16,7 +16,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltalake import DeltaTable
+    from strandline_spark.delta_log.table_log import Snapshot
 
 DELETED: Final = "is deleted"
 """The column of rows that delete their key. No column of silver has a blank in its name."""
@@ -32,9 +32,9 @@ def order_column(number: int) -> str:
     return f"order {number}"
 
 
-def row_id(silver: DeltaTable) -> tuple[str, ...]:
+def row_id(silver: Snapshot) -> tuple[str, ...]:
     """Returns the columns that name a row of silver."""
-    position = silver.metadata().configuration.get(POSITION_KEY)
+    position = silver.configuration.get(POSITION_KEY)
     return RECORD if position is None else (*RECORD, position)
 
 

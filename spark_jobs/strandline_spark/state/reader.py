@@ -25,6 +25,8 @@ from strandline_spark.state.places import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from deltalake import DeltaTable
+
     from strandline_spark.cluster.offsets import TopicPartition
     from strandline_spark.gold.silver import Silver
     from strandline_spark.pipeline.steps import StateStep
@@ -90,16 +92,37 @@ def new_rows(
 
 def order_of(step: StateStep, silver: Silver) -> list[str]:
     """Returns the columns of a row's place."""
-    return [*(order_column(n) for n in range(len(step.order))), *row_id(silver.delta)]
+    return [*(order_column(n) for n in range(len(step.order))), *row_id(silver.state)]
 
 
 def _schema(step: StateStep, silver: Silver) -> Any:
-    own: Any = pa.schema(silver.delta.schema())
+    own: Any = pa.schema(silver.state.schema)
     order = [pa.field(order_column(n), own.field(c).type) for n, c in enumerate(step.order)]
     return pa.schema([*own, *order, pa.field(DELETED, pa.bool_())])
 
 
 def _batches(
+    step: StateStep,
+    silver: Silver,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> Iterator[Any]:
+    with silver.excerpt(silver.index.files(_beyond(silver, starts, ends))) as table:
+        yield from _batches_of(table, step, silver, starts, ends)
+
+
+def _beyond(
+    silver: Silver, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> Any:
+    """Returns a mask of the index: files that may have a row in [start, end)."""
+    index = silver.index
+    return (index["offset_max"] >= index.ends_of(starts)) & (
+        index["offset_min"] < index.ends_of(ends)
+    )
+
+
+def _batches_of(
+    table: DeltaTable,
     step: StateStep,
     silver: Silver,
     starts: Mapping[TopicPartition, int],
@@ -114,16 +137,16 @@ def _batches(
     for first in range(0, len(wanted), _PARTITIONS_MAX):
         condition = " OR ".join(wanted[first : first + _PARTITIONS_MAX])
         try:
-            yield from query(silver.delta).execute(_select(step, silver, condition))
+            yield from query(table).execute(_select(step, silver, condition))
         except Exception as why:  # delta-rs raises errors other than DeltaError
-            raise _failed(step, silver, condition, why) from why
+            raise _failed(table, step, silver, condition, why) from why
 
 
 def _select(step: StateStep, silver: Silver, condition: str) -> str:
     deleted = "tombstone IS TRUE"
     if step.delete_when is not None:
         deleted += f" OR {as_value(step.delete_when)} IS TRUE"
-    parts = [named([field.name for field in silver.delta.schema().fields])]
+    parts = [named(silver.state.columns)]
     for number, name in enumerate(step.order):
         # A tombstone has no event time of its own.
         value = "coalesce(event_time, `timestamp`)" if name == "event_time" else named([name])
@@ -132,13 +155,15 @@ def _select(step: StateStep, silver: Silver, condition: str) -> str:
     return f"SELECT {', '.join(parts)} FROM silver WHERE {condition}"
 
 
-def _failed(step: StateStep, silver: Silver, condition: str, why: Exception) -> Exception:
+def _failed(
+    table: DeltaTable, step: StateStep, silver: Silver, condition: str, why: Exception
+) -> Exception:
     """Returns the error of the expression, if the rows themselves can be read."""
-    columns = [field.name for field in silver.delta.schema().fields]
+    columns = silver.state.columns
     if step.delete_when is not None:
         try:
             plain = f"SELECT {named(columns)} FROM silver WHERE {condition}"
-            for _ in query(silver.delta).execute(plain):
+            for _ in query(table).execute(plain):
                 pass
         except Exception as other:  # noqa: BLE001 - delta-rs raises errors other than DeltaError
             why = other

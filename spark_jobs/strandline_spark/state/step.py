@@ -70,7 +70,7 @@ def run_step(
     Raises OptionError and TableError; earlier commits stay.
     """
     silver = Silver.open(silver_path)
-    check_step(step, silver.delta)
+    check_step(step, silver)
     begin_again(step, silver, pipeline, note)
     report = StateReport(step.name)
     extent = Extent(silver)
@@ -78,7 +78,7 @@ def run_step(
     before: Mapping[TopicPartition, int] | None = None
     while True:
         # The table is opened first: any later commit to it makes this commit a conflict.
-        table = StateTable.open_or_create(step, pipeline, pa.schema(silver.delta.schema()))
+        table = StateTable.open_or_create(step, pipeline, pa.schema(silver.state.schema))
         last = table.last()
         if last is not None:
             _check(step, table, silver, extent.ends, last)
@@ -112,7 +112,7 @@ def begin_again(
     last = table.last()
     if last is None:
         return
-    schema = pa.schema(silver.delta.schema())
+    schema = pa.schema(silver.state.schema)
     wider = [
         one.name
         for one in table.schema
@@ -197,7 +197,7 @@ def _changes(
     order columns.
     """
     keys = [_key_column(n) for n in range(len(step.key))]
-    own = row_id(silver.delta)
+    own = row_id(silver.state)
     columns = list(dict.fromkeys((*step.key, *step.order, *own)))
     held = table.matching(step.key, columns, new)
     parts = [_compared(step, new, own), _compared(step, held, own)]

@@ -305,7 +305,7 @@ def test_a_driver_that_cannot_commit_is_named_with_why_and_the_job_goes_on_later
     entry, fsync = tmp_path / "table" / "_delta_log" / f"{1:020}.json", os.fsync
 
     def full(descriptor: int) -> None:
-        if os.readlink(f"/proc/self/fd/{descriptor}") == str(entry):
+        if entry.exists() and os.readlink(f"/proc/self/fd/{descriptor}") == str(entry.parent):
             raise OSError(errno.ENOSPC, "No space left on device")
         fsync(descriptor)
 

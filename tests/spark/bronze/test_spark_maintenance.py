@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from deltalake import DeltaTable
 
 from strandline_spark.bronze import compaction
 from strandline_spark.bronze.audit import AuditCopier, audit_path
@@ -23,6 +22,8 @@ from strandline_spark.bronze.verify import verify
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.commands.main import main
 from strandline_spark.commands.tables import kept_hours
+from strandline_spark.delta_log import commit as delta_commit
+from strandline_spark.delta_log.commit import Change
 from strandline_spark.errors import OptionError, TableError
 from support.spark_tables import DAY, commit, take, taken, values_in, write_file, written
 
@@ -174,22 +175,31 @@ def test_of_two_at_once_the_later_is_refused_and_leaves_nothing(
 def test_a_maintenance_that_slips_in_between_two_commits_is_noticed(root: str) -> None:
     table = BronzeTable.open(root)
     fence = Fence(table)
-    fence.commit([])
-    Fence(BronzeTable.open(root)).commit([])
-    table.delta.update_incremental()
+    fence.commit(Change())
+    Fence(BronzeTable.open(root)).commit(Change())
+    table.refresh()
     with pytest.raises(TableError, match="another compact or vacuum"):
-        fence.commit([])
+        fence.commit(Change())
 
 
 def test_new_files_are_on_disk_before_they_count(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+
+    def fsync(descriptor: int) -> None:
+        # An entry of the log gets its name once its content is synced.
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}").partition(".json.")[0])
+
+    monkeypatch.setattr(os, "fsync", fsync)
     compact(root)
     file = os.path.join(root, files(root)[0])
     entry = BronzeTable.open(root).log_entry(BronzeTable.open(root).version)
-    assert synced.index(file) < synced.index(os.path.dirname(file)) < synced.index(entry)
+    assert (
+        synced.index(file)
+        < synced.index(os.path.dirname(file))
+        < synced.index(entry.removesuffix(".json"))
+    )
 
 
 def test_a_file_that_does_not_hold_what_the_log_says_stops_a_compaction(root: str) -> None:
@@ -219,7 +229,7 @@ def test_a_full_disk_is_called_so_and_changes_nothing(
         raise OSError("Generic error\n  \x1b[31m↳\x1b[0m Unable to copy\n  ↳ No space left")
 
     if where == "the log":
-        monkeypatch.setattr(DeltaTable, "create_write_transaction", full)
+        monkeypatch.setattr(delta_commit, "write_new", full)
         monkeypatch.setattr(AuditCopier, "copy", lambda *_: 0)
     else:
         monkeypatch.setattr(compaction, "_write", full)
@@ -244,7 +254,7 @@ def test_a_commit_that_may_not_last_is_not_said_to_have_changed_nothing(
     def full(*_: object) -> None:
         raise OSError("No space left")
 
-    monkeypatch.setattr(compaction, "sync_log", full)
+    monkeypatch.setattr(delta_commit, "sync", full)
     with pytest.raises(SystemExit) as ended:
         main(["compact", root])
     (line,) = capsys.readouterr().err.splitlines()
@@ -261,7 +271,7 @@ def test_a_commit_that_may_not_last_is_not_said_to_have_changed_nothing(
     [
         (
             "compact",
-            "strandline_spark.bronze.compaction.compact",
+            "strandline_spark.maintenance.compaction.compact",
             "the other files are unchanged",
         ),
         ("vacuum", "strandline_spark.bronze.vacuum.vacuum", "no row of the table is touched"),

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from strandline_spark.bronze.audit import AuditCopier, last_ranges
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.commits import CommittedRange
-from strandline_spark.bronze.verify import Run, fold, held_in, union, verify
+from strandline_spark.bronze.runs import Run, fold
+from strandline_spark.bronze.verify import held_in, union, verify
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.commands.main import main
 from strandline_spark.errors import FenceError, TableError, UnknownTopic

@@ -18,6 +18,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from strandline_spark.gold.step import run_step
 from strandline_spark.gold.table import GoldTable
 from strandline_spark.gold.verify import GoldFindings, as_json, verify_step
+from strandline_spark.maintenance.compaction import compact
+from strandline_spark.maintenance.retention import retain
 from strandline_spark.pipeline.steps import GoldStep
 from support.silver_tables import SilverRow, take
 
@@ -90,6 +92,7 @@ def test_a_table_that_nobody_touched_is_sound(
     assert as_json(findings) == {
         "step": "delays",
         "commits": 3,
+        "noted": 0,
         "unchecked": 0,
         "rows": GoldTable.open(step, "flights").rows().num_rows,
         "rows_unchecked": 0,
@@ -236,3 +239,30 @@ def test_a_sum_of_large_terms_that_cancel_may_be_off_by_a_share_of_the_terms(
     rewrite(step, off_by("small", 1e-9))
     (problem,) = found(spark, step, silver).problems
     assert "'carrier': 'small'" in problem
+
+
+def test_a_second_verify_computes_new_commits_alone_and_finds_changed_rows(
+    spark: SparkSession, step: GoldStep, silver: str
+) -> None:
+    def again(*, full: bool = False) -> GoldFindings:
+        return verify_step(spark, step, silver, pipeline="flights", full=full)
+
+    first = again()
+    assert (first.noted, first.sound) == (0, True)
+    second = again()
+    assert (second.noted, second.commits, second.sound) == (first.commits, 0, True)
+    compact(step.table, 1 << 27)
+    assert again().noted == first.commits
+    assert again(full=True).commits == first.commits
+    rewrite(step, lambda rows: rows.slice(1))
+    found = again()
+    assert found.noted == 0
+    assert any("changed since they were verified" in one for one in found.problems)
+
+
+def test_removed_windows_and_rows_are_not_compared_and_others_are(
+    spark: SparkSession, step: GoldStep, silver: str
+) -> None:
+    before = GoldTable.open(step, "flights").rows().num_rows
+    assert retain(step.table, 3600).rows == before
+    assert verify_step(spark, step, silver, pipeline="flights").sound

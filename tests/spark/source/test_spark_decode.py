@@ -14,6 +14,7 @@ from strandline_proto.batch import (
     CRC_AT,
     Compression,
     build_batch,
+    iter_headers,
     prefix,
     raw_records,
     read_header,
@@ -22,6 +23,7 @@ from strandline_proto.decompression import Bound
 from strandline_proto.errors import CorruptMessage, RecordTooLarge, UnsupportedVersion, WireError
 from strandline_spark.source.decode import OPTION, RangeDecoder
 from strandline_spark.source.schema import BATCH_META, HEADERS, PLAIN, arrow_schema
+from support.aborted_logs import STEPS, built
 from support.fake_broker_sync import resealed
 from support.hostile import GIB, batch_of, bytes_added, zstd_bomb
 from support.spark_batches import MadeBatch, MadeRecord, Row, build, lay_out
@@ -99,6 +101,37 @@ def test_any_range_of_any_log_decodes_as_aiokafka_reads_it(
     assert decoder.position == stop
     assert decoder.rows == len(rows)
     assert decoder.rows + decoder.skipped == stop - start
+
+
+@given(STEPS, st.integers(0, 40), st.integers(1, 40))
+def test_aborted_records_are_skipped_offsets(
+    plan: list[tuple[str, int, int]], start: int, length: int
+) -> None:
+    log = built(plan)
+    stop = min(log.stable_end, start + length)
+    run = [
+        (at, h)
+        for at, h in iter_headers(log.data)
+        if h.next_offset > start and h.base_offset < stop
+    ]
+    decoder = new_decoder(start, max(start, stop))
+    if not run:
+        return
+    last_at, last = run[-1]
+    message = log.data[run[0][0] : last_at + last.size]
+    offsets = [
+        offset
+        for batch in decoder.decode(message, log.index(start, last.next_offset))
+        for offset in batch.column("offset").to_pylist()
+    ]
+    decoder.finish(last.next_offset)
+    assert offsets == [
+        offset
+        for base, end, producer in log.owner
+        for offset in range(max(base, start), min(end, stop))
+        if not log.is_hidden(base, producer)
+    ]
+    assert decoder.rows + decoder.skipped == decoder.position - start
 
 
 @settings(max_examples=50)

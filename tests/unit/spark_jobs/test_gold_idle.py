@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from strandline_spark.delta_log import entries
 from strandline_spark.gold.silver import Silver
 from strandline_spark.gold.watermark import PartitionProgress
 from support.silver_tables import SilverRow, take
@@ -61,9 +62,23 @@ def test_a_log_that_begins_later_makes_nothing_idle(tmp_path: Path) -> None:
 def test_a_long_log_is_read_as_far_as_it_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("strandline_spark.gold.silver._NEWEST", 2)
     for n in range(5):
         taken_at(tmp_path, 1000 + n, SilverRow(0 if n else 1, n, 100))
-    assert idle(tmp_path, 1000) == [False, False]
-    assert idle(tmp_path, 1001) == [False, True]
+    read: list[int] = []
+    one = entries._info
+
+    def counted(table: str, version: int) -> dict[str, Any] | None:
+        read.append(version)
+        return one(table, version)
+
+    monkeypatch.setattr(entries, "_info", counted)
     assert idle(tmp_path, 1005) == [True, True]
+    assert read == [5]
+    assert idle(tmp_path, 1001) == [False, True]
+    assert idle(tmp_path, 1000) == [False, False]
+    # Each entry is read once, and those behind it too when the next come.
+    assert read == [5, 4, 3, 2, 1, 0]
+    read.clear()
+    take(str(tmp_path), [SilverRow(1, 5, 100)])
+    Silver.open(str(tmp_path)).backlog()
+    assert read == [6]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from strandline_spark.bronze.commits import CommittedRange
-from strandline_spark.bronze.verify import Run
+from strandline_spark.bronze.runs import Run
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.pipeline.verify import ParsedFindings, check_parsed
 

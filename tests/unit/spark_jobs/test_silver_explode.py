@@ -11,7 +11,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 
-from strandline_spark.bronze import verify
+from strandline_spark.bronze import runs
 from strandline_spark.errors import OptionError, TableError
 from strandline_spark.pipeline.config import parse_pipeline
 from strandline_spark.pipeline.verify import verify_parsed
@@ -70,7 +70,7 @@ def problems(cuts: Cuts, *, values: bool = True) -> list[str]:
 def test_offset_and_position_are_the_key(
     cuts: Cuts, monkeypatch: pytest.MonkeyPatch, batch_rows: int
 ) -> None:
-    monkeypatch.setattr(verify, "_BATCH_ROWS", batch_rows)
+    monkeypatch.setattr(runs, "_BATCH_ROWS", batch_rows)
     assert rows(cuts) == [*ROWS, (4, None, None, None), (5, None, 5, None)]
     (found,) = verify_parsed(cuts.pipeline, values=True)
     assert found.problems == []
@@ -122,7 +122,7 @@ def test_a_lost_element_is_found_wherever_a_file_is_cut(
 ) -> None:
     change(cuts, without(1))
     for batch_rows in (1, 2, 3):
-        monkeypatch.setattr(verify, "_BATCH_ROWS", batch_rows)
+        monkeypatch.setattr(runs, "_BATCH_ROWS", batch_rows)
         assert "1 rows of silver and quarantine repeat an offset" in problems(cuts, values=False)
 
 

@@ -44,6 +44,7 @@ from strandline_broker.core.transactions.timeouts import (
     is_timed_out,
 )
 from strandline_broker.core.transactions.transaction import ONGOING, PREPARED
+from strandline_broker.core.transactions.transaction_table import TransactionTable
 from strandline_proto.errors import TransactionalIdNotFound, WireError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Transactions:
 
     def __init__(self, settings: TransactionSettings) -> None:
         self._settings = settings
-        self.table: dict[str, Transaction] = {}
+        self.table = TransactionTable()
         self.open: set[str] = set()
         """Ids with an open transaction."""
         self.outstanding: dict[str, Outstanding] = {}
@@ -81,7 +82,7 @@ class Transactions:
         """Decides a command. It raises only for our own bugs; a refusal is an answer."""
         context = Context(self._settings, inputs)
         if isinstance(command, ListTransactions):
-            return Decision((), Listed(dict(self.table)))
+            return Decision((), Listed(self.table.copy()))
         if isinstance(command, ExpireIds):
             return expire_ids(self.table, command, context)
         transactional_id = command.transactional_id
@@ -147,10 +148,11 @@ class Transactions:
     def replay(self, offset: Offset, record: Record) -> None:
         """Applies one record, live or during a load."""
         transactional_id = record.key.transactional_id
-        before = self.table.get(transactional_id)
+        state = self.table.state_of(transactional_id)
+        before = self.table[transactional_id] if state in PREPARED else None
         after: Transaction | None = record.value
-        if before is not None:
-            self.states[before.state] -= 1
+        if state is not None:
+            self.states[state] -= 1
         if after is None:
             self.table.pop(transactional_id, None)
         else:
@@ -160,11 +162,10 @@ class Transactions:
             self.open.add(transactional_id)
         else:
             self.open.discard(transactional_id)
-        if after is not None and after.state in PREPARED:
-            if after != before:  # written again to prove the leadership: the same decision
-                self.outstanding[transactional_id] = Outstanding(offset, set(after.partitions))
-        else:
+        if after is None or after.state not in PREPARED:
             self.outstanding.pop(transactional_id, None)
+        elif after != before:  # not written again to prove the leadership: another decision
+            self.outstanding[transactional_id] = Outstanding(offset, set(after.partitions))
 
     def encode(self, record: Record) -> tuple[bytes, bytes | None]:
         """Returns the record's key and value as the log has them."""

@@ -226,12 +226,11 @@ class Appends:
         is_behind = unverified.is_behind(header, verification)
         was_forgotten = not is_behind and self._was_forgotten(header, connection)
         self._leading.machine.check_can_append_all()
+        now_ms, verdict = monotonic_ms(self._clock), None
         if not is_behind:  # else its sequence counts in its turn
-            verdict = partition.producers.check(
-                header, monotonic_ms(self._clock), was_forgotten=was_forgotten
-            )
-            if isinstance(verdict, Duplicate):
-                return self._answer_again(verdict, ACKS_ALL, new.on_done)
+            verdict = partition.producers.check(header, now_ms, was_forgotten=was_forgotten)
+        if isinstance(verdict, Duplicate):
+            return self._answer_again(verdict, ACKS_ALL, new.on_done)
         self._check_records(new.batch, header, new.looked)
         if partition.producers.open_epoch(header.producer_id) == header.producer_epoch:
             assert not is_behind, f"{partition.name}: {header.producer_id} waits in a transaction"

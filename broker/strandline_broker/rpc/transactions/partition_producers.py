@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from strandline_broker.hosts.serving.turns import Turns
+from strandline_broker.hosts.serving.turns import ANSWERED_MAX, Turns
 from strandline_proto.errors import WireError
 from strandline_proto.v1 import transactions_pb2
 
@@ -23,18 +23,25 @@ class PartitionProducersRpc:
         self, request: transactions_pb2.DescribeProducersRequest, context: Any
     ) -> transactions_pb2.DescribeProducersResponse:
         response, turns = transactions_pb2.DescribeProducersResponse(), Turns()
+        left = ANSWERED_MAX
         for topic in request.topics:
             results = response.topics.add(topic_id=topic.topic_id)
             for index in topic.partitions:
                 result = results.partitions.add(partition=index)
-                await self._describe((topic.topic_id, index), result, turns)
+                await self._describe((topic.topic_id, index), result, turns, left)
+                left -= len(result.active_producers)
         return response
 
     async def _describe(
-        self, key: Key, result: transactions_pb2.DescribeProducersPartition, turns: Turns
+        self,
+        key: Key,
+        result: transactions_pb2.DescribeProducersPartition,
+        turns: Turns,
+        at_most: int,
     ) -> None:
         try:
-            described = await self._producers.describe(key, turns)
+            await turns.took()
+            described = await self._producers.describe(key, turns, at_most)
         except WireError as error:
             result.error_code, result.error_message = error.code, str(error)
             return

@@ -719,9 +719,9 @@ def _cut(
     file.truncate(kept.size)
     with log.noting_failure():
         file.sync()
-    kept.write_indexes()
     if kept.has_aborted:
         cut_entries(fs, kept.path(SUFFIX), kept.aborted().size, durably=True)
+    kept.write_indexes()
     log.leader_epochs.truncate_from_end(end_offset)
 
 

@@ -199,9 +199,8 @@ GROUPING: Final = (
         (
             Edit(
                 _ADMISSION,
-                "    if epoch > current.epoch:\n        raise _stale(command, current.epoch)\n",
-                "    if epoch > current.epoch:\n"
-                "        return lambda _topic_id, _partition: None\n",
+                "    if epoch > current.epoch:\n        raise stale()\n",
+                "    if epoch > current.epoch:\n        return _any_partition\n",
             ),
         ),
         history="tests/unit/broker/core/groups/test_offsets.py::test_who_may_commit",

@@ -45,7 +45,7 @@ READ_IN_CLIENTS: Final = (
         " batches restart at sequence 0, and are acknowledged as repetitions without being written",
         (
             Edit(
-                _SENDER,
+                "strandline._producer.identities",
                 "        if known is not None and known != spent:\n",
                 "        if known is not None:\n",
             ),

@@ -58,8 +58,8 @@ READ_IN_REPLICATION: Final = (
         (
             Edit(
                 "strandline_broker.hosts.replica.appends",
-                "        waiter = self._wait(done.next_offset, outcome, acks, on_done)\n",
-                "        waiter = self._wait(done.next_offset - 1, outcome, acks, on_done)\n",
+                "        waiter = self._wait(end_offset, outcome, acks, on_done)\n",
+                "        waiter = self._wait(end_offset - 1, outcome, acks, on_done)\n",
             ),
         ),
     ),

@@ -345,8 +345,10 @@ LEADING: Final = (
         (
             Edit(
                 _APPENDS,
-                "            if isinstance(verdict, Duplicate):\n",
-                "            if isinstance(verdict, Duplicate) and verdict.last_offset < -1:\n",
+                "            if isinstance(verdict, Duplicate):\n"
+                "                return self._answer_again(verdict, acks, on_done)\n",
+                "            if isinstance(verdict, Duplicate) and verdict.last_offset < -1:\n"
+                "                return self._answer_again(verdict, acks, on_done)\n",
             ),
         ),
         Needs(kinds=_NET),

@@ -34,7 +34,7 @@ COMPACTING: Final = (
         (
             Edit(
                 _HOST,
-                "committed=min(partition.high_watermark, log.durable_offset),",
+                "committed=min(partition.last_stable_offset, log.durable_offset),",
                 "committed=log.durable_offset,",
             ),
         ),
@@ -69,7 +69,7 @@ COMPACTING: Final = (
             Edit(
                 _CLEANER,
                 "        if last_dropped is not None:\n"
-                "            cleaned.append(*emptied(last_dropped))\n",
+                "            cleaned.append(*batches.keep_emptied(last_dropped))\n",
                 "",
             ),
         ),

@@ -143,9 +143,8 @@ STORING: Final = (
         (
             Edit(
                 _CUT,
-                '    truncate_txn_index(fs, kept.path("txnindex"), end_offset)\n'
-                "    log.leader_epochs.truncate_from_end(end_offset)\n",
-                '    truncate_txn_index(fs, kept.path("txnindex"), end_offset)\n',
+                "    kept.write_indexes()\n    log.leader_epochs.truncate_from_end(end_offset)\n",
+                "    kept.write_indexes()\n",
             ),
         ),
         Needs(kinds=("pause",), aimed=_DEPOSED_AT_ONCE),

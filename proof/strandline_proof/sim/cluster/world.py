@@ -37,6 +37,12 @@ from strandline_proof.sim.topology.topology import (
     broker_id,
     controller_config,
 )
+from strandline_proof.sim.topology.transactions import KAFKA, LEDGER
+from strandline_proof.sim.transactions.copier import run_copier
+from strandline_proof.sim.transactions.kafka_teller import run_kafka_teller
+from strandline_proof.sim.transactions.ledger import Ledger
+from strandline_proof.sim.transactions.readers import run_readers
+from strandline_proof.sim.transactions.teller import run_teller
 from strandline_proof.sim.workload.clients import run_reader, run_writer
 from strandline_proof.sim.workload.low_acks import run_loose
 from strandline_proof.sim.workload.seeker import run_seeker
@@ -80,6 +86,7 @@ class World:
         self.groups = Groups(self)
         self.stamps = Stamps(self)
         self.clients = Clients(self)
+        self.ledger = Ledger(self)
         self.nodes: dict[str, Node] = {}
         for name in topology.nodes:
             self.add_node(name, self._main_of(name))
@@ -126,10 +133,9 @@ class World:
             return lambda node, runtime, stop: run_writer(self, runtime, stop)
         if name == READER:
             return lambda node, runtime, stop: run_reader(self, runtime, stop)
-        if name == SEEKER:
-            return lambda node, runtime, stop: run_seeker(self, node, runtime, stop)
-        if name == LOOSE:
-            return lambda node, runtime, stop: run_loose(self, node, runtime, stop)
+        if name in (SEEKER, LOOSE):
+            runs = run_seeker if name == SEEKER else run_loose
+            return lambda node, runtime, stop: runs(self, node, runtime, stop)
         if name == COMMITTER:
             return lambda node, runtime, stop: run_committer(self, node, runtime, stop)
         if name == GROUP_ADMIN:
@@ -140,13 +146,27 @@ class World:
             if self.topology.groups[group].protocol == CLASSIC:
                 run = run_classic_member
             return lambda node, runtime, stop: run(self, node, runtime, stop, group, member)
+        if name in self.topology.transactors:
+            transacts = self._transactor(name)
+            return lambda node, runtime, stop: transacts(self, node, runtime, stop)
         return self._run_broker
+
+    def _transactor(self, name: str) -> Any:
+        transactions = self.topology.transactions
+        assert transactions is not None
+        if name == LEDGER:
+            return run_readers
+        if name in transactions.copier_names:
+            return run_copier
+        kind = transactions.tellers[transactions.teller_names.index(name)]
+        return run_kafka_teller if kind == KAFKA else run_teller
 
     async def _run_controller(self, node: Node, runtime: Runtime, stop: asyncio.Event) -> None:
         config: Any = controller_config(self.topology, node.name)
         has_groups = self.topology.offsets_partitions > 0
+        has_transactions = self.topology.transactions is not None
         node.process = ControllerProcess(
-            runtime, config, VERSION, has_groups=has_groups, has_transactions=False
+            runtime, config, VERSION, has_groups=has_groups, has_transactions=has_transactions
         )
         await node.process.run(stop)
 

@@ -17,6 +17,7 @@ from strandline_proof.sim.kinds import (
     network,
     processes,
     scripted,
+    transactions,
     windows,
 )
 
@@ -37,5 +38,7 @@ KINDS: Final[dict[str, Draw]] = {**SINGLE_KINDS, **windows.KINDS, **moves.FEW}
 """Single kinds, and kinds that come with what leads to them or strikes beside them."""
 GROUP_KINDS: Final[dict[str, Draw]] = groups.KINDS
 """Kinds that are drawn besides, in seeds with groups."""
-ALL_KINDS: Final = {**KINDS, **GROUP_KINDS, **scripted.KINDS}
+TRANSACTION_KINDS: Final[dict[str, Draw]] = transactions.KINDS
+"""Kinds that are drawn besides, in seeds with transactions."""
+ALL_KINDS: Final = {**KINDS, **GROUP_KINDS, **TRANSACTION_KINDS, **scripted.KINDS}
 """All kinds, with those that no seed draws."""

@@ -81,7 +81,7 @@ KINDS: Final[dict[str, Draw]] = {
     "compaction": _compact,
     "unclean": _unclean,
 }
-COMMANDS: Final = frozenset({"elect-preferred", "move-leader", "coordinator-move"})
+COMMANDS: Final = frozenset({"elect-preferred", "move-leader", "coordinator-move", "decider-move"})
 """Kinds that move live leaders."""
 ADDING: Final = frozenset({"add-partitions"})
 """Kinds that clients learn of only from refreshed metadata."""

@@ -86,6 +86,10 @@ MEANING: Final[dict[str, str]] = {
     "coordinator-move": "another replica is made the group's coordinator",
     "coordinator-reassign": "the coordinator's partition moves to other brokers",
     "offsets-flip": "bits of a log of `__consumer_offsets` change, as by `bit-flip`",
+    "teller-crash": "a transactional producer is killed, and comes back",
+    "teller-pause": "a transactional producer stands still, below or beyond its timeout",
+    "teller-cut": "a transactional producer does not reach a leader; its messages may come late",
+    "decider-move": "another replica is made the coordinator of transactional ids",
     "held-replica": "one replica's gate is held for long",
 }
 """Sentences by kind, in the order of the tables."""

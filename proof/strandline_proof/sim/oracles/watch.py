@@ -35,6 +35,7 @@ from strandline_proof.sim.oracles.replica.fetches import FetchOracle
 from strandline_proof.sim.oracles.replica.leaders import LeaderOracle
 from strandline_proof.sim.oracles.replica.looks import Look
 from strandline_proof.sim.oracles.replica.replicas import ReplicaOracle
+from strandline_proof.sim.oracles.transactions.watch import TransactionOracle
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.topology.topology import CONTROLLER, TOPIC
 
@@ -95,6 +96,7 @@ class Oracles:
         self.compaction = CompactionOracle(self.replicas, self.sometimes)
         self.expiry = self._expiry(world)
         self.groups = Coordinators(world, self.control, self.replicas)
+        self.transactions = TransactionOracle(world, self.control, self.replicas, self.sometimes)
         world.network.overhear = self._overhear
         world.groups.is_judged = self.groups.is_judged
         world.clients.is_judged = self._is_judged
@@ -186,6 +188,7 @@ class Oracles:
         self.applied.on_step(node)
         self.full_disks.on_step(node, self._decided())
         self.groups.on_step(node)
+        self.transactions.on_step()
         if node.stopping:
             self.markers.on_step(node)
             self.leaves.on_step(node)
@@ -206,6 +209,7 @@ class Oracles:
         self.epochs.on_step(node, key, partition)
         if partition.log.topic == CONSUMER_OFFSETS:
             self.groups.on_look(node, key, partition)
+        self.transactions.on_look(node, key, partition)
         if partition.gate.locked():
             # Some of it can only be judged when the work under the gate is over.
             self.replicas.looks.pop(partition, None)

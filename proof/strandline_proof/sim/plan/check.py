@@ -10,7 +10,7 @@ import math
 import random
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_proof.sim.kinds import ALL_KINDS, GROUP_KINDS
+from strandline_proof.sim.kinds import ALL_KINDS, GROUP_KINDS, TRANSACTION_KINDS
 from strandline_proof.sim.kinds.clients import LIES
 from strandline_proof.sim.kinds.disks import FILES
 from strandline_proof.sim.kinds.network import SHAPES
@@ -18,7 +18,9 @@ from strandline_proof.sim.kinds.places import PLACES
 from strandline_proof.sim.kinds.processes import DISKS
 from strandline_proof.sim.kinds.windows import METHODS, WINDOW
 from strandline_proof.sim.plan.moments import ROLES
+from strandline_proof.sim.plan.transaction_moments import DECISION
 from strandline_proof.sim.topology.topology import CONTROLLER, COORDINATOR
+from strandline_proof.sim.topology.transactions import COPIES, DECIDER, KEEPER, LEDGER
 
 if TYPE_CHECKING:
     from strandline_proof.sim.plan.plan import Fault, Plan
@@ -59,6 +61,7 @@ BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "back": (0, 1_000_000),
     "keys": (1, 10_000),
     "partitions": (1, 20),
+    "state_partition": (0, 19),
 }
 """Least and greatest value of the other numbers: beyond them a run says nothing, or never ends."""
 CLOCK_RATES: Final = (0.01, 100.0)
@@ -140,6 +143,8 @@ def check_fault(fault: Fault, topology: Topology) -> None:
     if not isinstance(fault.kind, str) or fault.kind not in ALL_KINDS:
         raise BadPlan(f"fault {fault.kind!r} is not known; use one of {', '.join(ALL_KINDS)}")
     events = (*EVENTS, WINDOW, REBALANCE) if topology.groups else (*EVENTS, WINDOW)
+    if topology.transactions is not None:
+        events = (*events, DECISION)
     if fault.after not in (None, *events):
         raise BadPlan(f"after={fault.after!r} is not one of {', '.join(events)}")
     for name, value in (("at_s", fault.at_s), ("delay_s", fault.delay_s)):
@@ -197,6 +202,7 @@ def _number_problem(kind: str, name: str, value: Any, *, whole: bool) -> str:
 def _check_nodes(fault: Fault, topology: Topology) -> None:
     roles = {f"{role}-{p}" for role in ROLES for p in range(topology.partitions)}
     roles |= {f"{COORDINATOR}-{group}" for group in range(len(topology.groups))}
+    roles |= _transaction_roles(topology)
     there = f"; there are {', '.join(topology.nodes)} and roles such as leader-0"
     for name in ("node", "a", "b"):
         node = fault.arguments.get(name, CONTROLLER)
@@ -211,8 +217,7 @@ def _check_nodes(fault: Fault, topology: Topology) -> None:
             f"{fault.kind}: there is no partition {partition}, they are 0 to"
             f" {topology.partitions - 1}"
         )
-    if fault.kind in GROUP_KINDS:
-        _check_group(fault, topology)
+    _check_clients(fault, topology)
     for name in ("target", "other"):
         _check_replicas(fault, name, topology)
     to = fault.arguments.get("to", 1)
@@ -223,6 +228,41 @@ def _check_nodes(fault: Fault, topology: Topology) -> None:
         raise BadPlan(
             f"min-insync: value={least} is not from 1 to"
             f" replication_factor={topology.replication_factor}"
+        )
+
+
+def _check_clients(fault: Fault, topology: Topology) -> None:
+    if fault.kind in GROUP_KINDS:
+        _check_group(fault, topology)
+    if fault.kind in TRANSACTION_KINDS:
+        _check_transactions(fault, topology)
+
+
+def _transaction_roles(topology: Topology) -> set[str]:
+    transactions = topology.transactions
+    if transactions is None:
+        return set()
+    roles = {f"{role}-{p}" for role in (LEDGER, COPIES) for p in range(transactions.partitions)}
+    deciders = {f"{DECIDER}-{p}" for p in range(transactions.state_partitions)}
+    return roles | deciders | {f"{KEEPER}-{p}" for p in range(topology.offsets_partitions)}
+
+
+def _check_transactions(fault: Fault, topology: Topology) -> None:
+    transactions = topology.transactions
+    if transactions is None:
+        raise BadPlan(f"{fault.kind}: there are no transactions; the topology names them")
+    partition = fault.arguments.get("state_partition", 0)
+    if partition >= transactions.state_partitions:
+        raise BadPlan(
+            f"{fault.kind}: there is no state_partition {partition}, they are 0 to"
+            f" {transactions.state_partitions - 1}"
+        )
+    clients = (*transactions.teller_names, *transactions.copier_names)
+    client = fault.arguments.get("node", fault.arguments.get("a", clients[0]))
+    if client not in clients:
+        raise BadPlan(
+            f"{fault.kind}: {client!r} is no producer of transactions; they are"
+            f" {', '.join(clients)}"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
+from strandline_broker.core.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from strandline_proof.sim.disk.disk import CAPACITY
 from strandline_proof.sim.disk.parts import DiskFaults
 from strandline_proof.sim.kinds.windows import WINDOW
@@ -13,6 +13,13 @@ from strandline_proof.sim.strikes import all_strikes
 from strandline_proof.sim.strikes.scene import NO_LEADER, Scene
 from strandline_proof.sim.topology.groups import group_name
 from strandline_proof.sim.topology.topology import COORDINATOR
+from strandline_proof.sim.topology.transactions import (
+    COPIES,
+    DECIDER,
+    KEEPER,
+    LEDGER,
+    TRANSACTION_ROLES,
+)
 from strandline_proto.java_hash import partition_for
 
 if TYPE_CHECKING:
@@ -26,6 +33,13 @@ if TYPE_CHECKING:
     from strandline_proof.sim.oracles.watch import Oracles
     from strandline_proof.sim.plan.plan import Fault, Plan
 
+LED: Final = {
+    DECIDER: TRANSACTION_STATE,
+    LEDGER: LEDGER,
+    COPIES: COPIES,
+    KEEPER: CONSUMER_OFFSETS,
+}
+"""The topic whose leaders each role of transactions means."""
 LIMIT: Final = "checkpoint-limit-"
 LINK_KINDS = ("partition", "slow-link")
 BOOTS_S: Final = 0.3
@@ -136,6 +150,8 @@ class Nemesis:
         role, _, number = node.rpartition("-")
         if role == COORDINATOR:
             return self._coordinator(int(number))
+        if role in TRANSACTION_ROLES:
+            return self._leader(LED[role], int(number))
         if role not in ROLES:
             return node
         index = int(number)
@@ -147,9 +163,13 @@ class Nemesis:
 
     def _coordinator(self, group: int) -> str:
         """The broker that coordinates the group, or one that may come to."""
+        partitions = self._world.topology.offsets_partitions
+        return self._leader(CONSUMER_OFFSETS, partition_for(group_name(group), partitions))
+
+    def _leader(self, topic: str, index: int) -> str:
+        """The broker that leads the partition, or one that may come to."""
         topology, state = self._world.topology, self._oracles.control.state
-        index = partition_for(group_name(group), topology.offsets_partitions)
-        topic_id = None if state is None else state.topic_ids.get(CONSUMER_OFFSETS)
+        topic_id = None if state is None else state.topic_ids.get(topic)
         partition = self._oracles.control.partitions.get((topic_id or b"", index))
         if partition is not None and partition.leader != NO_LEADER:
             return self._machine(partition.leader)

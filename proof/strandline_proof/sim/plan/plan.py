@@ -20,6 +20,7 @@ from strandline_proof.sim.kinds.groups import draw_group_fault
 from strandline_proof.sim.kinds.moves import BROKERS as BROKERS_TO_MOVE
 from strandline_proof.sim.kinds.moves import FEW
 from strandline_proof.sim.kinds.moves import KINDS as MOVES
+from strandline_proof.sim.kinds.transactions import draw_transaction_fault
 from strandline_proof.sim.plan.check import (
     EVENTS,
     REBALANCE,
@@ -31,10 +32,13 @@ from strandline_proof.sim.plan.check import (
 )
 from strandline_proof.sim.plan.group_moments import draw_group_moment
 from strandline_proof.sim.plan.moments import MOMENTS, Step, steps_of
+from strandline_proof.sim.plan.transaction_moments import DECISION, draw_transaction_moment
 from strandline_proof.sim.plan.windows import draw_move, draw_window
 from strandline_proof.sim.topology.groups import CLASSIC, draw_group
 from strandline_proof.sim.topology.groups import DRAWN as GROUPS_DRAWN
 from strandline_proof.sim.topology.topology import CONTROLLER, ImpossibleTopology, Topology
+from strandline_proof.sim.topology.transactions import DRAWN as TRANSACTIONS_DRAWN
+from strandline_proof.sim.topology.transactions import KAFKA, OURS, draw_transactions
 from strandline_proof.sim.topology.work import draw_work
 
 if TYPE_CHECKING:
@@ -95,6 +99,8 @@ LAST_MOMENT_S: Final = 6.0
 GROUP_FAULTS: Final = (1, 5)
 """Number of faults of groups beside the others, where there are groups."""
 GROUP_MOMENT: Final = 0.4
+TRANSACTION_FAULTS: Final = (1, 5)
+TRANSACTION_MOMENT: Final = 0.5
 CROWDED: Final = 0.08
 CROWD: Final = (20, 60)
 """Share of the seeds with a topic of many partitions beside the main one, and its partitions."""
@@ -291,6 +297,45 @@ def _draw_group_faults(seed: int, topology: Topology) -> list[Fault]:
     return faults
 
 
+def _with_transactions(seed: int, topology: Topology) -> Topology:
+    """A topology with transactions, or without: most seeds have none. Brokers remember producers
+    for longer than any run, and sequences begin at 0: each transaction has an epoch of its own.
+    """
+    rng = random.Random(f"transactions {seed}")
+    if rng.random() >= TRANSACTIONS_DRAWN:
+        return topology
+    return with_transactions(rng, topology)
+
+
+def with_transactions(rng: random.Random, topology: Topology) -> Topology:
+    """The topology with drawn transactions."""
+    drawn = draw_transactions(rng)
+    if not topology.work.kafka:
+        tellers = tuple(OURS if kind == KAFKA else kind for kind in drawn.tellers)
+        drawn = dataclasses.replace(drawn, tellers=tellers)
+    work = dataclasses.replace(topology.work, expiry_ms=0, first_sequence=0)
+    partitions = topology.offsets_partitions or rng.choice(OFFSETS_PARTITIONS)
+    return dataclasses.replace(
+        topology, offsets_partitions=partitions, work=work, transactions=drawn
+    )
+
+
+def draw_transaction_faults(seed: int, topology: Topology) -> list[Fault]:
+    rng = random.Random(f"transaction faults {seed}")
+    if topology.transactions is None:
+        return []
+    faults = []
+    for _ in range(rng.randint(*TRANSACTION_FAULTS)):
+        kind, arguments = draw_transaction_fault(rng, topology)
+        after = rng.choice((*EVENTS, DECISION, DECISION)) if rng.random() < 0.5 else None
+        delay_s = 0.0 if after is None else seconds(rng, 0.0, 0.05)
+        faults.append(Fault(seconds(rng, 0.5, LAST_FAULT_S), kind, arguments, after, delay_s))
+    if rng.random() < TRANSACTION_MOMENT:
+        steps = draw_transaction_moment(rng, topology)
+        faults += _faults(steps, seconds(rng, 0.8, LAST_MOMENT_S))
+    return faults
+
+
 def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
     """The plan of a seed. Without `groups` it is as if the seed drew none."""
     rng = random.Random(f"plan {seed}")
@@ -308,7 +353,7 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
         topology = _with_groups(seed, topology)
     topology = _with_crowd(seed, dataclasses.replace(topology, work=draw_work(seed)))
     if groups:
-        topology = _with_classic_group(seed, topology)
+        topology = _with_transactions(seed, _with_classic_group(seed, topology))
     kinds = rng.sample(list(SINGLE_KINDS), rng.choice(KINDS_DRAWN))
     if not MOVES.keys().isdisjoint(kinds):
         topology = _wide_enough(topology)
@@ -326,6 +371,7 @@ def draw_plan(seed: int, *, commit: str = "", groups: bool = True) -> Plan:
         faults.append(Fault(at_s, kind, arguments, after, delay_s))
     faults += _draw_moment(seed, topology)
     faults += _draw_group_faults(seed, topology)
+    faults += draw_transaction_faults(seed, topology)
     faults += _draw_windows(seed, topology)
     faults.sort(key=lambda fault: fault.at_s)
     topology = _fitted(topology, faults)

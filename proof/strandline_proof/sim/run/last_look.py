@@ -157,7 +157,8 @@ class LastLook:
         damaged = self._oracles.replicas.ghost(key).damaged
         names = [name for name in names if name not in damaged]
         epochs: dict[int, set[int]] = {}
-        is_compacted = key == self._oracles.compaction.key or self._oracles.control.is_offsets(key)
+        control = self._oracles.control
+        is_compacted = key == self._oracles.compaction.key or control.is_internal(key)
         found = {
             name: audit(
                 self._world.nodes[name].process.replicas.partitions[key],

@@ -23,8 +23,10 @@ from strandline_proof.sim.oracles.violation import Violation
 from strandline_proof.sim.oracles.watch import Oracles
 from strandline_proof.sim.plan.check import REBALANCE
 from strandline_proof.sim.plan.faults import Nemesis
+from strandline_proof.sim.plan.transaction_moments import DECISION
 from strandline_proof.sim.run.all_but_one import Core
 from strandline_proof.sim.run.last_look import LastLook
+from strandline_proof.sim.run.last_transactions import LastTransactions
 from strandline_proof.sim.run.operator import Operator, waits_for_a_lost_disk
 from strandline_proof.sim.run.result import RunResult
 from strandline_proof.sim.run.share import counted
@@ -72,9 +74,11 @@ class Run:
         self.oracles.control.commanded = any(f.kind in COMMANDS for f in plan.faults)
         self.nemesis = Nemesis(self.world, self.oracles)
         self.oracles.control.on_event = self.nemesis.on_event
+        self.oracles.transactions.on_decision = partial(self.nemesis.on_event, DECISION)
         self.world.groups.on_rebalance = partial(self.nemesis.on_event, REBALANCE)
         self.world.clients.loose.leader_epoch = self._loose_epoch
         self.replicas = LastLook(self.world, self.oracles)
+        self.transactions = LastTransactions(self.world, self.oracles, self._until, self._stop)
         self.operator = Operator(self.nemesis.scene)
         self.verdict: CheckResult | None = None
 
@@ -111,6 +115,7 @@ class Run:
         found = Counter(self.oracles.sometimes)
         found.update(self.world.groups.sometimes)
         found.update(self.world.clients.sometimes)
+        found.update(self.world.ledger.sometimes)
         for node in self.world.nodes.values():
             found.update(node.disk.counts)
         found.update(self.world.timeline.told())
@@ -149,11 +154,14 @@ class Run:
             await self._end_groups()
         await self._end_more()
         await self._end_churn()
+        if self.plan.topology.transactions is not None:
+            await self.transactions.end()
         await self._until(self.replicas.unlevel, "the replicas are not level")
         self.replicas.check_equal_logs()
         await self.replicas.check_losses()
         await self._read_back()
         await self._until(partial(left_behind, world, self.plan.seed), "a server keeps", "I-182")
+        self.transactions.check()
         self._check_history()
 
     async def _stop(self, *names: str) -> None:

@@ -18,6 +18,7 @@ from strandline_proof.sim.strikes.network import NetworkStrikes
 from strandline_proof.sim.strikes.processes import ProcessStrikes
 from strandline_proof.sim.strikes.replicas import ReplicaStrikes
 from strandline_proof.sim.strikes.stores import StoreStrikes
+from strandline_proof.sim.strikes.transactions import TransactionStrikes
 from strandline_proof.sim.strikes.windows import WindowStrikes
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ FAMILIES = (
     HostileStrikes,
     ReplicaStrikes,
     GroupStrikes,
+    TransactionStrikes,
     WindowStrikes,
 )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from strandline_proof.sim.kinds import GROUP_KINDS, KINDS
+from strandline_proof.sim.kinds import GROUP_KINDS, KINDS, TRANSACTION_KINDS
 from strandline_proof.sim.kinds.disks import FILES, LIVE, PASSING
 
 if TYPE_CHECKING:
@@ -92,6 +92,14 @@ EVENTS: Final[dict[str, float]] = {
     "leader elected by command": 8,
     "log begun anew at its leader's start": 7,
     "elected uncleanly, as the topic allows": 6,
+    "transaction committed": 100,
+    "transaction aborted": 100,
+    "marker written": 100,
+    "last stable offset below the high watermark": 100,
+    "records copied in a transaction": 60,
+    "zombie was fenced": 50,
+    "transaction of Kafka's first variant committed": 15,
+    "decider moved by command": 8,
     "member committed": 100,
     "committed without being a member": 100,
     "groups listed": 80,
@@ -140,10 +148,25 @@ GROUP_EVENTS: Final = frozenset(
     }
 )
 """Events that only a schedule with groups can show."""
+TRANSACTION_EVENTS: Final = frozenset(
+    {
+        "transaction committed",
+        "transaction aborted",
+        "marker written",
+        "last stable offset below the high watermark",
+        "records copied in a transaction",
+        "zombie was fenced",
+        "transaction of Kafka's first variant committed",
+        "decider moved by command",
+    }
+)
+"""Events that only a schedule with transactions can show."""
 KIND: Final = 25
 """Least number of 1,000 schedules in which a kind of fault strikes, except these."""
 GROUP_KIND: Final = 15
 """The same number for a kind that strikes only where there are groups."""
+TRANSACTION_KIND: Final = 15
+"""The same number for a kind that strikes only where there are transactions."""
 RARE_KINDS: Final[dict[str, float]] = {
     "crash-at": 20,
     "crash-point": 20,
@@ -162,12 +185,26 @@ def runs_needed(per_thousand: float) -> int:
     return max(RUNS_MIN, math.ceil(math.log(ODDS) * 1000 / per_thousand))
 
 
-def missing(runs: int, struck: Counter[str], sometimes: Counter[str], *, groups: bool) -> list[str]:
+def missing(
+    runs: int,
+    struck: Counter[str],
+    sometimes: Counter[str],
+    *,
+    groups: bool,
+    transactions: bool,
+) -> list[str]:
     """The events and kinds that a sweep of so many runs should have seen and lacks."""
     rates = {kind: RARE_KINDS.get(kind, KIND) for kind in KINDS}
     if groups:
         rates |= {kind: RARE_KINDS.get(kind, GROUP_KIND) for kind in GROUP_KINDS}
-    events = {e: rate for e, rate in EVENTS.items() if groups or e not in GROUP_EVENTS}
+    if transactions:
+        rates |= dict.fromkeys(TRANSACTION_KINDS, TRANSACTION_KIND)
+    events = {
+        event: rate
+        for event, rate in EVENTS.items()
+        if (groups or event not in GROUP_EVENTS)
+        and (transactions or event not in TRANSACTION_EVENTS)
+    }
     return [
         *(k for k, rate in rates.items() if struck[k] == 0 and runs >= runs_needed(rate)),
         *(e for e, rate in events.items() if sometimes[e] == 0 and runs >= runs_needed(rate)),

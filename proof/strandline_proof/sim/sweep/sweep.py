@@ -40,6 +40,7 @@ class Tally:
 
     runs: int = 0
     with_groups: int = 0
+    with_transactions: int = 0
     steps: int = 0
     simulated_s: float = 0.0
     acknowledged: int = 0
@@ -54,6 +55,7 @@ class Tally:
         """Adds a run; True if it is the first failure of its kind."""
         self.runs += 1
         self.with_groups += bool(result.plan.topology.groups)
+        self.with_transactions += result.plan.topology.transactions is not None
         self.steps += result.steps
         self.simulated_s += result.simulated_s
         self.acknowledged += result.acknowledged
@@ -81,7 +83,13 @@ class Tally:
 
     def idle(self) -> list[str]:
         """Events and kinds that a long enough sweep should have seen and lacks."""
-        return missing(self.runs, self.struck, self.sometimes, groups=self.with_groups > 0)
+        return missing(
+            self.runs,
+            self.struck,
+            self.sometimes,
+            groups=self.with_groups > 0,
+            transactions=self.with_transactions > 0,
+        )
 
 
 def run_here(plan: Plan) -> RunSummary:

@@ -16,6 +16,13 @@ from strandline_proof.sim.topology.groups import (
     group_spec,
     member_name,
 )
+from strandline_proof.sim.topology.transactions import (
+    KAFKA,
+    LEDGER,
+    ImpossibleTransactions,
+    Transacting,
+    transacting,
+)
 from strandline_proof.sim.topology.work import ImpossibleWork, Work, work_of
 
 CONTROLLER: Final = "controller"
@@ -116,13 +123,16 @@ class Topology:
     """Partitions of a topic beside the main one. 0: there is none."""
     work: Work = field(default_factory=Work)
     """Settings of its clients."""
+    transactions: Transacting | None = None
 
     def __post_init__(self) -> None:
         try:
             object.__setattr__(self, "work", work_of(self.work))
-        except ImpossibleWork as error:
+            object.__setattr__(self, "transactions", transacting(self.transactions))
+        except (ImpossibleWork, ImpossibleTransactions) as error:
             raise ImpossibleTopology(str(error)) from None
         self._check_groups()
+        self._check_transactions()
         for name, (low, high) in BOUNDS.items():
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
@@ -161,6 +171,14 @@ class Topology:
                 "a classic group needs clients of Kafka's protocol (work.kafka)"
             )
 
+    def _check_transactions(self) -> None:
+        if self.transactions is None:
+            return
+        if self.offsets_partitions == 0:
+            raise ImpossibleTopology("transactions need offsets_partitions, at least 1")
+        if KAFKA in self.transactions.tellers and not self.work.kafka:
+            raise ImpossibleTopology("a teller of Kafka's protocol needs its listener (work.kafka)")
+
     @property
     def broker_names(self) -> tuple[str, ...]:
         return tuple(f"broker-{n}" for n in range(1, self.brokers + 1))
@@ -183,7 +201,14 @@ class Topology:
         others = (*self.member_names, COMMITTER, GROUP_ADMIN) if self.groups else ()
         seeker = (SEEKER,) if self.work.seeker else ()
         loose = (LOOSE,) if self.work.loose else ()
-        return (WRITER, READER, *others, *seeker, *loose)
+        return (WRITER, READER, *others, *seeker, *loose, *self.transactors)
+
+    @property
+    def transactors(self) -> tuple[str, ...]:
+        """Names of the machines of transactions: of producers, loops, and readers."""
+        if self.transactions is None:
+            return ()
+        return (LEDGER, *self.transactions.teller_names, *self.transactions.copier_names)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -215,6 +240,12 @@ def controller_config(topology: Topology, name: str = CONTROLLER) -> object:
         "offsets.topic.num.partitions": str(max(1, topology.offsets_partitions)),
         "offsets.topic.replication.factor": str(topology.replication_factor),
     }
+    if topology.transactions is not None:
+        settings |= {
+            "transaction.state.log.num.partitions": str(topology.transactions.state_partitions),
+            "transaction.state.log.replication.factor": str(topology.replication_factor),
+            "transaction.state.log.min.isr": str(topology.min_insync_replicas),
+        }
     return load_controller_config(None, settings, {})
 
 
@@ -241,8 +272,10 @@ def broker_config(topology: Topology, name: str) -> object:
     if topology.work.kafka:
         settings["listeners"] += f",KAFKA://{name}:{KAFKA_PORT}"
         settings["listener.security.protocol.map"] = "PLAINTEXT:GRPC,KAFKA:PLAINTEXT"
-    if topology.groups:
+    if topology.groups or topology.transactions is not None:
         settings |= GROUP_SETTINGS
+    if topology.transactions is not None:
+        settings["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = "300"
     if topology.racks > 0:
         settings["broker.rack"] = f"rack-{(broker_id(name) - 1) % topology.racks + 1}"
     if topology.fetch_bytes < 1 << 20:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.compaction import compact
 from strandline_spark.cluster.offsets import TopicPartition
-from strandline_spark.silver import held_files
-from strandline_spark.silver.held_files import HeldFile, HeldFiles, files_of
+from strandline_spark.delta_log import held_files
+from strandline_spark.delta_log.held_files import HeldFile, HeldFiles, files_of
 from strandline_spark.silver.tables import QuarantineTable, SilverTable
 from support.bronze_values import Record, take
 from support.deduped import level, make, pipeline_in, record

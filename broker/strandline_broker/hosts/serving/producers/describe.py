@@ -37,17 +37,19 @@ class ProducersService:
         self._replicas = replicas
         self._metadata = metadata
 
-    async def describe(self, key: Key, turns: Turns) -> list[DescribedProducer]:
-        """Returns the producers by id. Raises WireError."""
+    async def describe(
+        self, key: Key, turns: Turns, at_most: int = ANSWERED_MAX
+    ) -> list[DescribedProducer]:
+        """Returns the producers by id; InvalidRequest if there are more. Raises WireError."""
         partition = self._replicas.find(*key)
         if partition is None:
             raise why_unknown(self._replicas, self._metadata, *key)
         check_leader(partition, None)
         count = len(partition.producers)
-        if count > ANSWERED_MAX:
+        if count > at_most:
             raise InvalidRequest(
-                f"{partition.name} has {count} producers, and {ANSWERED_MAX} are the most that are"
-                " described; lower producer.id.expiration.ms"
+                f"{partition.name} has {count} producers, and one answer describes at most"
+                f" {ANSWERED_MAX}: ask for fewer partitions, or lower producer.id.expiration.ms"
             )
         await turns.took(count // SORTED_AS)
         described = []

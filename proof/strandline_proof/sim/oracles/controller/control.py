@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.controller.log.records import RECOVERED
-from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
+from strandline_broker.core.internal_topics import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from strandline_proof.sim.oracles.controller.decided import DecidedLog, Key
 from strandline_proof.sim.oracles.controller.moves import MoveOracle
 from strandline_proof.sim.oracles.partition.remembered import RememberedOracle
@@ -151,6 +151,11 @@ class ControlOracle:
     def is_offsets(self, key: Key) -> bool:
         """True if the partition is of the groups' topic, which is compacted."""
         return self.state is not None and key[0] == self.state.topic_ids.get(CONSUMER_OFFSETS)
+
+    def is_internal(self, key: Key) -> bool:
+        """True if only coordinators write to the partition."""
+        topic_ids = {} if self.state is None else self.state.topic_ids
+        return any(key[0] == topic_ids.get(topic) for topic in INTERNAL_TOPICS)
 
     def min_insync(self, partition: PartitionRegistration) -> int:
         """The minimum by the topic's and the cluster's configuration in the log (I-91)."""

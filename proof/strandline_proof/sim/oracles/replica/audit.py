@@ -84,7 +84,7 @@ def _check_sequence(
     sequences: dict[tuple[int, int], int], header: BatchHeader, where: str, *, compacted: bool
 ) -> None:
     """I-59: a producer's sequences rise, and each is there once."""
-    if header.producer_id < 0:
+    if header.producer_id < 0 or header.is_control:
         return
     key = (header.producer_id, header.producer_epoch)
     expected = sequences.get(key, header.base_sequence)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from strandline_proof.sim.oracles.replica.log_view import LogView
 
 _PRODUCER: Final = struct.Struct(">qhi")
+_ATTRIBUTES: Final = 21
+_CONTROL: Final = 0x20
 _AT: Final = 43
 """Position of the producer, its epoch and its first sequence in a batch."""
 
@@ -26,6 +28,7 @@ class _Batch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     last_offset: int
+    is_marker: bool = False
 
 
 def check_producers(
@@ -42,7 +45,8 @@ def check_producers(
     batches, first = _read(view), max(view.start, log.log_start_offset)
     last: dict[int, int] = {}
     for base, written in batches.items():
-        last[written.producer_id] = base
+        # An end marker forgets the sequences before it.
+        last[written.producer_id] = -1 if written.is_marker else base
     for producer in partition.producers.snapshot():
         for batch in producer.batches:
             told = _Batch(
@@ -82,6 +86,7 @@ def _read(view: LogView) -> dict[int, _Batch]:
         data = view.bytes_of(number)
         if len(data) >= _AT + _PRODUCER.size:
             producer_id, epoch, sequence = _PRODUCER.unpack_from(data, _AT)
-            if producer_id >= 0 and sequence >= 0:
-                found[entry.base] = _Batch(producer_id, epoch, sequence, entry.end - 1)
+            is_marker = bool(data[_ATTRIBUTES + 1] & _CONTROL)
+            if producer_id >= 0 and (sequence >= 0 or is_marker):
+                found[entry.base] = _Batch(producer_id, epoch, sequence, entry.end - 1, is_marker)
     return found

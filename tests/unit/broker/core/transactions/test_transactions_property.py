@@ -21,11 +21,12 @@ from strandline_broker.core.transactions.commands import (
     PARKED,
     Described,
     DescribeTransaction,
+    ExpireIds,
     MarkersDone,
     PartitionsAdded,
     Producer,
 )
-from strandline_broker.core.transactions.transaction import DATA_EPOCH_MAX, PREPARED
+from strandline_broker.core.transactions.transaction import AT_REST, DATA_EPOCH_MAX, PREPARED
 from support.transactions_rig import T0, T1, TransactionsRig
 
 NAMES = ("a", "b")
@@ -51,7 +52,7 @@ class History:
         act = self.random.choice(
             (
                 *(self.add, self.add, self.end, self.end, self.init, self.mark, self.mark),
-                *(self.time_out, self.fail_over, self.mark_late),
+                *(self.time_out, self.fail_over, self.mark_late, self.expire),
             )
         )
         before = len(self.rig.answered)
@@ -116,6 +117,13 @@ class History:
         for each in self.rig.transactions.timed_out(self.rig.wall_ms):
             self.rig.time_out(each)
 
+    def expire(self, name: str) -> None:
+        if self.random.random() < 0.1:
+            self.rig.wall_ms += self.rig.settings.id_expiration_ms
+            kept = {n for n, t in self.rig.transactions.table.items() if t.state not in AT_REST}
+            self.rig.run(ExpireIds(NAMES))
+            assert set(self.rig.transactions.table) == kept, "(I-173)"
+
     def fail_over(self, name: str) -> None:
         self.rig.fail_over()
 
@@ -134,7 +142,9 @@ class History:
         decided = [
             (record.value.producer_id, record.value.producer_epoch)
             for _, record in rig.log
-            if record.value.state in PREPARED and record.value.version == 2
+            if record.value is not None
+            and record.value.state in PREPARED
+            and record.value.version == 2
         ]
         assert len(set(decided)) == len(decided), "one outcome (I-163)"
         transactions: dict[tuple[str, Producer], set[int]] = {}
@@ -161,7 +171,7 @@ def test_histories_reach_what_they_are_for() -> None:
     rotated = 0
     for seed in range(40):
         history = run(seed)
-        states |= {record.value.state.text for _, record in history.rig.log}
+        states |= {record.value.state.text for _, record in history.rig.log if record.value}
         rotated += any(epoch > DATA_EPOCH_MAX for *_, epoch, _ in history.rig.markers)
     assert len(states) == 6
     assert rotated >= 3

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from strandline_proof.sim.kinds import ALL_KINDS, GROUP_KINDS, KINDS
+from strandline_proof.sim.kinds import ALL_KINDS, GROUP_KINDS, KINDS, TRANSACTION_KINDS
 from strandline_proof.sim.kinds.meaning import MEANING
 from strandline_proof.sim.plan.moments import MOMENTS
 from strandline_proof.sim.plan.plan import (
@@ -21,6 +21,7 @@ from strandline_proof.sim.plan.plan import (
 )
 from strandline_proof.sim.topology.groups import GroupSpec
 from strandline_proof.sim.topology.topology import ImpossibleTopology, Topology
+from strandline_proof.sim.topology.transactions import Transacting
 from strandline_proof.sim.topology.work import Work
 
 
@@ -45,7 +46,7 @@ def test_of_every_kind_of_fault_it_is_said_what_it_does() -> None:
 
 def test_every_kind_of_fault_is_drawn_by_some_seed() -> None:
     drawn = {fault.kind for seed in range(200) for fault in draw_plan(seed).faults}
-    assert drawn == {*KINDS, *GROUP_KINDS}
+    assert drawn == {*KINDS, *GROUP_KINDS, *TRANSACTION_KINDS}
 
 
 @pytest.mark.parametrize("name", MOMENTS)
@@ -58,7 +59,9 @@ def test_a_moment_consists_of_faults_that_there_are(name: str) -> None:
 
 
 def test_what_is_drawn_is_within_its_bounds() -> None:
-    topology = Topology(brokers=4, offsets_partitions=1, groups=(GroupSpec(),))
+    topology = Topology(
+        brokers=4, offsets_partitions=1, groups=(GroupSpec(),), transactions=Transacting()
+    )
     for kind, draw in ALL_KINDS.items():
         for seed in range(60):
             check_fault(Fault(1.0, kind, draw(random.Random(seed), topology)), topology)

@@ -71,18 +71,18 @@ class HeldFiles:
     """The list of one table's files, which is brought up to date with each handle on it."""
 
     def __init__(self) -> None:
-        self._at: tuple[str, int] | None = None
-        """Id and version of the table that the list is of."""
+        self._at: tuple[object, int] | None = None
+        """Log and version of the table that the list is of."""
         self._files: dict[tuple[str, int | None], dict[str, HeldFile]] = {}
 
     def up_to(self, table: FencedTable) -> HeldFiles:
         """Returns this list as of the table's version."""
-        id_, version = str(table.delta.metadata().id), table.version
-        if not self._follow(table, id_, version):
+        lineage, version = table.state.lineage, table.version
+        if not self._follow(table, lineage, version):
             self._files = {}
             for file in files_of(table):
                 self._add(file)
-        self._at = (id_, version)
+        self._at = (lineage, version)
         return self
 
     def near(self, tp: TopicPartition) -> Iterable[HeldFile]:
@@ -101,9 +101,11 @@ class HeldFiles:
     def _add(self, file: HeldFile) -> None:
         self._files.setdefault((file.topic, file.partition), {})[file.path] = file
 
-    def _follow(self, table: FencedTable, id_: str, version: int) -> bool:
+    def _follow(self, table: FencedTable, lineage: object, version: int) -> bool:
         """Takes the entries of the log since the version of the list. False if it cannot."""
-        if self._at is None or self._at[0] != id_ or not 0 <= version - self._at[1] <= _ENTRIES_MAX:
+        if self._at is None or self._at[0] is not lineage:
+            return False
+        if not 0 <= version - self._at[1] <= _ENTRIES_MAX:
             return False
         for number in range(self._at[1] + 1, version + 1):
             try:
