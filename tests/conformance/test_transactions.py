@@ -71,8 +71,7 @@ def test_kafka_transactions(target: Target, driver: Driver) -> None:
         assert "Ongoing" in shown, shown
     with recorded("tools", "kafka-transactions", "describe-producers"):
         shown = tools.run(COMMAND, "describe-producers", *of_partition)
-        heading, row = (each.split() for each in shown.strip().splitlines()[-2:])
-        found = dict(zip(heading, row, strict=True))
+        found = _last_row(shown)
         assert found["ProducerId"] == producer_id, shown
         assert found["CurrentTransactionStartOffset"] == "0", shown
     with recorded("tools", "kafka-transactions", "find-hanging"):
@@ -84,10 +83,15 @@ def test_kafka_transactions(target: Target, driver: Driver) -> None:
     with recorded("tools", "kafka-transactions", "abort"):
         tools.run(COMMAND, "abort", *of_partition, "--start-offset", "0")
         shown = tools.run(COMMAND, "describe-producers", *of_partition)
-        heading, row = (each.split() for each in shown.strip().splitlines()[-2:])
-        found = dict(zip(heading, row, strict=True))
+        found = _last_row(shown)
         assert found["CurrentTransactionStartOffset"] == "None", shown
     driver.call("tx_end", name="open", commit=False)
+
+
+def _last_row(printed: str) -> dict[str, str]:
+    """The last row of a table by the headings of its columns."""
+    headings, row = (each.split() for each in printed.strip().splitlines()[-2:])
+    return dict(zip(headings, row, strict=True))
 
 
 def test_a_transactional_id_passes_between_clients(target: Target, driver: Driver) -> None:

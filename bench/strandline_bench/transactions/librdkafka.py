@@ -45,8 +45,10 @@ class Transacting:
         from confluent_kafka import Producer
 
         producer = Producer(self._servers | PLAIN)
-        producer.list_topics(topic, WAIT_S)
         value = secrets.token_bytes(RECORD_BYTES)
+        for each in range(partitions):  # connected, and with an id, before the first that counts
+            _send(producer, topic, value, each)
+        producer.flush(WAIT_S)
         began = time.perf_counter()
         for number in range(count):
             _send(producer, topic, value, number % partitions)
@@ -57,8 +59,8 @@ class Transacting:
     def committed_s(self, topic: str, partitions: int, count: int) -> float:
         """Seconds to write the same with a commit every 100 ms."""
         producer = self._producer(PRODUCING)
-        producer.list_topics(topic, WAIT_S)
         value = secrets.token_bytes(RECORD_BYTES)
+        _transaction_ms(producer, topic, partitions)
         began = time.perf_counter()
         producer.begin_transaction()
         due = began + COMMIT_EVERY_S

@@ -37,7 +37,8 @@ def plain_s(bootstrap: str, topic: str, partitions: int, count: int) -> float:
     async def work() -> float:
         value = secrets.token_bytes(RECORD_BYTES)
         async with Producer(bootstrap) as producer:
-            await producer.send_and_wait(topic, value, partition=0)
+            for each in range(partitions):
+                await producer.send_and_wait(topic, value, partition=each)
             began = time.perf_counter()
             for number in range(count):
                 await producer.send(topic, value, partition=number % partitions)
