@@ -54,8 +54,8 @@ NOTES: Final[dict[str, tuple[str, ...]]] = {
         "It creates no topic by itself; `auto.create.topics.enable` makes one at the first record.",
         "It stamps records with the time of the call.",
         "It skips an empty file; a line with a key and no value writes an empty or null value.",
-        "`-X transactional.id=ID` sends its whole input in one transaction; an interrupt aborts it.",
-        "It ends without an abort if it is interrupted within a line: the id's timeout aborts then.",
+        "`-X transactional.id=ID` sends its input in one transaction; an interrupt aborts it.",
+        "Interrupted within a line, it ends without an abort: the broker aborts after the timeout.",
     ),
     "java-3.9.2": (
         COMMON,

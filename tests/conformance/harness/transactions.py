@@ -44,11 +44,24 @@ def topic_of(run: Run) -> str:
 
 def play_transactions(run: Run) -> None:
     """Every transactional step but the one that needs a kill."""
-    run.helper.call("create_topic", topic=topic_of(run), partitions=PARTITIONS, replication=3)
+    _create(run)
     run.step(COMMITTED, lambda: _committed(run))
     run.step(ABORTED, lambda: _aborted(run))
     run.step(OFFSETS, lambda: _offsets(run))
     run.step(FENCED, lambda: _fenced(run))
+
+
+def _create(run: Run) -> None:
+    """The topic is there once all its replicas are in sync: its leaders know it."""
+    topic = topic_of(run)
+    run.helper.call("create_topic", topic=topic, partitions=PARTITIONS, replication=3)
+    deadline = time.monotonic() + SEEN_S
+    while True:
+        isrs = run.helper.call("leaders", topic=topic)["isrs"]
+        if len(isrs) == PARTITIONS and all(len(each) == 3 for each in isrs.values()):
+            return
+        assert time.monotonic() < deadline, f"{topic} is not in sync: {isrs}"
+        time.sleep(0.05)
 
 
 def _committed(run: Run) -> None:
