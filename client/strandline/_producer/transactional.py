@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from strandline._core.transaction_state import COMMIT, SEND_OFFSETS
@@ -35,7 +36,7 @@ STOP_ABORT_S: Final = 5.0
 """Longest wait for an abort by `stop`: the transaction's timeout has the same effect."""
 
 
-class TransactionCalls:
+class TransactionCalls(ABC):
     """The calls of a producer with a `transactional_id`."""
 
     _request_timeout_ms: float
@@ -43,9 +44,9 @@ class TransactionCalls:
     _transactions: Transactions | None
     """While a transactional producer runs."""
 
+    @abstractmethod
     def _parts(self) -> tuple[Session, Sender]:
         """The parts of the started producer. Raises ClientClosed."""
-        raise NotImplementedError
 
     def _transacting(self, call: str) -> tuple[Transactions, Sender]:
         if self._transactional_id is None:
