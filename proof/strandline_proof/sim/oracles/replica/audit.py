@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from strandline_broker.core.internal_topics import INTERNAL_TOPICS
 from strandline_proof.sim.oracles.violation import Violation
 from strandline_proto.batch import SEQUENCE_MAX, crc_matches, iter_headers, read_records
 from strandline_proto.errors import WireError
@@ -45,7 +46,7 @@ def audit(
             if not crc_matches(read.records, at, header):
                 raise Violation("I-7", f"{where}: offset {header.base_offset} is not sound")
             records = _check_records(read.records, at, header, where, compacted=compacted)
-            _check_sequence(sequences, header, where, compacted=compacted)
+            _check_sequence(sequences, header, where, log.topic, compacted=compacted)
             if header.next_offset > begins:
                 found.append((header.base_offset, header.crc))
             if not header.is_control:
@@ -81,10 +82,17 @@ def _check_records(
 
 
 def _check_sequence(
-    sequences: dict[tuple[int, int], int], header: BatchHeader, where: str, *, compacted: bool
+    sequences: dict[tuple[int, int], int],
+    header: BatchHeader,
+    where: str,
+    topic: str,
+    *,
+    compacted: bool,
 ) -> None:
-    """I-59: a producer's sequences rise, and each is there once."""
-    if header.producer_id < 0 or header.is_control:
+    """I-59: a producer's sequences rise, and each is there once. Offsets in transactions have
+    sequence 0 each time (P-129).
+    """
+    if header.producer_id < 0 or header.is_control or topic in INTERNAL_TOPICS:
         return
     key = (header.producer_id, header.producer_epoch)
     expected = sequences.get(key, header.base_sequence)
