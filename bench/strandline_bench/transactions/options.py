@@ -61,7 +61,7 @@ def parse(argv: Sequence[str]) -> TransactionsOptions:
         import confluent_kafka  # noqa: F401 - whether it is there
     except ImportError:
         parser.error("the benchmark needs confluent-kafka: pip install confluent-kafka")
-    script = None if given.without_kafka else given.kafka_script
+    script = None if given.without_kafka else given.kafka_script or SCRIPT
     if script is not None and not script.is_file():
         parser.error(
             f"--kafka-script {script} is no file; name a script with the commands up, status, kill,"
@@ -110,8 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--kafka-script",
         type=Path,
-        default=SCRIPT,
-        help="script that runs Apache Kafka; needs a JDK and Maven",
+        help="script that runs Apache Kafka, with a JDK and Maven (the one beside the checkout)",
     )
     add("--without-kafka", action="store_true", help="measure Strandline alone")
     add("--format", choices=("table", "json"), default="table", help="output format (table)")
