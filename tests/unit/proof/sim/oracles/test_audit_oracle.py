@@ -65,7 +65,7 @@ def numbered(*batches: tuple[int, int], compacted: bool = False) -> None:
             last_sequence=add_sequence(base, count - 1),
             base_offset=0,
         )
-        _check_sequence(sequences, header, "here", compacted=compacted)
+        _check_sequence(sequences, header, "here", "t", compacted=compacted)
 
 
 def test_sequences_follow_each_other_over_the_wrap() -> None:
