@@ -63,6 +63,7 @@ def numbered(*batches: tuple[int, int], compacted: bool = False) -> None:
             producer_epoch=0,
             base_sequence=base,
             last_sequence=add_sequence(base, count - 1),
+            is_control=False,
             base_offset=0,
         )
         _check_sequence(sequences, header, "here", "t", compacted=compacted)
