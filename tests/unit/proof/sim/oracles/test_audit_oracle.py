@@ -63,9 +63,10 @@ def numbered(*batches: tuple[int, int], compacted: bool = False) -> None:
             producer_epoch=0,
             base_sequence=base,
             last_sequence=add_sequence(base, count - 1),
+            is_control=False,
             base_offset=0,
         )
-        _check_sequence(sequences, header, "here", compacted=compacted)
+        _check_sequence(sequences, header, "here", "t", compacted=compacted)
 
 
 def test_sequences_follow_each_other_over_the_wrap() -> None:
