@@ -16,7 +16,7 @@ Made by `make docs` from the results of `make conformance`; change it there.
 Kafka's clients and tools work unmodified. `make conformance` runs them against three brokers, and
 writes `tests/conformance/results-strandline.json`. `TARGET=kafka` runs the same tests against
 Apache Kafka. CI runs `make smoke`: the clients without sarama, kafkajs and platformatic. In the
-middle, a leader and a coordinator are killed with `kill -9`.
+middle, a leader and two coordinators are killed with `kill -9`.
 
 The served requests and versions: [Kafka's protocol](reference/kafka-protocol.md).
 """

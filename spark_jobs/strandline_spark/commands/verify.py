@@ -50,7 +50,7 @@ _STATE_COLUMNS: Final = ("step", "keys", "silver", "left_out", "behind")
 def add_verify(commands: Any) -> None:
     verify = commands.add_parser(
         "verify",
-        help="prove that a table, or a pipeline's tables, hold each offset once",
+        help="prove that tables hold each offset once",
         description="Proves that a bronze table holds each offset of a topic once. For a pipeline"
         " it also proves that silver and quarantine together hold the offsets of bronze, and that"
         " gold is the result of its statements over silver, and state the latest row of each key."

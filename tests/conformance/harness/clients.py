@@ -29,6 +29,8 @@ class Client:
     """The one target that the client can speak to; None if it speaks Kafka's protocol."""
 
     codecs: tuple[str, ...] = CODECS
+    transacts: bool = True
+    """True if the driver has the steps of transactions."""
 
     def start(self, bootstrap: str) -> Driver:
         return Driver(self.name, self.command(), bootstrap)
@@ -67,17 +69,21 @@ def more_clients() -> list[Client]:
     sarama = "github.com/IBM/sarama"
     node = pins["node"]
     return [
-        Client("sarama", pins["go"][sarama], lambda: installed.go("driver.go", sarama)),
+        Client(
+            "sarama", pins["go"][sarama], lambda: installed.go("driver.go", sarama), transacts=False
+        ),
         Client(
             "kafkajs",
             node["kafkajs"],
             lambda: installed.node("kafkajs.mjs"),
             codecs=PLAIN_CODECS,
+            transacts=False,
         ),
         Client(
             "platformatic",
             node["@platformatic/kafka"],
             lambda: installed.node("platformatic.mjs"),
+            transacts=False,
         ),
     ]
 

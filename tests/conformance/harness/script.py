@@ -130,9 +130,11 @@ def play(clients: list[Client], target: Target) -> dict[str, dict[str, Result]]:
     with ThreadPoolExecutor(len(clients)) as pool:
         runs = list(pool.map(lambda client: _begin(client, target), clients))
         try:
-            for phase in (_first, _records, _groups, _times, transactions.play_transactions):
+            for phase in (_first, _records, _groups, _times):
                 list(pool.map(phase, runs))
-            _transactions_killed(runs, target, pool)
+            if transacting := [run for run in runs if run.client.transacts]:
+                list(pool.map(transactions.play_transactions, transacting))
+                _transactions_killed(transacting, target, pool)
             _leader_killed(runs, target, pool)
             _coordinator_killed(runs, target, pool)
             list(pool.map(_last, runs))
