@@ -351,8 +351,10 @@ async def group_broker(
 ) -> AsyncIterator[GroupBroker]:
     """Broker 1, which leads nothing yet."""
 
-    def make(runtime: Runtime, config: BrokerConfig, metadata: MetadataCache) -> Shards[GroupShard]:
-        return group_shards(runtime, config, metadata, lambda: True, Events(runtime.clock))
+    def make(
+        runtime: Runtime, config: BrokerConfig, metadata: MetadataCache, events: Events
+    ) -> Shards[GroupShard]:
+        return group_shards(runtime, config, metadata, lambda: True, events)
 
     async with broker_of(GroupBroker, make, path, fs=fs, **settings) as broker:
         yield broker
@@ -361,7 +363,7 @@ async def group_broker(
 @asynccontextmanager
 async def broker_of(
     kind: Callable[..., B],
-    make: Callable[[Runtime, BrokerConfig, MetadataCache], Shards[Any]],
+    make: Callable[[Runtime, BrokerConfig, MetadataCache, Events], Shards[Any]],
     path: Path,
     *,
     fs: FileSystem | None = None,
@@ -377,7 +379,8 @@ async def broker_of(
         runtime.fs, [str(path)], node_id=1, cluster_id="c", new_id=runtime.random_id
     )
     metadata = MetadataCache(cluster_id="c")
-    shards = make(runtime, config, metadata)
+    events = Events(runtime.clock)
+    shards = make(runtime, config, metadata, events)
     controller = ToldController(1)
     replicas = ReplicaManager(
         runtime,
@@ -387,7 +390,7 @@ async def broker_of(
         controller,
         open_fetch=FetchClient(runtime.network),
         observers=(shards,),
-        events=Events(runtime.clock),
+        events=events,
     )
     await replicas.load()
     loop = asyncio.get_running_loop()

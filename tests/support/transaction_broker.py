@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from strandline_broker.config.keys import BrokerConfig
     from strandline_broker.core.metadata_cache import MetadataCache
     from strandline_broker.core.replication.end_marker import EndMarker
+    from strandline_broker.hosts.common.events import Events
     from strandline_broker.hosts.coordination.registry import Shards
     from strandline_broker.hosts.transactions.parked_inits import Call
     from strandline_broker.hosts.transactions.transaction_context import Place
@@ -162,7 +163,7 @@ async def transaction_broker(path: Path, **settings: str) -> AsyncIterator[Trans
     sender, ids, unsure = ScriptedSender(), ScriptedIds(), [False]
 
     def make(
-        runtime: Runtime, config: BrokerConfig, metadata: MetadataCache
+        runtime: Runtime, config: BrokerConfig, metadata: MetadataCache, _: Events
     ) -> Shards[TransactionShard]:
         return transaction_shards(
             runtime, config, metadata, lambda: not unsure[0], ids, lambda: sender

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def abort(
     topic: Annotated[str, typer.Option("--topic", metavar="T", help="The topic.")],
     partition: Annotated[
-        int, typer.Option("--partition", "-p", min=0, metavar="P", help="Its partition.")
+        int, typer.Option("--partition", "-p", min=0, help="Number of the partition.")
     ],
     start_offset: Annotated[
         int,
@@ -45,7 +45,7 @@ def abort(
     records behind it. Abort only what `find-hanging` shows: the records of a transaction that a
     coordinator still commits would be lost for them.
 
-    Example: strandline transaction abort --topic orders --partition 0 --start-offset 1500
+    Example: strandline transaction abort --topic orders -p 0 --start-offset 1500
     """
     from strandline import Admin, TopicPartition
     from strandline_cli.client import run_client

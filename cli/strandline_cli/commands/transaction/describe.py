@@ -27,7 +27,7 @@ def describe(
     timeout: TimeoutOption = 15.0,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Show state, producer, start and partitions of a transactional id.
+    """Show the transaction of a transactional id.
 
     Example: strandline transaction describe payments-1
     """

@@ -296,7 +296,7 @@ async def test_a_broken_record_is_skipped_where_the_configuration_names_it(
                 assert "offset=1" in said
             else:
                 assert b.host.machine.state is ShardState.FAILED
-                assert "partition=__consumer_offsets-0" in said
+                assert "partition=__consumer_offsets:0" in said
                 assert "offsets.load.skip.records=0:1" in said
 
 

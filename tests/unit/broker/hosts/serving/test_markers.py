@@ -229,7 +229,7 @@ async def test_the_leader_describes_its_producers(tmp_path: Path) -> None:
             DescribedProducer(P, 0, 1, 1000, -1, 2),
             DescribedProducer(Q, 1, -1, b.partition().producers.of(Q).last_timestamp, 3, -1),  # type: ignore[union-attr]
         ]
-        with pytest.raises(errors.InvalidRequest, match="orders-0 has 2 producers"):
+        with pytest.raises(errors.InvalidRequest, match="orders:0 has 2 producers"):
             await producers.describe(key, Turns(), at_most=1)
         await decide(state(2, epoch=1, isr=(1, 2), replicas=(1, 2)), b.node)
         with pytest.raises(errors.NotLeaderOrFollower):

@@ -9,7 +9,7 @@ from strandline_broker.storage.log.log import LogConfig
 from strandline_broker.storage.log.segment_check import check_segment
 from strandline_proto.batch import build_batch, iter_headers, read_header
 from support.disk import Hurried
-from support.producer_log import end_marker
+from support.producer_log import end_marker, loaded
 from support.storage import Store, damaged
 
 ONE_SEGMENT = LogConfig(
@@ -118,6 +118,7 @@ def test_a_misread_end_marker_is_not_remembered(tmp_path: Path) -> None:
     disk = Flipping()
     store = Store(tmp_path / "data", ONE_SEGMENT, fs=disk)
     put(store, 1, 0)
+    loaded(store.log)
     marker = end_marker(1, coordinator_epoch=6)
     for _ in range(2):  # so that the walk reads more at once than one of them
         store.log.append_as_leader(marker, read_header(marker), leader_epoch=0)
