@@ -47,7 +47,7 @@ NAMES: Final = OptionNames(
         " that a rerun sends the same batches: leave it out, or set batch.size",
         "key.serializer": "the column key is binary or string: encode it before",
         "value.serializer": "the column value is binary or string: encode it before",
-        "transactional.id": "there are no transactions yet: leave it out",
+        "transactional.id": "the sink writes without transactions: leave it out",
         "partitioner.class": "give a column partition, or let the key decide",
         "interceptor.classes": "no producer of Kafka's writes here: transform the rows before",
         "retries": "what fails is tried again until delivery.timeout.ms is over: set that",
