@@ -106,7 +106,7 @@ def test_settings_of_the_client_are_named_as_kafkas_with_or_without_the_prefix()
     ("more", "message"),
     [
         ({"kafka.linger.ms": "5"}, "cannot work here: a batch goes out when it is full"),
-        ({"kafka.transactional.id": "x"}, "no transactions yet"),
+        ({"kafka.transactional.id": "x"}, "writes without transactions"),
         ({"key.serializer": "x"}, "encode it before"),
         ({"kafka.retries": "3"}, "set that"),
         ({"includeHeaders": "true"}, "a column headers is written"),
