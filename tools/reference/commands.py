@@ -17,7 +17,6 @@ from strandline_bench import options as bench
 from strandline_bench.group import options as group_bench
 from strandline_bench.log import options as log_bench
 from strandline_bench.spark import options as spark_bench
-from strandline_bench.transactions import options as transactions_bench
 from strandline_broker.__main__ import _parser as server_parser
 from strandline_cli.app import build_app
 from strandline_spark.commands.main import _parser as spark_parser
@@ -164,7 +163,6 @@ def _benchmarks() -> Iterator[Command]:
         " group": group_bench._parser(),
         " log": log_bench._parser(),
         " spark": spark_bench._parser(),
-        " transactions": transactions_bench._parser(),
     }.items():
         yield from _argparse_commands(parser, f"strandline bench{kind}", "")
 

@@ -1,4 +1,4 @@
-"""What a transaction costs on Strandline and on Apache Kafka, in alternating rounds.
+"""Transactions on Strandline and on Apache Kafka, measured in alternating rounds.
 
 Each round measures a part on one side, then on the other; librdkafka is the load of both.
 Strandline's own client is measured right after librdkafka, on the same cluster. The figure of a
