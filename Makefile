@@ -55,7 +55,7 @@ proof: setup ## run what proves the proof: the simulator's own tests, planted bu
 # Clients of Kafka are installed once, into the user's cache folder, in the pinned versions.
 CONFORMANCE := TEST_CONFORMANCE_TARGET=$(or $(TARGET),strandline) $(BIN)/pytest --numprocesses 0
 
-smoke: setup ## run six Kafka clients while a leader and a coordinator are killed (TARGET=kafka)
+smoke: setup ## run six Kafka clients while a leader and two coordinators are killed (TARGET=kafka)
 	@$(CONFORMANCE) tests/conformance/test_smoke.py
 
 conformance: setup ## run Kafka's clients, tools and their own tests; keep the results (TARGET=kafka)

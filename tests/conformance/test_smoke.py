@@ -1,4 +1,4 @@
-"""The smoke test: six clients run one script while a leader and a coordinator are killed."""
+"""The smoke test: six clients run one script while a leader and two coordinators are killed."""
 
 from __future__ import annotations
 

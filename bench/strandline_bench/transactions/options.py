@@ -1,4 +1,4 @@
-"""The command line of `strandline bench transactions`: what a transaction costs on both systems."""
+"""The command line of `strandline bench transactions`: Strandline and Apache Kafka."""
 
 import argparse
 from collections.abc import Sequence
