@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.transactions.broker_calls import AddHere, BrokerCalls, Results
     from strandline_proto.ids import BrokerId
 
+FIRST_RETRY_S: Final = 0.002
+"""Pause before a question is asked again; it doubles up to `RETRY_S`. Most transactions complete
+within some milliseconds after their end, and the next one waits for that.
+"""
 RETRY_S: Final = 0.02
 """Kafka's default of add.partitions.to.txn.retry.backoff.ms."""
 REQUEST_S: Final = 10.0
@@ -44,7 +48,7 @@ NOT_READY: Final = (ConcurrentTransactions, UnknownTopicId, UnknownTopicOrPartit
 
 
 class _Question:
-    __slots__ = ("answer", "producer", "tp")
+    __slots__ = ("answer", "pause_s", "producer", "tp")
 
     def __init__(
         self, producer: tuple[str, int, int, bool], tp: Key, answer: asyncio.Future[None]
@@ -53,6 +57,8 @@ class _Question:
         """Transactional id, producer id, producer epoch, `verify_only`."""
         self.tp = tp
         self.answer = answer
+        self.pause_s = FIRST_RETRY_S
+        """Pause before the question is asked again."""
 
     def settle(self, error: WireError | None) -> None:
         if self.answer.done():
@@ -210,7 +216,8 @@ class Verifying:
 
     def _answered(self, question: _Question, error: WireError | None) -> None:
         if isinstance(error, NOT_READY):
-            asyncio.get_running_loop().call_later(RETRY_S, self._route, question)
+            asyncio.get_running_loop().call_later(question.pause_s, self._route, question)
+            question.pause_s = min(2 * question.pause_s, RETRY_S)
         else:
             question.settle(error)
 

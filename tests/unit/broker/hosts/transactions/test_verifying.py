@@ -138,7 +138,7 @@ def test_few_requests_are_in_flight_and_none_is_too_large() -> None:
 def test_a_coordinator_that_is_not_ready_is_asked_until_the_asker_gives_up(
     error: type[errors.WireError],
 ) -> None:
-    """P-117: every 20 ms, at the coordinator of that moment."""
+    """P-117: soon, at the coordinator of that moment."""
 
     async def main() -> None:
         async with asking(1, 1, 1) as a:
@@ -155,6 +155,26 @@ def test_a_coordinator_that_is_not_ready_is_asked_until_the_asker_gives_up(
             (call,) = a.open
             assert (call.broker_id, call.asked[0].partitions) == (2, [(ORDERS, 0)])
             call.succeed()
+            await turns()
+            assert error_of(answer) is None
+
+    in_virtual_time(main)
+
+
+def test_pauses_between_questions_begin_short_and_double_up_to_the_limit() -> None:
+    """A transaction that completes soon delays the next one by little."""
+
+    async def main() -> None:
+        async with asking(1, 1, 1) as a:
+            answer = a.ask()
+            await turns()
+            for asked, pause_s in enumerate((0.002, 0.004, 0.008, 0.016, RETRY_S, RETRY_S), 1):
+                a.open[0].succeed(errors.ConcurrentTransactions("busy"))
+                await passes(pause_s - 0.0005)
+                assert len(a.peers.additions) == asked
+                await passes(0.001)
+                assert len(a.peers.additions) == asked + 1
+            a.open[0].succeed()
             await turns()
             assert error_of(answer) is None
 
