@@ -218,7 +218,7 @@ def _unstable(group_id: str, found: FetchedOffset) -> FetchedOffset:
         found.partition,
         error=UnstableOffsetCommit(
             f"an open transaction contains an offset of group {group_id!r} for"
-            f" {found.topic}-{found.partition}: ask again when the transaction has ended"
+            f" {found.topic}:{found.partition}: ask again when the transaction has ended"
         ),
     )
 

@@ -75,6 +75,6 @@ def _not_added(
     transactional_id: str, transaction: Transaction, partition: TxnPartition
 ) -> TransactionAbortable:
     return TransactionAbortable(
-        f"partition {partition.topic}-{partition.partition} was not added to the transaction of"
+        f"partition {partition.topic}:{partition.partition} was not added to the transaction of"
         f" {transactional_id!r}, which is in state {transaction.state.text}: abort it"
     )

@@ -235,7 +235,7 @@ class TransactionsService:
         if topic is not None and partition.partition in topic.partitions:
             return None
         return UnknownTopicOrPartition(
-            f"partition {partition.topic}-{partition.partition} is not known to the coordinator"
+            f"partition {partition.topic}:{partition.partition} is not known to the coordinator"
         )
 
     # Administrators

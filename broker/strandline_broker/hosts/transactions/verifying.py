@@ -164,7 +164,7 @@ class Verifying:
         leader = view.current_leader(topic.topic_id, index)
         if leader is None:
             raise CoordinatorNotAvailable(
-                f"{TRANSACTION_STATE}-{index} has no leader at the moment; try again soon"
+                f"{TRANSACTION_STATE}:{index} has no leader at the moment; try again soon"
             )
         return leader.broker_id
 

@@ -34,7 +34,7 @@ def decide_unregister(state: ControllerState, broker_id: BrokerId) -> Decision[N
     broker = _registered(state, broker_id)
     hosted = list(state.hosted_by(broker_id))
     if hosted:
-        some = ", ".join(f"{state.topics[p.topic_id].name}-{p.index}" for p in hosted[:3])
+        some = ", ".join(f"{state.topics[p.topic_id].name}:{p.index}" for p in hosted[:3])
         raise PolicyViolation(
             f"broker {broker_id} hosts {len(hosted)} replicas ({some}{', ...' * (len(hosted) > 3)})"
             ": move them to other brokers first"

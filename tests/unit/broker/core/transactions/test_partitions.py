@@ -51,7 +51,7 @@ def test_verification_answers_for_each_partition_and_adds_none() -> None:
     first, second = rig.verify(producer, T0, T1).errors
     assert first is None
     assert code(second) == 120
-    assert "t-1 was not added" in str(second)
+    assert "t:1 was not added" in str(second)
     assert rig.of().partitions == (T0,)
     rig.end(producer, version=0)
     rig.marked()

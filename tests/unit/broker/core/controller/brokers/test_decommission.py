@@ -76,7 +76,7 @@ def test_a_broker_is_forgotten_when_nothing_of_it_is_left() -> None:
     cluster = Cluster([B1, B2, B3])
     cluster.topic("t", (B1, B2))
     cluster.alter("3", {"message.max.bytes": "2000"})
-    with pytest.raises(PolicyViolation, match=r"hosts 1 replicas \(t-0\)"):
+    with pytest.raises(PolicyViolation, match=r"hosts 1 replicas \(t:0\)"):
         decide_unregister(cluster.state, B1)
     with pytest.raises(PolicyViolation, match="shut it down first"):
         decide_unregister(cluster.state, B3)
@@ -96,5 +96,5 @@ def test_a_broker_is_forgotten_when_nothing_of_it_is_left() -> None:
 def test_only_a_few_of_many_replicas_are_named() -> None:
     cluster = Cluster([B1])
     cluster.topic("t", *[(B1,)] * 4)
-    with pytest.raises(PolicyViolation, match=r"4 replicas \(t-0, t-1, t-2, \.\.\.\)"):
+    with pytest.raises(PolicyViolation, match=r"4 replicas \(t:0, t:1, t:2, \.\.\.\)"):
         decide_unregister(cluster.state, B1)
