@@ -120,7 +120,7 @@ def _check_level(pipeline: Pipeline, bronze: AnyTable, table: AnyTable) -> None:
             continue
         if table.state.transactions.get(name, -1) != end:
             raise TableError(
-                f"{table.path} does not hold all records of {found[1]}/{found[2]} that bronze"
+                f"{table.path} does not hold all records of {found[1]}:{found[2]} that bronze"
                 " holds: run the pipeline once, then this again; nothing was changed"
             )
 

@@ -284,7 +284,7 @@ def test_a_task_that_cannot_write_is_named_with_why_and_nothing_is_committed(
     prepare(job)
     (tmp_path / "table" / "topic=t").touch()
     with pytest.raises(
-        StrandlineSparkError, match=r"that reads t/\d for .* cannot write its files"
+        StrandlineSparkError, match=r"that reads t:\d for .* cannot write its files"
     ):
         run(spark, job)
     assert BronzeTable.open(job.table).version == 0
@@ -367,10 +367,10 @@ def test_a_topic_that_is_gone_is_named_with_what_was_read_and_a_new_checkpoint_g
     fill(broker.create("u"), 1)
     both = replace(job, topics=("t", "u"))
     run(spark, both)
-    with pytest.raises(StrandlineSparkError, match=r"u/0 from 100 .*no longer part.*empty path"):
+    with pytest.raises(StrandlineSparkError, match=r"u:0 from 100 .*no longer part.*empty path"):
         run(spark, job)
     del broker.topics["u"]
-    gone = r"u/0 from 100 on by deletion \(topic u does not exist\).*an empty path for --checkpoint"
+    gone = r"u:0 from 100 on by deletion \(topic u does not exist\).*an empty path for --checkpoint"
     with pytest.raises(DataLoss, match=gone):
         prepare(both)
     # A batch that is planned and not in the table has read nothing yet.

@@ -190,7 +190,7 @@ def test_a_condition_that_is_none_is_one_line(pipeline: Pipeline, where: str) ->
 
 def test_silver_that_is_behind_is_refused(pipeline: Pipeline) -> None:
     take(pipeline.bronze, 3, [record(0, 5, 7, 201)])
-    with pytest.raises(TableError, match=r"does not hold all records of t/0 .*run the pipeline"):
+    with pytest.raises(TableError, match=r"does not hold all records of t:0 .*run the pipeline"):
         forget(pipeline, WHERE)
 
 
