@@ -102,4 +102,4 @@ def test_the_commands_say_what_they_did_and_what_cannot_be(make_cluster: MakeClu
     elected = strandline("leader", "elect", "t:0", "t:9", "--format", "json", *at)
     assert elected.status == 1
     assert "broker 2 leads it already" in elected.out, "it is the preferred one now"
-    assert "there is no partition t-9" in elected.out
+    assert "there is no partition t:9" in elected.out

@@ -153,6 +153,7 @@ def _check(read: Snapshot, change: Change, version: int, actions: Sequence[Actio
     """Raises ConflictError if the entry of another writer excludes the change."""
     removed = {one["path"] for one in change.removes}
     added = {one["path"] for one in change.adds}
+    removes_rows = any(one["dataChange"] for one in change.removes)
     changes_columns = change.metadata is not None and (
         change.metadata["schemaString"] != read.metadata["schemaString"]
     )
@@ -161,6 +162,8 @@ def _check(read: Snapshot, change: Change, version: int, actions: Sequence[Actio
         is_other = found is not None and _settings(found) != _settings(read.metadata)
         if is_other or "protocol" in action:
             raise ConflictError(f"version {version} changed the table's columns or settings")
+        if found is not None and removes_rows and _is_append_only(found):
+            raise ConflictError(f"version {version} made the table append-only")
         if "txn" in action and action["txn"].get("appId") in change.transactions:
             raise ConflictError(f"version {version} has the transaction {action['txn']['appId']}")
         if "remove" in action and action["remove"].get("path") in removed:
@@ -169,6 +172,10 @@ def _check(read: Snapshot, change: Change, version: int, actions: Sequence[Actio
             raise ConflictError(f"version {version} added {action['add']['path']}")
         if changes_columns and {"add", "remove", "txn"} & action.keys():
             raise ConflictError(f"version {version} was committed before the new columns")
+
+
+def _is_append_only(metadata: Mapping[str, Any]) -> bool:
+    return (metadata.get("configuration") or {}).get(_APPEND_ONLY) == "true"
 
 
 def _settings(metadata: Mapping[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 
 from strandline_spark.delta_log import checkpoints
 from strandline_spark.delta_log import commit as commits
@@ -86,10 +86,22 @@ def test_of_two_with_one_transaction_the_later_is_refused(root: str) -> None:
 
 def test_a_foreign_change_of_the_table_refuses_the_commit(root: str) -> None:
     before = snapshot(root)
-    DeltaTable(root).alter.set_table_properties({"delta.appendOnly": "true"})
+    DeltaTable(root).alter.set_table_properties({"delta.logRetentionDuration": "interval 1 days"})
     with pytest.raises(ConflictError, match="version 1 changed the table's columns or settings"):
         commit(before, added(root, "one", 1))
     assert rows(root) == []
+
+
+def test_a_table_that_is_append_only_meanwhile_loses_no_row(root: str) -> None:
+    """Rows that are added stand beside such a change."""
+    commit(snapshot(root), added(root, "one", 1))
+    before = snapshot(root)
+    DeltaTable(root).alter.set_table_properties({"delta.appendOnly": "true"})
+    change = Change()
+    change.remove("day=1%2/one.parquet", 1, {"day": "1%2"}, data_change=True)
+    with pytest.raises(ConflictError, match="version 2 made the table append-only"):
+        commit(before, change)
+    assert commit(before, added(root, "two", 2)) == 3
 
 
 def test_a_file_that_another_removed_is_not_replaced(root: str) -> None:
@@ -105,8 +117,10 @@ def test_a_file_that_another_removed_is_not_replaced(root: str) -> None:
 def test_new_columns_wait_for_no_one(root: str) -> None:
     before = snapshot(root)
     commit(before, added(root, "one", 1))
+    wider = SCHEMA.append(pa.field("b", pa.int64()))
+    metadata = {**before.metadata, "schemaString": Schema.from_arrow(wider).to_json()}
     with pytest.raises(ConflictError, match="version 1 was committed before the new columns"):
-        commit(before, Change(metadata=before.metadata))
+        commit(before, Change(metadata=metadata))
 
 
 def test_a_disk_that_does_not_sync_the_name_leaves_the_commit_in_doubt(
