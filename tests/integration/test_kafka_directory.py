@@ -26,7 +26,7 @@ async def test_every_replica_is_loaded_with_its_producers_and_left_as_it_was(
     async with run_node(root, 0) as node:
         assert node.directory.online[0].clean
         assert node.replicas.logs.refused == {}
-        found = {p.name: p for p in node.replicas.partitions.values()}
+        found = {Path(p.log.path).name: p for p in node.replicas.partitions.values()}
         assert sorted(found) == CLEAN
         for name, partition in found.items():
             end = partition.log.log_end_offset

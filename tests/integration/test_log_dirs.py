@@ -237,7 +237,7 @@ async def test_a_replica_in_a_directory_that_is_out_at_the_start_is_not_made_ane
         missing = {(TOPIC_ID, i): ReplicaCondition.MISSING for i in bad}
         assert node.replicas.offline_replicas() == missing, "named before anything is pushed"
         errors = await push(node, *states, full=True)
-        assert all("has held orders-" in str(e) for e in errors), errors
+        assert all("has held orders:" in str(e) for e in errors), errors
         assert len(errors) == len(bad), "taken out of log.dirs: known from the other directory"
         assert node.replicas.offline_replicas() == missing
         told: list[bool] = []
