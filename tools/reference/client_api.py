@@ -10,6 +10,7 @@ from types import FunctionType, ModuleType
 
 import strandline
 from md_table import table
+from reference.client_options import MEANINGS, options_table
 from reference.words import GENERATED, first_sentence
 from strandline import group_types, interceptors, serialization, sync, transaction_types, types
 
@@ -74,6 +75,8 @@ def _section(title: str, name: str, kind: type) -> str:
     # A tuple without a docstring of its own has one that repeats its fields.
     if sentence and not sentence.startswith(f"{name}("):
         parts.append(f"{sentence}\n")
+    if title.removeprefix("strandline.") in MEANINGS:  # the blocking clients have the same
+        parts.append(options_table(name, kind))
     rows = [(f"`{text}`", first_sentence(docstring)) for text, docstring in _members(kind)]
     if rows:
         parts.append(table(("name", "meaning"), rows))

@@ -122,7 +122,7 @@ def client_names() -> str:
         for theirs, ours in sorted(RENAMED.items(), key=lambda pair: (pair[1], pair[0]))
     ]
     refused = [
-        (f"`{name}...`" if name.endswith("_") else f"`{name}`", remedy[0].upper() + remedy[1:])
+        (f"`{name}...`" if name.endswith("_") else f"`{name}`", _opening(remedy))
         for name, remedy in sorted(UNSUPPORTED.items())
     ]
     return "\n".join(
@@ -137,3 +137,9 @@ def client_names() -> str:
             table(("other libraries", "remedy"), refused),
         ]
     )
+
+
+def _opening(remedy: str) -> str:
+    """The remedy with a capital letter, unless it begins with the name of an option."""
+    named = "_" in remedy.partition(" ")[0]
+    return remedy if named else f"{remedy[0].upper()}{remedy[1:]}"

@@ -80,7 +80,8 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         action="append",
         choices=tuple(PARTS),
-        help="measure this part; may be repeated (all)",
+        metavar="PART",
+        help=f"measure this part: {', '.join(PARTS)}; may be repeated (all)",
     )
     add("--brokers", type=positive, default=3, help="number of brokers (3)")
     add("--members", type=positive, default=2000, help="members in the part `members` (2000)")

@@ -96,7 +96,8 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         action="append",
         choices=tuple(PARTS),
-        help="measure this part; may be repeated (all)",
+        metavar="PART",
+        help=f"measure this part: {', '.join(PARTS)}; may be repeated (all)",
     )
     add("--rounds", type=positive, default=5, help="rounds of each part on each side (5)")
     add("--megabytes", type=positive, default=100, help="bytes of 1 KB records in a round (100)")

@@ -94,7 +94,8 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         action="append",
         choices=tuple(PARTS),
-        help="measure this part; may be repeated (all)",
+        metavar="PART",
+        help=f"measure this part: {', '.join(PARTS)}; may be repeated (all)",
     )
     add("--producers", type=positive, default=1, help="producers at the same time (1)")
     add("--partitions", type=positive, default=10, help="partitions of a transaction (10)")

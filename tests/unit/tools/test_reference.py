@@ -1,13 +1,17 @@
 """The reference documents say what the code declares, whatever form the declaration has."""
 
 import re
+from inspect import signature
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+import strandline
 from md_table import table
 from reference.client_api import client_api
+from reference.client_names import client_names
+from reference.client_options import MEANINGS, options_table
 from reference.commands import command_line
 from reference.errors import errors
 from reference.metrics import SERVERS, Metric, declarations
@@ -102,6 +106,25 @@ def test_the_client_api_has_signatures_fields_and_members() -> None:
     blocking = page.partition("### strandline.sync.Admin")[2].partition("\n### ")[0]
     for name in (n for n in dir(sync.Admin) if not n.startswith("_")):
         assert f"| `{name}(" in blocking, name
+
+
+@pytest.mark.parametrize("client", ["Admin", "Consumer", "Producer"])
+def test_every_option_of_a_client_has_a_meaning(
+    client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind: type = getattr(strandline, client)
+    section = client_api().partition(f"### strandline.{client}\n")[2].partition("\n### ")[0]
+    for name in signature(kind).parameters.keys() - {"topics"}:
+        assert re.search(rf"^\| `{name}` \| \S", section, re.MULTILINE), name
+    monkeypatch.setitem(MEANINGS, client, MEANINGS[client] | {"lingerms": "Nothing."})
+    with pytest.raises(SystemExit, match=rf"and {client} differ in \['lingerms'\]"):
+        options_table(client, kind)
+
+
+def test_a_remedy_that_begins_with_an_option_keeps_its_name() -> None:
+    page = client_names()
+    assert "| `batch_num_messages` | batch_size bounds a batch, in bytes |" in page
+    assert "| `stats_cb` | Call metrics() |" in page
 
 
 @pytest.mark.parametrize(

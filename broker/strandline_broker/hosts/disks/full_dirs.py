@@ -80,7 +80,7 @@ class FullDirs:
         self._holds[path].begin(self._clock.monotonic())
         self._full.add(path)
         self._gauge.set(len(self._full))
-        names = sorted(f"{log.topic}-{log.partition}" for log in each.directory.logs())
+        names = sorted(f"{log.topic}:{log.partition}" for log in each.directory.logs())
         self._log.warning(
             "data directory full: its replicas leave their ISRs, and hand over what they lead,"
             " where another sound replica is in sync",

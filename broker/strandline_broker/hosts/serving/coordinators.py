@@ -30,7 +30,7 @@ def find_coordinator(view: MetadataView, key_type: int, key: str, listener: str)
     index = partition_for(key, len(topic.partitions))
     leader = view.current_leader(topic.topic_id, index)
     if leader is None:
-        raise CoordinatorNotAvailable(f"{name}-{index} has no leader at the moment; try again soon")
+        raise CoordinatorNotAvailable(f"{name}:{index} has no leader at the moment; try again soon")
     node = node_on(view, leader.broker_id, listener)
     if node is None:
         raise CoordinatorNotAvailable(

@@ -56,7 +56,7 @@ def test_the_first_refusal_is_told_with_disk_and_partitions_and_the_next_is_no_n
     machine.dirs.on_refused(machine.dir)
     machine.dirs.on_refused(machine.dir)
     (told,) = machine.told
-    assert (told["path"], told["partitions"]) == ("/d", "orders-3")
+    assert (told["path"], told["partitions"]) == ("/d", "orders:3")
     assert machine.directories.full == {"/d"}
     assert machine.changes == 1
 
