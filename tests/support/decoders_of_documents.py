@@ -18,11 +18,12 @@ from strandline_broker.config.loading import (
 )
 from strandline_broker.core.controller.log import records, snapshot
 from strandline_broker.core.controller.log.state import ControllerState
-from strandline_cli.errors import CliError, ClusterError
+from strandline_cli.errors import CliError
 from strandline_cli.planning.reassignment_plan import parse_plan
 from strandline_cli.records import json_records
 from strandline_local.cluster_files import read_cluster_file
 from strandline_local.contexts import parse_contexts
+from strandline_local.errors import ClusterError as LocalClusterError
 from strandline_proto.ids import ControllerEpoch, TopicId
 from strandline_spark.bronze.checkpoint import read_offset_log
 from strandline_spark.bronze.commits import CommittedRange, from_metadata, to_metadata
@@ -207,7 +208,7 @@ DECODERS: Final = (
         "local.cluster_files",
         (CLUSTER,),
         _on_path("cluster.json", lambda path: read_cluster_file(path.parent)),
-        (ClusterError,),
+        (LocalClusterError,),
         positions=40,
     ),
     Decoder(
@@ -217,7 +218,7 @@ DECODERS: Final = (
         "cli.contexts",
         (CONTEXTS,),
         _as_text(lambda text: parse_contexts(text, Path("/f"))),
-        (CliError,),
+        (LocalClusterError,),
     ),
     Decoder("cli.json_records", (RECORD,), json_records.JsonParser(), (CliError,)),
     Decoder(

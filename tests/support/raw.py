@@ -1,6 +1,7 @@
 """Raw connections to a broker: requests that the client library would never send."""
 
 import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -44,12 +45,19 @@ def topic_config(address: str, topic: str, key: str) -> str:
 
 
 def where_is(address: str, topic: str, partition: int = 0) -> PartitionAt:
+    """The partition, as soon as the broker at this address knows it."""
+    request = metadata_pb2.MetadataRequest(only_named=True)
+    request.topics.add(name=topic)
+    deadline = time.monotonic() + DEADLINE_S
     with grpc.insecure_channel(address) as channel:
-        request = metadata_pb2.MetadataRequest(only_named=True)
-        request.topics.add(name=topic)
-        answer = BrokerServiceStub(channel).Metadata(request, timeout=DEADLINE_S)
-    (described,) = answer.topics
-    (found,) = [p for p in described.partitions if p.index == partition]
+        while True:
+            answer = BrokerServiceStub(channel).Metadata(request, timeout=DEADLINE_S)
+            (described,) = answer.topics
+            there = [p for p in described.partitions if p.index == partition]
+            if there or time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+    (found,) = there
     return PartitionAt(described.topic_id, found.leader, found.leader_epoch, tuple(found.replicas))
 
 

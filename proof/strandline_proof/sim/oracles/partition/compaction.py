@@ -84,10 +84,10 @@ class CompactionOracle:
         """The disk of `copy` is a copy of that of `node`, with everything that was
         cleaned there.
         """
-        timed = self._timed.get(f"{node} {COMPACTED}-0", set())
-        self._timed[f"{copy} {COMPACTED}-0"] = set(timed)
-        forgotten = self._forgotten.get(f"{node} {COMPACTED}-0", {})
-        self._forgotten[f"{copy} {COMPACTED}-0"] = dict(forgotten)
+        timed = self._timed.get(f"{node} {COMPACTED}:0", set())
+        self._timed[f"{copy} {COMPACTED}:0"] = set(timed)
+        forgotten = self._forgotten.get(f"{node} {COMPACTED}:0", {})
+        self._forgotten[f"{copy} {COMPACTED}:0"] = dict(forgotten)
 
     def ghost(self) -> CompactedCommitted | None:
         """The ghost; None before any broker has a replica."""
@@ -130,7 +130,7 @@ class CompactionOracle:
         if before is not None and self._judge_start(node, before, view):
             self._sometimes["compaction finished at a start"] += 1
         # A lost disk or a removed replica may copy records again: their time restarts.
-        where = f"{node.name} {COMPACTED}-0"
+        where = f"{node.name} {COMPACTED}:0"
         self._timed[where] = self._timed.get(where, set()) & {b.identity for b in view.batches}
         return seen
 
@@ -145,7 +145,7 @@ class CompactionOracle:
             for batch in before.view.batches
             if batch.identity in there or batch.end <= after.batches[-1].end
         ]
-        where = f"{node.name} {COMPACTED}-0"
+        where = f"{node.name} {COMPACTED}:0"
         self._note_forgotten(old, after.batches, before.began, where)
         return self._judge(old, after, after.batches, before.began, where)
 
