@@ -244,7 +244,7 @@ def test_what_was_replaced_is_read_again() -> None:
 def test_the_time_of_a_tombstone_does_not_outlive_its_replica() -> None:
     known: Any = SimpleNamespace()
     oracle, seen = CompactionOracle(known, Counter()), {(0, 0), (1, 0)}
-    oracle._timed["broker-1 compacted-0"] = set(seen)
+    oracle._timed["broker-1 compacted:0"] = set(seen)
     node: Any = SimpleNamespace(name="broker-1")
     partition: Any = SimpleNamespace(
         key=None, log=SimpleNamespace(state=SimpleNamespace(replacements=0))
@@ -253,17 +253,17 @@ def test_the_time_of_a_tombstone_does_not_outlive_its_replica() -> None:
     known.known = lambda *_: view
     view.read_to(2, "a log")
     oracle._open(node, partition, None)
-    assert oracle._timed["broker-1 compacted-0"] == seen
+    assert oracle._timed["broker-1 compacted:0"] == seen
     view = CompactedView(disk(), PATH, {})
     oracle._open(node, partition, None)
-    assert not oracle._timed["broker-1 compacted-0"]
+    assert not oracle._timed["broker-1 compacted:0"]
 
 
 # Producers that were forgotten (I-60), and whom a start knows again from an older snapshot (I-79)
 
 NOBODY: Any = SimpleNamespace()
 NODE: Any = SimpleNamespace(name="broker-1")
-WHERE = "broker-1 compacted-0"
+WHERE = "broker-1 compacted:0"
 
 
 LAST = batch(1, "a", producer=1, sequence=1)
@@ -301,9 +301,9 @@ def test_a_producer_whose_batch_went_when_it_was_forgotten_may_be_known_again() 
         cleaned(oracle, AFTER, AFTER, began(1), knows(0))
     oracle._check_producers(knows(1), held(AFTER), WHERE)
     oracle.on_copied("broker-1", "broker-2")
-    oracle._check_producers(knows(1), held(AFTER), "broker-2 compacted-0")
+    oracle._check_producers(knows(1), held(AFTER), "broker-2 compacted:0")
     with pytest.raises(Violation, match="I-79"):  # where nothing was cleaned
-        oracle._check_producers(knows(1), held(AFTER), "broker-3 compacted-0")
+        oracle._check_producers(knows(1), held(AFTER), "broker-3 compacted:0")
 
 
 def test_a_cleaning_leaves_the_last_batch_of_whom_it_began_with() -> None:

@@ -81,7 +81,7 @@ def test_a_mutant_is_found_by_a_written_history() -> None:
 @pytest.mark.parametrize(
     ("new", "status"),
     [
-        ("        raise _stale(command, current.epoch - 0)\n", verdict.SURVIVED),
+        ("        raise stale() from None\n", verdict.SURVIVED),
         ("        raise _stale(command, no_such_name)\n", verdict.BAD_PATCH),
     ],
 )

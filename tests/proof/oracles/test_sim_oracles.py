@@ -164,7 +164,7 @@ RETAIN = Fault(2.0, "retention", {"bytes": 4000, "for_s": 2.0})
 
 
 def all_sealed(segments: list[Any], limits: Any, **named: Any) -> int:
-    return len([s for s in segments[:-1] if s.end_offset <= named["high_watermark"]])
+    return len([s for s in segments[:-1] if s.end_offset <= named["last_stable_offset"]])
 
 
 def test_retention_that_takes_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:

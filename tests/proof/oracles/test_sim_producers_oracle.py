@@ -23,7 +23,7 @@ def found(*faults: Fault) -> tuple[str, str]:
 
 
 def test_a_start_that_forgets_producers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ProducerStates, "rebuild", lambda self, *arguments: None)
+    monkeypatch.setattr(ProducerStates, "rebuild", lambda self, *arguments, **named: None)
     invariant, what = found(KILL)
     assert invariant == "I-58"
     assert "nothing is known of producer" in what

@@ -48,7 +48,11 @@ class Usurped(StrandlineError):
 
 
 def identity_of(sender: Sender) -> Producer:
+    """The identity of a producer that has just started."""
     assert sender._transactions is not None
+    # A crash drops it as a killed process would, which warns of no records that waited.
+    if sender._watchdog is not None:
+        sender._watchdog.detach()
     identity = sender._transactions.state.identity
     assert identity is not None
     return Producer(identity.producer_id, identity.producer_epoch, True)
