@@ -58,7 +58,7 @@ class TxnCommits:
         has added it.
         """
         if self._verifier is None:
-            raise UnsupportedVersion("transactions are not supported yet; unset transactional.id")
+            raise UnsupportedVersion("this broker asks no coordinator; unset transactional.id")
         if not transactional_id:
             raise InvalidRequest("transactional_id is empty; name the producer's transactional id")
         shard, producer = self._shards.of(command.group_id), command.producer

@@ -86,7 +86,7 @@ class ProduceService:
     def verification(self, transactional_id: str, transaction_version: int) -> Verification:
         """Returns what the batches of a request with a transactional id need. Raises WireError."""
         if self._verifier is None:
-            raise UnsupportedVersion("transactions are not supported yet; unset transactional.id")
+            raise UnsupportedVersion("this broker asks no coordinator; unset transactional.id")
         if not transactional_id:
             raise InvalidRequest("transactional_id is empty; set an id, or send none")
         return Verification(transactional_id, transaction_version, self._verifier, self._room)

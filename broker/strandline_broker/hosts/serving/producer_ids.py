@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline_proto.errors import UnsupportedVersion
-
 if TYPE_CHECKING:
     from strandline_broker.hosts.member.producer_ids import ProducerIds
     from strandline_proto.ids import ProducerEpoch, ProducerId
@@ -19,12 +17,9 @@ async def init_producer_id(
     producer_id: ProducerId,
     epoch: ProducerEpoch,
     *,
-    transactional_id: str | None,
     timeout_ms: int,
 ) -> tuple[ProducerId, ProducerEpoch]:
     """Returns a new id, or the next epoch of `producer_id`. Raises WireError."""
-    if transactional_id is not None:
-        raise UnsupportedVersion("transactions are not supported yet; unset transactional.id")
     timeout_s = min(timeout_ms / 1000, TIMEOUT_S_MAX)
     return await ids.init(
         producer_id, epoch, timeout_s=timeout_s if timeout_s > 0 else TIMEOUT_S_DEFAULT

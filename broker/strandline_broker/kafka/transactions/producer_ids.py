@@ -85,7 +85,6 @@ class ProducerIdsCalls:
             self._ids,
             ProducerId(NO_PRODUCER_ID),
             ProducerEpoch(NO_EPOCH),
-            transactional_id=None,
             timeout_ms=0,
         )
         return NONE, producer_id, epoch

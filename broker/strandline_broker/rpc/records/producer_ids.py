@@ -20,13 +20,12 @@ class ProducerIdsRpc:
     async def InitProducerId(
         self, request: metadata_pb2.InitProducerIdRequest, context: Any
     ) -> metadata_pb2.InitProducerIdResponse:
-        own = request.transactional_id if request.HasField("transactional_id") else None
+        assert not request.HasField("transactional_id"), "the id's coordinator answers"
         try:
             producer_id, epoch = await init_producer_id(
                 self._producer_ids,
                 ProducerId(request.producer_id),
                 ProducerEpoch(request.producer_epoch),
-                transactional_id=own,
                 timeout_ms=request.timeout_ms,
             )
         except WireError as error:

@@ -139,7 +139,7 @@ class MarkersService:
 
     async def _through_group(self, key: Key, marker: EndMarker) -> Error:
         if self._group_markers is None:
-            return UnsupportedVersion("offsets of transactions are not supported yet")
+            return UnsupportedVersion("this broker coordinates no groups")
         try:
             async with asyncio.timeout(COMMIT_MS / 1000):
                 await self._group_markers(key, marker)

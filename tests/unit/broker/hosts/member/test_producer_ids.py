@@ -15,7 +15,6 @@ from strandline_proto.errors import (
     InvalidRequest,
     NotController,
     UnknownServerError,
-    UnsupportedVersion,
 )
 from strandline_proto.ids import (
     CHOSEN_PRODUCER_IDS,
@@ -118,14 +117,9 @@ async def test_before_registration_the_answer_is_to_retry() -> None:
             await new_id(ids)
 
 
-async def test_a_transactional_id_is_refused_as_not_supported_yet() -> None:
+async def test_a_producer_without_transactions_gets_an_id_by_grpc() -> None:
     async with scripted_controller() as controller, producer_ids(controller.target) as ids:
         rpc = ProducerIdsRpc(ids)
-        request = metadata_pb2.InitProducerIdRequest(transactional_id="t", producer_id=-1)
-        answer = await rpc.InitProducerId(request, None)
-        assert answer.error_code == UnsupportedVersion.code
-        assert answer.producer_id == -1
-        assert "unset transactional.id" in answer.error_message
         plain = metadata_pb2.InitProducerIdRequest(producer_id=-1, producer_epoch=-1)
         answer = await rpc.InitProducerId(plain, None)
         assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 0, 0)
