@@ -102,7 +102,7 @@ def test_writes_go_on_beside_a_full_disk_and_it_comes_back_with_room(
             if "data directory full" in line
         ]
         assert str(disks[0]) in warning
-        assert f"{topic}-0" in warning
+        assert f"{topic}:0" in warning
 
         ballast.unlink()
         eventually(

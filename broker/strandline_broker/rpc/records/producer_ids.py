@@ -1,4 +1,4 @@
-"""InitProducerId: an id and epoch for an idempotent producer."""
+"""InitProducerId: an id and epoch for a producer without a transactional id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ class ProducerIdsRpc:
     async def InitProducerId(
         self, request: metadata_pb2.InitProducerIdRequest, context: Any
     ) -> metadata_pb2.InitProducerIdResponse:
-        assert not request.HasField("transactional_id"), "the id's coordinator answers"
         try:
             producer_id, epoch = await init_producer_id(
                 self._producer_ids,

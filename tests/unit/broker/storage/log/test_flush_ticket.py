@@ -57,6 +57,8 @@ def ticket_with(log: Log, at: int, between: Callable[[], object]) -> tuple[Flush
         return step
 
     before = sys.gettrace()
+    # Python 3.12 traces opcodes only if a frame has asked for them before the trace begins.
+    sys._getframe().f_trace_opcodes = True
     sys.settrace(enter)
     try:
         ticket = log.flush_snapshot()
