@@ -10,11 +10,15 @@ from strandline_bench.kafka.workload import CONSUMING, PRODUCING, WAIT_S
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
+    from strandline.types import IsolationLevel
+
 WARM: Final = 20
 """Transactions before the first that counts."""
 RECORD_BYTES: Final = 1000
 COMMIT_EVERY_S: Final = 0.1
-PLAIN: Final = {**PRODUCING, "enable.idempotence": True}
+WRITING: Final = {**PRODUCING, "queue.buffering.max.kbytes": 32 << 10}
+"""Without commits nothing else would empty the queue: both sides have the same bound of memory."""
+PLAIN: Final = {**WRITING, "enable.idempotence": True}
 IN_ABORTED_TENTH: Final = 10
 OF_A_TRANSACTION: Final = 1000
 
@@ -58,7 +62,7 @@ class Transacting:
 
     def committed_s(self, topic: str, partitions: int, count: int) -> float:
         """Seconds to write the same with a commit every 100 ms."""
-        producer = self._producer(PRODUCING)
+        producer = self._producer(WRITING)
         value = secrets.token_bytes(RECORD_BYTES)
         _transaction_ms(producer, topic, partitions)
         began = time.perf_counter()
@@ -73,18 +77,29 @@ class Transacting:
         producer.commit_transaction(WAIT_S)
         return time.perf_counter() - began
 
+    def fill_plain(self, topic: str, partitions: int, count: int) -> int:
+        """Writes the records of `fill_with_a_tenth_aborted` in batches of the same size, without
+        transactions; returns their number.
+        """
+        from confluent_kafka import Producer
+
+        producer = Producer(self._servers | PLAIN)
+        value = secrets.token_bytes(RECORD_BYTES)
+        transactions = transactions_of(count)
+        for _ in range(transactions):
+            _send_a_transaction(producer, topic, value, partitions)
+        return transactions * OF_A_TRANSACTION
+
     def fill_with_a_tenth_aborted(self, topic: str, partitions: int, count: int) -> int:
         """Writes about `count` records in transactions, and aborts each tenth; returns the number
         of the committed records.
         """
-        producer = self._producer(PRODUCING)
+        producer = self._producer(WRITING)
         value = secrets.token_bytes(RECORD_BYTES)
         committed = 0
-        for number in range(max(IN_ABORTED_TENTH, count // OF_A_TRANSACTION)):
+        for number in range(transactions_of(count)):
             producer.begin_transaction()
-            for each in range(OF_A_TRANSACTION):
-                _send(producer, topic, value, each % partitions)
-            producer.flush(WAIT_S)
+            _send_a_transaction(producer, topic, value, partitions)
             if number % IN_ABORTED_TENTH == 4:
                 producer.abort_transaction(WAIT_S)
             else:
@@ -92,7 +107,7 @@ class Transacting:
                 committed += OF_A_TRANSACTION
         return committed
 
-    def read_s(self, topic: str, partitions: int, count: int, isolation: str) -> float:
+    def read_s(self, topic: str, partitions: int, count: int, isolation: "IsolationLevel") -> float:
         """Seconds to read `count` records from the first on."""
         from confluent_kafka import Consumer, TopicPartition
 
@@ -117,6 +132,18 @@ class Transacting:
         producer = Producer(self._servers | settings | identity)
         producer.init_transactions(WAIT_S)
         return producer
+
+
+def transactions_of(count: int) -> int:
+    """The number of transactions that about `count` records make, of which a tenth is aborted."""
+    return max(IN_ABORTED_TENTH, count // OF_A_TRANSACTION)
+
+
+def _send_a_transaction(producer: "Producer", topic: str, value: bytes, partitions: int) -> None:
+    for each in range(OF_A_TRANSACTION):
+        _send(producer, topic, value, each % partitions)
+    if left := producer.flush(WAIT_S):
+        raise TimeoutError(f"{left} records are unacknowledged")
 
 
 def _transaction_ms(producer: "Producer", topic: str, partitions: int) -> float:

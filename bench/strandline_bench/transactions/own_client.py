@@ -6,10 +6,12 @@ import time
 from typing import TYPE_CHECKING
 
 from strandline_bench import loop
+from strandline_bench.kafka.workload import WAIT_S
 from strandline_bench.transactions.librdkafka import COMMIT_EVERY_S, RECORD_BYTES, WARM
 
 if TYPE_CHECKING:
     from strandline import Producer
+    from strandline.types import IsolationLevel
 
 
 def begin_to_commit_ms(
@@ -65,6 +67,29 @@ def committed_s(bootstrap: str, topic: str, partitions: int, count: int) -> floa
                     await producer.begin_transaction()
                     due = time.perf_counter() + COMMIT_EVERY_S
             await producer.commit_transaction()
+            return time.perf_counter() - began
+
+    return loop.run(work())
+
+
+def read_s(
+    bootstrap: str, topic: str, partitions: int, count: int, isolation: "IsolationLevel"
+) -> float:
+    """Seconds to read `count` records from the first on."""
+    from strandline import Consumer
+
+    async def work() -> float:
+        async with Consumer(
+            bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level=isolation
+        ) as consumer:
+            began = time.perf_counter()
+            await consumer.assign([(topic, each) for each in range(partitions)])
+            seen = 0
+            while seen < count:
+                polled = await consumer.getmany(max_records=10_000, timeout_ms=100)
+                if time.perf_counter() - began > WAIT_S:
+                    raise TimeoutError(f"{seen} of {count} records read in {WAIT_S} s")
+                seen += sum(map(len, polled.values()))
             return time.perf_counter() - began
 
     return loop.run(work())

@@ -8,16 +8,21 @@ part is the median of its rounds.
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from strandline_bench.kafka.kafka import Rounds
 from strandline_bench.kafka.sides import Side, Strandline, sides
 from strandline_bench.kafka.workload import Workload
 from strandline_bench.report import Report, median, percentile
 from strandline_bench.transactions import own_client
-from strandline_bench.transactions.librdkafka import OF_A_TRANSACTION, Transacting
+from strandline_bench.transactions.librdkafka import Transacting
 from strandline_bench.transactions.options import PARTS, TransactionsOptions
 
+if TYPE_CHECKING:
+    from strandline.types import IsolationLevel
+
+Reader = Callable[[str, int, int, "IsolationLevel"], float]
 OWN: Final = "strandline_client"
 RECORDS_OF_MEGABYTE: Final = 1000
 Figures = dict[str, float]
@@ -62,7 +67,7 @@ class _Bench:
         if part == "share_of_plain":
             return self._share_of_plain(side)
         assert part == "read_committed", PARTS
-        return {side.name: self._read_committed(side)}
+        return self._read_committed(side)
 
     def _begin_to_commit(self, side: Side, partitions: int) -> dict[str, Figures]:
         options = self._options
@@ -112,22 +117,32 @@ class _Bench:
             "share_of_plain": took["plain"] / took["committed"],
         }
 
-    def _read_committed(self, side: Side) -> Figures:
-        """The bytes of the log that a reader takes a second, aborted ones among them."""
+    def _read_committed(self, side: Side) -> dict[str, Figures]:
+        """The bytes of the log that a reader takes a second, aborted ones among them, relative to
+        a log with batches of the same size and without transactions.
+        """
         load, partitions = self._load[side.name], self._options.partitions
         count = self._options.megabytes * RECORDS_OF_MEGABYTE
+        rates: dict[str, Figures] = defaultdict(dict)
         with self._topic(side, partitions) as topic:
-            load.plain_s(topic, partitions, count)
-            plain = count / load.read_s(topic, partitions, count, "read_uncommitted")
+            records = load.fill_plain(topic, partitions, count)
+            for name, read_s in self._readers(side).items():
+                took = read_s(topic, partitions, records, "read_uncommitted")
+                rates[name]["plain_mb_s"] = records / took / RECORDS_OF_MEGABYTE
         with self._topic(side, partitions) as topic:
             committed = load.fill_with_a_tenth_aborted(topic, partitions, count)
-            written = max(10, count // OF_A_TRANSACTION) * OF_A_TRANSACTION
-            took = load.read_s(topic, partitions, committed, "read_committed")
-        return {
-            "plain_mb_s": plain / RECORDS_OF_MEGABYTE,
-            "committed_mb_s": written / took / RECORDS_OF_MEGABYTE,
-            "share_of_plain": written / took / plain,
-        }
+            for name, read_s in self._readers(side).items():
+                took = read_s(topic, partitions, committed, "read_committed")
+                rate = records / took / RECORDS_OF_MEGABYTE
+                rates[name]["committed_mb_s"] = rate
+                rates[name]["share_of_plain"] = rate / rates[name]["plain_mb_s"]
+        return rates
+
+    def _readers(self, side: Side) -> dict[str, Reader]:
+        found: dict[str, Reader] = {side.name: self._load[side.name].read_s}
+        if isinstance(side, Strandline):
+            found[OWN] = partial(own_client.read_s, side.grpc_bootstrap)
+        return found
 
     @contextlib.contextmanager
     def _topic(self, side: Side, partitions: int) -> Iterator[str]:
