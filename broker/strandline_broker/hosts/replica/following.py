@@ -14,7 +14,8 @@ from strandline_broker.core.replication.truncation import (
 from strandline_broker.hosts.common.cuts import CutReason
 from strandline_broker.storage.files.checkpoints import OFFSET_MAX
 from strandline_broker.storage.files.gaps_marker import FirstGap
-from strandline_proto.batch import BatchHeader, end_marker_epoch
+from strandline_proto.batch import BatchHeader, end_marker_epoch, iter_headers
+from strandline_proto.errors import KafkaStorageError
 from strandline_proto.ids import Offset
 from strandline_runtime.milliseconds import monotonic_ms, wall_ms
 
@@ -121,8 +122,7 @@ class Following:
         self._agrees = True  # or else there would be no records to append
         partition, leader_epoch = self._partition, self.machine.leader_epoch
         log, appended = partition.log, list[BatchHeader]()
-        if log.producers is None:  # a cut was cancelled, and has cut all the same (I-58)
-            await partition.rebuild_producers()
+        await self._know_producers(records)
         is_compacted = log.gaps.expected or "compact" in log.config.cleanup_policy
         now_ms = wall_ms(self._clock)
         gaps_below = OFFSET_MAX if is_compacted else leader_high_watermark
@@ -147,6 +147,26 @@ class Following:
         finally:  # a fetch that is cancelled meanwhile has appended all the same (I-58)
             self._note_producers(records, appended)
             self._flushes.on_copied(log)
+
+    async def _know_producers(self, records: Buffer) -> None:
+        """Load the producer state if the records need it. Raises KafkaStorageError if an end marker
+        is among them and the open transactions are not known: the index of aborted transactions
+        would name the wrong ones (I-153). A later fetch succeeds if batches were misread. Lasting
+        damage is healed, and the index is cut with the log.
+        """
+        partition, log = self._partition, self._partition.log
+        if log.producers is None:  # a cut was cancelled, and has cut all the same (I-58)
+            await partition.rebuild_producers()
+        if not log.replay_lacks or not any(
+            header.is_control for _, header in iter_headers(records)
+        ):
+            return
+        await partition.rebuild_producers()
+        if log.replay_lacks:
+            raise KafkaStorageError(
+                f"{partition.name}: end markers follow at offset {log.log_end_offset}, and batches "
+                f"before them are damaged or misread; they are fetched again later"
+            )
 
     def _note_producers(self, records: Buffer, headers: list[BatchHeader]) -> None:
         producers, now_ms = self._partition.producers, monotonic_ms(self._clock)

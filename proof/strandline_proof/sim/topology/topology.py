@@ -53,6 +53,8 @@ COMPACTED: Final = "compacted"
 """The compacted topic, and the node of its clients."""
 CROWD: Final = "crowd"
 """The topic of many partitions, and the node of its clients."""
+LAG_OF_INTERNAL_TOPICS_MS: Final = "3600000"
+"""Longer than any run: a segment of theirs that a cut or damage has closed is not compacted."""
 KEYS_BYTES: Final = "1024"
 """Size of a cleaning's map of keys: 37 keys, after which the cleaning goes on in another pass."""
 EXPIRY_CHECK_MS: Final = "300"
@@ -289,5 +291,7 @@ def broker_config(topology: Topology, name: str) -> object:
         settings["producer.id.expiration.check.interval.ms"] = EXPIRY_CHECK_MS
     if topology.cleaner_ms > 0:
         settings["log.cleaner.backoff.ms"] = str(topology.cleaner_ms)
+        # The oracles read the internal topics whole. The compacted topic has a lag of its own.
+        settings["log.cleaner.min.compaction.lag.ms"] = LAG_OF_INTERNAL_TOPICS_MS
         settings["log.cleaner.dedupe.buffer.size"] = KEYS_BYTES
     return load_broker_config(None, settings, {})
