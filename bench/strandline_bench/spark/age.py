@@ -110,7 +110,8 @@ def _verify_after_a_month(folder: str) -> float:
     os.mkdir(lake.folder)
     pipeline = make_noted(lake)
     began = time.perf_counter()
-    found = [*verify_raw(pipeline, None, full=False), *verify_parsed(pipeline, full=False)]
+    found: list[Any] = [*verify_raw(pipeline, None, full=False)]
+    found += verify_parsed(pipeline, full=False)
     taken = time.perf_counter() - began
     assert all(one.sound for one in found), found[0].problems[:3]
     assert len(found) == 2 * PARTITIONS

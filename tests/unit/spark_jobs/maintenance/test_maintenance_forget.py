@@ -133,7 +133,8 @@ def test_no_file_that_was_replaced_before_has_them(pipeline: Pipeline) -> None:
 def test_no_file_has_them_after_a_run_that_broke_off_is_run_again(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, files: int
 ) -> None:
-    one, deleted = Path.unlink, []
+    one = Path.unlink
+    deleted: list[Path] = []
 
     def crash(self: Path, *given: Any, **more: Any) -> None:
         if len(deleted) == files:
