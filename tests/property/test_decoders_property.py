@@ -128,6 +128,7 @@ ELSEWHERE = {
     "strandline_spark.delta_log.checkpoints": "a hint: without it a checkpoint is due",
     "strandline_spark.maintenance.removals": "a changed entry is refused, with one error",
     "strandline_spark.gold.noted_rows": "a note: a damaged one counts as none",
+    "strandline_spark.state.noted_keys": "a note: a damaged one counts as none",
     "strandline_spark.silver.range_output": "text between the driver and the tasks of one job",
     "strandline_spark.gold.silver": "the schema that `table_log` has read",
     "strandline_spark.gold.table": "the schema that delta-rs has read",

@@ -88,6 +88,8 @@ def run(rows: list[SilverRow], parts: list[int], limit: int, *, ordered: bool) -
             if part:
                 take(states.silver, part)
                 states.run(rows_max=limit)
+                after = states.verify(full=False)
+                assert (after.problems, after.silver) == ([], states.verify().silver)
         assert states.records() == latest(rows, ordered=ordered)
         assert states.verify().problems == []
     finally:

@@ -1,5 +1,5 @@
 """Bronze tables and their audit, as DuckDB and Polars read them: what is in the log, and no orphan;
-before and after `compact`.
+before and after `compact`. These and Spark open only the files that a condition needs.
 """
 
 from __future__ import annotations
@@ -7,11 +7,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import polars
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
+from deltalake import DeltaTable
 
 from strandline_spark.bronze.audit import AuditCopier, audit_path
 from strandline_spark.bronze.columns import BronzeTable
@@ -20,11 +24,17 @@ from strandline_spark.bronze.compaction import compact
 from strandline_spark.bronze.fenced_table import DataFile
 from strandline_spark.bronze.task_files import write_range
 from strandline_spark.cluster.offsets import TopicPartition
+from strandline_spark.maintenance import compaction
 from strandline_spark.source.options import parse_options
 from strandline_spark.source.splitting import PlannedRange
+from support.bronze_values import take
+from support.deduped import level, make, pipeline_in
+from support.deduped import record as event
 from support.spark_batches import MadeBatch, MadeRecord, build
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from support.fake_broker_sync import FakeBroker, FakeTopic
 
 DUCKDB_QUERY: Final = Path(__file__).parents[1] / "support" / "duckdb_query.py"
@@ -98,3 +108,55 @@ def test_the_audit_is_read_too(root: str) -> None:
     found = polars.scan_delta(audit_path(root)).sort("start_offset").collect()
     assert found["start_offset"].to_list() == [0, 10, 20]
     assert found["committed_at"].null_count() == 0
+
+
+DAY_S: Final = 86_400
+SINCE: Final = datetime(1970, 1, 4, tzinfo=UTC)
+
+
+@pytest.fixture
+def by_day(tmp_path: Path) -> str:
+    """A silver table after `compact`, of which only the files with rows since `SINCE` read: nine
+    rows with the ids 100 to 108. The others have been overwritten.
+    """
+    pipeline = pipeline_in(tmp_path)
+    make(pipeline)
+    for n in range(9):
+        rows = [event(0, 2 * n, n, DAY_S * (n % 3) + n), event(0, 2 * n + 1, 100 + n, 3 * DAY_S)]
+        take(pipeline.bronze, n, rows)
+        level(pipeline)
+    compaction.compact(pipeline.silver, 1 << 27)
+    files = [Path(pipeline.silver, one) for one in pipeline_files(pipeline.silver)]
+    assert len(files) == 4
+    for file in files:
+        if min(pq.read_table(file, partitioning=None)["event_time"].to_pylist()) < SINCE:
+            file.write_bytes(b"no file that reads")
+    return pipeline.silver
+
+
+def pipeline_files(path: str) -> list[str]:
+    return [one.path for one in DeltaTable(path).to_pyarrow_dataset().get_fragments()]
+
+
+@pytest.mark.parametrize("condition", ["event_time >= '1970-01-04 00:00:00+00'", "id >= 100"])
+def test_duckdb_opens_only_the_files_that_a_condition_needs(by_day: str, condition: str) -> None:
+    query = f"select count(*), min(id), max(id) from delta where {condition}"
+    assert by_duckdb(by_day, query) == [(9, 100, 108)]
+    asked = [sys.executable, str(DUCKDB_QUERY), by_day, "select sum(id) from delta"]
+    assert subprocess.run(asked, capture_output=True, timeout=120, check=False).returncode != 0
+
+
+def test_polars_opens_only_the_files_that_a_condition_needs(by_day: str) -> None:
+    table = polars.scan_delta(by_day)
+    found = table.filter(polars.col("event_time") >= SINCE).select("id").collect()
+    assert sorted(found["id"].to_list()) == list(range(100, 109))
+
+
+@pytest.mark.spark
+def test_spark_opens_only_the_files_that_the_log_gives_it(spark: SparkSession, by_day: str) -> None:
+    """As docs/guide/spark/maintenance.md says."""
+    since = pc.field("event_time") >= SINCE
+    files = DeltaTable(by_day).to_pyarrow_dataset().get_fragments(filter=since)
+    rows = spark.read.option("basePath", by_day).parquet(*(f"{by_day}/{one.path}" for one in files))
+    found = rows.where(rows.event_time >= SINCE).select("id", "topic").collect()
+    assert sorted((row.id, row.topic) for row in found) == [(n, "t") for n in range(100, 109)]

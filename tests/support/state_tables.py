@@ -36,8 +36,8 @@ class States:
     def run(self, **more: Any) -> StateReport:
         return run_step(self.step, self.silver, pipeline=PIPELINE, note=self.notes.append, **more)
 
-    def verify(self) -> StateFindings:
-        return verify_step(self.step, self.silver, pipeline=PIPELINE)
+    def verify(self, *, full: bool = True) -> StateFindings:
+        return verify_step(self.step, self.silver, pipeline=PIPELINE, full=full)
 
     def rows(self, *columns: str) -> list[tuple[Any, ...]]:
         """The table's rows, sorted."""

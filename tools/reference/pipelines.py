@@ -23,8 +23,8 @@ Each of these files is complete. Print one, change its topics and run it:
     strandline-spark example debezium > pipeline.toml
     strandline-spark run pipeline.toml --bootstrap 127.0.0.1:9092
 
-[The guide](../guide/spark.md#pipelinetoml) has all keys. Tests run each file and compare its tables
-with plain loops over the records.
+[The guide](../guide/spark/pipelines.md#pipelinetoml) has all keys. Tests run each file and compare
+its tables with plain loops over the records.
 """
 
 

@@ -15,12 +15,13 @@ from strandline_bench.spark.aged_lake import (
     BATCH_S,
     JOB,
     NAME,
+    PARTITIONS,
     WEEK_BATCHES,
     WINDOW_US,
     Lake,
     batch_of,
     event_time,
-    make_noted_bronze,
+    make_noted,
     tables_of,
 )
 from strandline_bench.spark.options import SparkOptions
@@ -90,8 +91,8 @@ def _report_verify(report: Report, verified: float) -> None:
     report.measured(
         "verify",
         {
-            "files": MONTH * 3,
-            "new_files": HOUR * 3,
+            "files": MONTH * PARTITIONS * 2,
+            "new_files": HOUR * PARTITIONS * 2,
             "verify_s": verified,
             "max_s": VERIFY_MAX_S,
             "missed": verified > VERIFY_MAX_S,
@@ -100,18 +101,20 @@ def _report_verify(report: Report, verified: float) -> None:
 
 
 def _verify_after_a_month(folder: str) -> float:
-    """Returns the seconds in which `verify` reads the last hour of a bronze table of a month. The
-    other files are empty: an earlier run has noted them.
+    """Returns the seconds in which `verify` reads the last hour of bronze, silver and quarantine of
+    a month. The other files are empty: an earlier run has noted them.
     """
-    from strandline_spark.bronze.verify import verify
+    from strandline_spark.pipeline.verify import verify_parsed, verify_raw
 
     lake = Lake(os.path.join(folder, "month"), MONTH, HOUR)
     os.mkdir(lake.folder)
-    make_noted_bronze(lake)
+    pipeline = make_noted(lake)
     began = time.perf_counter()
-    (*found,) = verify(lake.bronze, "t", None, full=False)
+    found: list[Any] = [*verify_raw(pipeline, None, full=False)]
+    found += verify_parsed(pipeline, full=False)
     taken = time.perf_counter() - began
     assert all(one.sound for one in found), found[0].problems[:3]
+    assert len(found) == 2 * PARTITIONS
     return taken
 
 

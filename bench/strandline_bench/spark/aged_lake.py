@@ -20,6 +20,7 @@ from strandline_bench.spark.aged_log import AgedCommit, AgedLog
 if TYPE_CHECKING:
     from strandline_spark.bronze.commits import Commit, CommittedRange
     from strandline_spark.bronze.fenced_table import DataFile, FencedTable
+    from strandline_spark.pipeline.config import Pipeline
     from strandline_spark.pipeline.steps import GoldStep
 
 BATCH_S: Final = 10
@@ -35,6 +36,24 @@ SQL: Final = """
 SELECT window_start, window_end, count(*) AS clicks, sum(price) AS revenue
 FROM silver
 GROUP BY ALL
+"""
+_PIPELINE: Final = f"""
+[pipeline]
+name = "{NAME}"
+topics = ["t"]
+
+[bronze]
+table = "bronze"
+
+[silver]
+table = "silver"
+quarantine = "quarantine"
+format = "json"
+event_time = "timestamp"
+
+[silver.columns]
+id = "bigint"
+price = "double"
 """
 _START_US: Final = 1_767_225_600_000_000 // WINDOW_US * WINDOW_US
 _OPTIONS: Final = {"compression": "snappy"}
@@ -93,24 +112,33 @@ class Lake:
             yield _committed(table, batch, files, ranges, time_ms, with_info=kept)
 
 
-def make_noted_bronze(lake: Lake) -> None:
-    """Makes bronze alone. Its older files are empty, and noted as verified."""
+def make_noted(lake: Lake) -> "Pipeline":
+    """Makes bronze, silver and quarantine. Their older files are empty, and noted as verified.
+    Returns the pipeline that they are of.
+    """
+    from strandline_spark.pipeline.config import parse_pipeline
+
+    for table in tables_of(lake):
+        _make_noted_table(lake, table)
+    return parse_pipeline(_PIPELINE, os.path.join(lake.folder, "pipeline.toml"))
+
+
+def _make_noted_table(lake: Lake, table: "FencedTable") -> None:
     from strandline_spark.bronze.audit import AuditCopier
-    from strandline_spark.bronze.columns import BronzeTable
     from strandline_spark.verification.noted_runs import Note, NotedFile, accounts_hash, write
 
-    table = BronzeTable.open_or_create(lake.bronze, NAME)
     log = AgedLog(table.path, WEEK_BATCHES)
     taken: list[Commit] = []
     log.write(lake.commits(table, taken), lake.batches)
-    AuditCopier(table.path).copy(BronzeTable.open(table.path), taken[::-1])
+    AuditCopier(table.path).copy(type(table).open(table.path), taken[::-1])
     note = Note(lake.batches - lake.files_of)
+    epoch = 0 if table.KIND == "bronze" else -1
     for add in log.adds[: -PARTITIONS * lake.files_of]:
         path = os.path.join(table.path, add["path"])
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
         partition, start = (int(one) for one in os.path.basename(path)[:26].split("-"))
-        run = (partition, start, start + ROWS, 0, 0)
+        run = (partition, start, start + ROWS, epoch, epoch)
         note.files[add["path"]] = NotedFile(0, os.stat(path).st_mtime_ns, [run])
     ranges = ((one.version, each) for one in taken for each in one.ranges)
     note.accounts = accounts_hash(ranges, note.version)

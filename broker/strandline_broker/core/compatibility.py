@@ -44,7 +44,7 @@ class Levels:
 OURS: Final = Levels(oldest=0, newest=1)
 """The levels of this build. Level 1: servers state which levels they speak. A new level begins with
 the change that needs it. The oldest level rises one release later at the earliest
-(docs/guide/operations.md, Upgrades).
+(docs/guide/upgrades.md).
 """
 UNTOLD: Final = Levels(0, 0)
 
@@ -92,5 +92,5 @@ def check_fit(here: Server, there: Server) -> None:
     raise UnsupportedVersion(
         f"{there}; {here}: they share no level. Upgrade {old.name} to a build that speaks protocol"
         f" level {new.levels.oldest}, or run {new.name} with a build that speaks level"
-        f" {old.levels.newest} (docs/guide/operations.md, Upgrades)"
+        f" {old.levels.newest} (docs/guide/upgrades.md)"
     )

@@ -38,7 +38,7 @@ def add_run(commands: Any) -> None:
         description="Runs the pipeline of a file. Raw records go into bronze, parsed ones into"
         " silver (or quarantine). Once the watermark has closed a window, its rows go into gold."
         " The latest row of each key goes into state."
-        " docs/guide/spark.md has a file with every key;"
+        " docs/guide/spark/pipelines.md has a file with every key;"
         " `strandline-spark example access` prints an example.",
     )
     _add_job(command)

@@ -44,7 +44,7 @@ _PARSED_COLUMNS: Final = (
     *("topic", "partition", "bronze", "silver", "quarantine", "duplicates", "removed", "differing"),
 )
 _GOLD_COLUMNS: Final = ("step", "commits", "noted", "rows", "watermark", "late", "unchecked")
-_STATE_COLUMNS: Final = ("step", "keys", "silver", "left_out", "behind")
+_STATE_COLUMNS: Final = ("step", "keys", "silver", "noted", "left_out", "behind")
 
 
 def add_verify(commands: Any) -> None:
@@ -132,7 +132,7 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
     raw = verify_raw(pipeline, servers, **{name: getattr(arguments, name) for name in flags})
     parsed = verify_parsed(pipeline, values=arguments.values, full=arguments.full)
     gold = _verify_gold(arguments, pipeline)
-    state = _verify_state(pipeline)
+    state = _verify_state(pipeline, full=arguments.full)
     every: list[Any] = [*raw, *parsed, *gold, *state]
     sound = all(one.sound for one in every)
     if arguments.format == "json":
@@ -197,11 +197,11 @@ def _verdict(pipeline: Pipeline, gold: list[GoldFindings]) -> str:
     )
 
 
-def _verify_state(pipeline: Pipeline) -> list[StateFindings]:
+def _verify_state(pipeline: Pipeline, *, full: bool) -> list[StateFindings]:
     from strandline_spark.state.verify import StateFindings, verify_step
 
     return [
-        verify_step(step, part.silver, pipeline=pipeline.name)
+        verify_step(step, part.silver, pipeline=pipeline.name, full=full)
         if os.path.isdir(step.table)
         else StateFindings(step.name)
         for part in pipeline.parts

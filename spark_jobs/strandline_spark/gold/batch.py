@@ -85,7 +85,7 @@ def compute(
     framing = framing_of(step)
     if step.updates and before is not None:
         assert isinstance(framing, FixedWindows), step
-        return _updated(spark, step, framing, silver, before, commit)
+        return _updated(spark, step, framing, silver, before, commit, nudge)
     if before is not None and commit.watermark == before.commit.watermark:
         return _late_alone(spark, framing, silver, before, commit)
     closing = framing.closing(before, commit.watermark)
@@ -111,6 +111,7 @@ def _updated(
     silver: Silver,
     before: Closed,
     commit: GoldCommit,
+    nudge: float,
 ) -> Batch | None:
     """Returns the rows of the windows that close now, and of the earlier ones with new late rows.
     Each has all rows of silver that this commit holds.
@@ -124,7 +125,8 @@ def _updated(
     ends = frozenset(one.end for one in touched)
     held = silver.held_rows(spark, files, commit.ends, ())
     previous = before.commit.watermark
-    rows = _result(step, closed_or_touched(held, framing, previous, commit.watermark, ends), 0.0)
+    framed = closed_or_touched(held, framing, previous, commit.watermark, ends)
+    rows = _result(step, framed, nudge)
     _check_windows(step, rows, previous, commit.watermark, ends)
     number = 0 if late is None or not touched else late.count()
     return Batch(rows, number, Closed(commit), len(files), ends)

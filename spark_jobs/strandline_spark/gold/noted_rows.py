@@ -2,7 +2,8 @@
 over its rows until then.
 
 The next verification computes only later commits, if the rows still have that hash and the log
-still has the account of the commit.
+still has the account of the commit. Of a step that computes windows again the note has a hash for
+each window.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import contextlib
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.bronze.durable import sync
 from strandline_spark.gold.account import to_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from strandline_spark.gold.account import GoldAccount
 
@@ -35,6 +36,8 @@ class GoldNote:
     """Hash over its account."""
     rows: str
     """Hash over the rows that it and earlier commits added."""
+    windows: Mapping[str, str] = field(default_factory=dict)
+    """Hash over the rows of each window, by its end; of a step that computes windows again."""
 
     def fits(self, account: GoldAccount) -> bool:
         return self.number == account.number and self.account == account_hash(account)
@@ -45,9 +48,10 @@ def read(table: str, id_: str) -> GoldNote | None:
     try:
         with open(os.path.join(table, _FILE), encoding="utf-8") as file:
             found = json.load(file)
-        note = GoldNote(int(found["number"]), str(found["account"]), str(found["rows"]))
+        windows = {str(end): str(one) for end, one in found["windows"].items()}
+        note = GoldNote(int(found["number"]), str(found["account"]), str(found["rows"]), windows)
         return note if found["seal"] == _seal(note, id_) else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -59,6 +63,7 @@ def write(table: str, id_: str, note: GoldNote) -> None:
         "number": note.number,
         "account": note.account,
         "rows": note.rows,
+        "windows": dict(note.windows),
         "seal": _seal(note, id_),
     }
     with contextlib.suppress(OSError):
@@ -82,4 +87,6 @@ def rows_hash(tables: Iterable[list[dict[str, Any]]]) -> str:
 
 
 def _seal(note: GoldNote, id_: str) -> str:
-    return hashlib.sha256(repr((note.number, note.account, note.rows, id_)).encode()).hexdigest()
+    windows = sorted(note.windows.items())
+    said = repr((note.number, note.account, note.rows, windows, id_))
+    return hashlib.sha256(said.encode()).hexdigest()

@@ -9,7 +9,7 @@ of earlier commits are not compared.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +31,7 @@ from strandline_spark.gold.watermark import time_text
 from strandline_spark.maintenance import removals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -104,8 +104,7 @@ def verify_step(
     spark: SparkSession, step: GoldStep, silver_path: str, *, pipeline: str, full: bool = True
 ) -> GoldFindings:
     """Checks the table. Unless `full`, commits that were found sound are not computed again if
-    their rows are the same; a step that computes windows again has none. Raises TableError if a
-    table is unreadable or is not the step's.
+    their rows are the same. Raises TableError if a table is unreadable or is not the step's.
     """
     gold = GoldTable.open(step, pipeline)
     silver = Silver.open(silver_path)
@@ -123,8 +122,9 @@ def verify_step(
         return found
     gold.check_definition(identity_of(spark, step, silver.schema()))
     if step.updates:
-        _check_updated(spark, step, silver, accounts, kept.of(pa.concat_tables(rows)), found, kept)
-        return found
+        return _Updated(spark, step, silver, gold, accounts, kept).findings(
+            found, kept.of(pa.concat_tables(rows)), full=full
+        )
     before: Closed | None = None
     previous: GoldAccount | None = None
     noted = 0 if full else _noted(gold, accounts, rows, found)
@@ -222,37 +222,126 @@ def _check(
     return batch.closed
 
 
-def _check_updated(
-    spark: SparkSession,
-    step: GoldStep,
-    silver: Silver,
-    accounts: list[GoldAccount],
-    held: Any,
-    found: GoldFindings,
-    kept: _Kept,
-) -> None:
-    """Checks a table whose windows are computed again for late rows: the newest commit decides all
-    of it. Each commit's number of late rows is counted again too.
+class _Updated:
+    """The check of a table whose windows are computed again for late rows: the newest commit
+    decides all of it. Each commit's number of late rows is counted again too.
     """
-    found.commits = len(accounts)
-    previous: GoldAccount | None = None
-    for account in accounts:
-        first = previous is None and account.number > 1
-        if not first and not _follows(account, previous):
-            found.problems.append(_broken(account))
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        step: GoldStep,
+        silver: Silver,
+        gold: GoldTable,
+        accounts: list[GoldAccount],
+        kept: _Kept,
+    ) -> None:
+        self._spark = spark
+        self._step = step
+        self._silver = silver
+        self._gold = gold
+        self._accounts = accounts
+        self._kept = kept
+
+    def findings(self, found: GoldFindings, held: Any, *, full: bool) -> GoldFindings:
+        """Returns the findings about the rows `held`. Unless `full`, windows that were found sound
+        are computed again only if rows came for them since. If the others are not what they were,
+        all are computed.
+        """
+        note = None if full else noted_rows.read(self._gold.path, _noted_id(self._gold))
+        for place, account in enumerate(self._accounts):
+            if note is not None and note.fits(account):
+                trial = replace(found, problems=[])
+                self._check_from(place, note, held, trial)
+                if trial.sound:
+                    found = trial
+                    break
+        else:
+            self._check_all(held, found)
+        if found.sound and self._accounts:
+            last = self._accounts[-1]
+            windows = {end: rows_hash([rows]) for end, rows in _by_end(held).items()}
+            note = GoldNote(last.number, account_hash(last), "", windows)
+            noted_rows.write(self._gold.path, _noted_id(self._gold), note)
+        return found
+
+    def _check_all(self, held: Any, found: GoldFindings) -> None:
+        accounts = self._accounts
+        found.commits = len(accounts)
+        if not accounts:
+            if held.num_rows:
+                found.problems.append(
+                    f"{held.num_rows} rows are there, and no commit has closed any"
+                )
             return
-        if previous is not None and not kept.is_cut:
-            commits = previous.closed.commit, account.closed.commit
-            late = count_late(spark, framing_of(step), silver, *commits)
-            counts = [("late rows", account.late, late)]
-            _check_counts(f"version {account.version}", counts, found)
-        previous = account
-    if previous is None:
-        if held.num_rows:
-            found.problems.append(f"{held.num_rows} rows are there, and no commit has closed any")
-        return
-    batch = compute(spark, step, silver, None, previous.closed.commit)
-    _compare(spark, step, silver, None, previous, batch, held, found, kept)
+        if accounts[0].number == 1 and not _follows(accounts[0], None):
+            found.problems.append(_broken(accounts[0]))
+            return
+        if self._check_late(0, found):
+            commit = accounts[-1].closed.commit
+            batch = compute(self._spark, self._step, self._silver, None, commit)
+            self._compare(None, batch, held, found)
+
+    def _check_from(self, place: int, note: GoldNote, held: Any, found: GoldFindings) -> None:
+        """Checks what came after the commit at this place, and that the noted windows for which no
+        row came have the rows that they had.
+        """
+        found.noted, found.commits = place + 1, len(self._accounts) - place - 1
+        if not self._check_late(place, found):
+            return
+        before = self._accounts[place].closed
+        ends = pc.fill_null(held.column("window_end").cast(pa.int64()), _NEVER)
+        is_old = pc.less_equal(ends, before.commit.watermark)
+        batch = compute(
+            self._spark, self._step, self._silver, before, self._accounts[-1].closed.commit
+        )
+        if batch is not None and batch.replaced:
+            again = pa.array(sorted(batch.replaced), pa.int64())
+            is_old = pc.and_(is_old, pc.invert(pc.is_in(ends, value_set=again)))
+        now = {end: rows_hash([rows]) for end, rows in _by_end(held.filter(is_old)).items()}
+        replaced = set() if batch is None else _texts(held.schema, batch.replaced)
+        if now != {end: one for end, one in note.windows.items() if end not in replaced}:
+            found.problems.append("windows are not what they were when they were verified")
+            return
+        self._compare(before, batch, held.filter(pc.invert(is_old)), found)
+
+    def _check_late(self, place: int, found: GoldFindings) -> bool:
+        """Checks the late rows of the commits after this place. False if one does not follow on the
+        commit before it.
+        """
+        for previous, account in pairwise(self._accounts[place:]):
+            if not _follows(account, previous):
+                found.problems.append(_broken(account))
+                return False
+            if not self._kept.is_cut:
+                commits = previous.closed.commit, account.closed.commit
+                framing = framing_of(self._step)
+                late = count_late(self._spark, framing, self._silver, *commits)
+                counts = [("late rows", account.late, late)]
+                _check_counts(f"version {account.version}", counts, found)
+        return True
+
+    def _compare(
+        self, before: Closed | None, batch: Batch | None, held: Any, found: GoldFindings
+    ) -> None:
+        last = self._accounts[-1]
+        _compare(
+            self._spark, self._step, self._silver, before, last, batch, held, found, self._kept
+        )
+
+
+def _by_end(rows: Any) -> dict[str, list[Row]]:
+    """Returns the rows by the text of their window's end."""
+    out: dict[str, list[Row]] = {}
+    for row in _plain(rows):
+        out.setdefault(str(row["window_end"]), []).append(row)
+    return out
+
+
+def _texts(schema: Any, ends: Collection[int]) -> set[str]:
+    """Returns the ends of windows, in microseconds, as `_by_end` has them."""
+    kind = schema.field("window_end").type
+    return set(pa.array(sorted(ends), pa.int64()).cast(kind).cast(pa.string()).to_pylist())
 
 
 def _broken(account: GoldAccount) -> str:

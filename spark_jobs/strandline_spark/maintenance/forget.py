@@ -5,7 +5,8 @@ The records are found in silver, and in quarantine: the duplicates of such a rec
 which the condition is true by the columns that quarantine has. Then they go from bronze, from
 quarantine and from silver, in this order. Silver is last, so a run that breaks off finds the same
 records again. Gold and state are removed before it, and the next run computes them from the rows
-that are left. No earlier version of a table keeps the records: the replaced files are deleted.
+that are left. No earlier version of a table keeps the records: files that this or an earlier commit
+has replaced are deleted if they have one. So is what a rebuild has made that broke off.
 
 Each table gets an entry with the offsets (`removals.py`). So `verify` knows that they are
 gone, a rebuild does not miss them in bronze, and finds them nowhere.
@@ -35,14 +36,20 @@ from strandline_spark.errors import OptionError, TableError, first_line
 from strandline_spark.maintenance import removals
 from strandline_spark.maintenance.compaction import discard
 from strandline_spark.maintenance.removals import Removal
-from strandline_spark.maintenance.removing import commit_removal, intervals_of, now_ms
+from strandline_spark.maintenance.removing import (
+    commit_removal,
+    delete_forgotten,
+    intervals_of,
+    now_ms,
+)
 from strandline_spark.maintenance.tables import AnyTable
 from strandline_spark.maintenance.written import NewFile
 from strandline_spark.silver.duplicates import REASON
+from strandline_spark.silver.rebuild import BESIDE
 from strandline_spark.state.definition import as_value, query
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from strandline_spark.pipeline.config import Pipeline
     from strandline_spark.pipeline.steps import GoldStep, StateStep
@@ -82,6 +89,8 @@ def forget(
     for table in (bronze, silver, quarantine):
         table.check_owner(pipeline.name)
         _check_level(pipeline, bronze, table)
+    if not dry_run:
+        _end_earlier(pipeline, (bronze, silver, quarantine))
     wanted = _matching(silver, quarantine, where)
     done = Forgotten(sum(len(one) for one in wanted.values()))
     if done.records == 0:
@@ -123,6 +132,17 @@ def _check_level(pipeline: Pipeline, bronze: AnyTable, table: AnyTable) -> None:
                 f"{table.path} does not hold all records of {found[1]}:{found[2]} that bronze"
                 " holds: run the pipeline once, then this again; nothing was changed"
             )
+
+
+def _end_earlier(pipeline: Pipeline, tables: Iterable[AnyTable]) -> None:
+    """Deletes what an earlier run has left that broke off between its commit and the deletion, and
+    the tables of a rebuild that broke off: it begins again without the records.
+    """
+    for table in tables:
+        delete_forgotten(table)
+    for path in (pipeline.silver, pipeline.quarantine):
+        if os.path.isdir(path + BESIDE):
+            _delete_folder(path + BESIDE)
 
 
 def _matching(silver: AnyTable, quarantine: AnyTable, where: str) -> Offsets:
@@ -167,8 +187,8 @@ def _selected(table: AnyTable, where: str) -> Offsets:
 
 
 def _remove(table: AnyTable, wanted: Offsets, condition: str, *, dry_run: bool) -> int:
-    """Removes the records from one table, in one commit, and deletes the replaced files. Returns
-    the number of rows.
+    """Removes the records from one table, in one commit, and deletes the files that had them.
+    Returns the number of rows.
     """
     if not dry_run:
         AuditCopier(table.path).copy(table)
@@ -176,7 +196,6 @@ def _remove(table: AnyTable, wanted: Offsets, condition: str, *, dry_run: bool) 
     change = Change("DELETE")
     made: list[NewFile] = []
     gone: dict[TopicPartition, list[Any]] = {}
-    old: list[str] = []
     rows = 0
     try:
         for add in table.adds():
@@ -184,7 +203,6 @@ def _remove(table: AnyTable, wanted: Offsets, condition: str, *, dry_run: bool) 
             if not taken:
                 continue
             rows += sum(len(offsets) for offsets in taken.values())
-            old.append(add["path"])
             for tp, offsets in taken.items():
                 gone.setdefault(tp, []).append(offsets)
             if not dry_run:
@@ -198,9 +216,8 @@ def _remove(table: AnyTable, wanted: Offsets, condition: str, *, dry_run: bool) 
         if isinstance(why, OSError):
             raise unwritable(table, why) from why
         raise
-    for path in old if not dry_run else ():
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(table.full(path))
+    if not dry_run:
+        delete_forgotten(AnyTable.of(table.path))
     return rows
 
 

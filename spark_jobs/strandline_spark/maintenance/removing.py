@@ -1,11 +1,17 @@
-"""The commit of a removal: an entry about the rows, and the new files without them."""
+"""The commit of a removal: an entry about the rows, and the new files without them. And the
+deletion of older files that still have them.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.fenced_table import committing
@@ -21,6 +27,8 @@ if TYPE_CHECKING:
     from strandline_spark.maintenance.tables import AnyTable
 
 _APPEND_ONLY: Final = "delta.appendOnly"
+_NOT_ROWS: Final = ("_delta_log", "_ops")
+"""Folders of a table without rows of topics."""
 
 
 def commit_removal(table: AnyTable, fence: Fence, change: Change, removal: Removal) -> None:
@@ -37,6 +45,39 @@ def commit_removal(table: AnyTable, fence: Fence, change: Change, removal: Remov
             "configuration": {**configuration, _APPEND_ONLY: "false"},
         }
     fence.commit(change)
+
+
+def delete_forgotten(table: AnyTable) -> None:
+    """Deletes the files below the table's folder that are no part of this version and have, or may
+    have, a forgotten record: files that a commit has replaced, and files of killed tasks.
+
+    No job of the pipeline may run: a file that it is about to commit would go too.
+    """
+    gone = removals.removed(removals.read(table.state), removals.FORGET)
+    if not gone:
+        return
+    kept = set(table.file_paths())
+    for file in Path(table.path).rglob("*.parquet"):
+        path = str(file.relative_to(table.path))
+        if path in kept or path.split(os.sep)[0] in _NOT_ROWS:
+            continue
+        topic = next((one[6:] for one in file.parts if one.startswith("topic=")), None)
+        if topic is None or _may_have(file, topic, gone):
+            with contextlib.suppress(FileNotFoundError):
+                file.unlink()
+
+
+def _may_have(file: Path, topic: str, gone: Mapping[TopicPartition, list[Interval]]) -> bool:
+    try:
+        rows = pq.ParquetFile(file).read(columns=["partition", "offset"])
+        partitions, offsets = (rows.column(name).to_numpy() for name in ("partition", "offset"))
+    except (OSError, KeyError, pa.ArrowInvalid):  # a killed task has not finished it
+        return True
+    for partition in np.unique(partitions).tolist():
+        own = intervals_of(offsets[partitions == partition])
+        if removals.common(own, gone.get(TopicPartition(topic, int(partition)), [])):
+            return True
+    return False
 
 
 def now_ms() -> int:

@@ -1,6 +1,6 @@
 """The keys of pipeline.toml: names, types, defaults and meanings.
 
-An unlisted key is refused. docs/guide/spark.md has the same keys (a test compares the two).
+An unlisted key is refused. docs/guide/spark/pipelines.md has the same keys: a test compares them.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from strandline_spark.pipeline.config import Pipeline
 
 _RULES: Final = "strandline.rebuild.rules"
-_BESIDE: Final = ".rebuild"
+BESIDE: Final = ".rebuild"
+"""End of the folders of tables that a rebuild makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Rebuild:
         self._note = note
         self._quarantine_only = quarantine_only
         self._new = replace(
-            pipeline, silver=pipeline.silver + _BESIDE, quarantine=pipeline.quarantine + _BESIDE
+            pipeline, silver=pipeline.silver + BESIDE, quarantine=pipeline.quarantine + BESIDE
         )
 
     def run(self, spark: SparkSession) -> Rebuilt:
@@ -201,12 +202,12 @@ def _is_half_renamed(pipeline: Pipeline) -> bool:
     """True if the renames have begun and not ended: the new quarantine is not in its place, and the
     new silver is, or the place is empty.
     """
-    beside = pipeline.quarantine + _BESIDE
+    beside = pipeline.quarantine + BESIDE
     if not os.path.isdir(beside):
         return False
     new = QuarantineTable.find(beside, pipeline.name)
     number = None if new is None else new.setting(REBUILT)
-    if number is None or os.path.isdir(pipeline.silver + _BESIDE):
+    if number is None or os.path.isdir(pipeline.silver + BESIDE):
         return False
     there = SilverTable.find(pipeline.silver, pipeline.name)
     return there is not None and there.setting(REBUILT) == number

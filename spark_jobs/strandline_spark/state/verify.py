@@ -2,13 +2,17 @@
 newest commit, taken again one after the other by a plain loop.
 
 The loop shares no code with the step. Only the condition `delete_when` is given to the same SQL
-engine, over all of silver.
+engine. A sound check notes where it has come to (`noted_keys.py`), and the next one goes on from
+there. If the table does not fit the note, all of silver is taken again.
 """
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import QueryBuilder
@@ -19,18 +23,21 @@ from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold.silver import Silver
 from strandline_spark.maintenance import removals
 from strandline_spark.source.local_files import files_under
+from strandline_spark.state import noted_keys
 from strandline_spark.state.definition import check_step, identity_of
+from strandline_spark.state.noted_keys import Id, Latest, Note, row_hash
 from strandline_spark.state.table import StateTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from deltalake import DeltaTable
 
     from strandline_spark.pipeline.steps import StateStep
+    from strandline_spark.state.account import StateAccount
 
 _SHOWN_MAX: Final = 3
 _RECORD: Final = ("topic", "partition", "offset")
-Id = tuple[Any, ...]
-"""Topic, partition and offset, and of a record with several rows the position."""
 
 
 @dataclass(slots=True)
@@ -42,6 +49,8 @@ class StateFindings:
     """Number of the table's rows."""
     silver: int = 0
     """Number of silver's rows up to the fences."""
+    noted: int = 0
+    """Number of these that an earlier verification has taken."""
     left_out: int = 0
     """Number of these whose key, or order, is null."""
     behind: int = 0
@@ -53,43 +62,99 @@ class StateFindings:
         return not self.problems
 
 
-def verify_step(step: StateStep, silver_path: str, *, pipeline: str) -> StateFindings:
-    """Checks the table. Raises TableError if a table is unreadable or is not the step's."""
-    found = StateFindings(step.name)
+def verify_step(
+    step: StateStep, silver_path: str, *, pipeline: str, full: bool = True
+) -> StateFindings:
+    """Checks the table. Unless `full`, rows of silver that an earlier verification has taken are
+    not read again. Raises TableError if a table is unreadable or is not the step's.
+    """
     table = StateTable.open(step, pipeline)
     silver = Silver.open(silver_path)
     check_step(step, silver)
     last = table.last()
-    own = _own_columns(silver)
-    held = {_id(row, own): row for row in _plain(table.rows())}
-    found.keys = table.count()
     if last is None:
-        if held:
-            found.problems.append(f"{len(held)} rows are there, and no commit of the step")
+        found = StateFindings(step.name, keys=table.count())
+        if found.keys:
+            found.problems.append(f"{found.keys} rows are there, and no commit of the step")
         return found
     if last.definition != identity_of(step):
         raise TableError(
             f"the step {step.name} has changed (key, order or delete_when) since {table.path} was"
             f" last written; {table.again}"
         )
-    if last.silver_id != silver.id:
-        found.problems.append(
-            "it was computed from another silver table; the next run begins it again, or says how"
-        )
-        return found
-    ends = silver.ends
-    found.behind = sum(max(0, end - last.ends.get(tp, 0)) for tp, end in ends.items())
-    for tp, end in last.ends.items():
-        if ends.get(tp, 0) < end:
+    check = _Check(step, table, silver, last)
+    note = None if full else check.note()
+    if note is not None:
+        found = check.findings(note)
+        if found.sound:
+            return found
+    return check.findings(None)
+
+
+class _Check:
+    """The check of one version of the table."""
+
+    def __init__(
+        self, step: StateStep, table: StateTable, silver: Silver, last: StateAccount
+    ) -> None:
+        self._step = step
+        self._table = table
+        self._silver = silver
+        self._last = last
+        self._own = _own_columns(silver)
+        self._table_id = str(table.delta.metadata().id)
+
+    def note(self) -> Note | None:
+        """Returns the note of an earlier check, if this table goes on from there."""
+        columns = (self._step.key, self._step.order, self._own)
+        note = noted_keys.read(self._table.path, self._table_id, columns)
+        return note if note is not None and note.fits(self._last) else None
+
+    def findings(self, note: Note | None) -> StateFindings:
+        found = StateFindings(self._step.name, keys=self._table.count())
+        last, silver = self._last, self._silver
+        if last.silver_id != silver.id:
             found.problems.append(
-                f"it holds {tp} up to offset {end}, and silver ends at {ends.get(tp, 0)}"
+                "it was computed from another silver table; the next run begins it again, or says"
+                " how"
             )
-    expected = _Recomputed(step, silver, found).rows_up_to(last.ends)
-    if len(held) != found.keys:
-        found.problems.append(f"{found.keys - len(held)} rows repeat a record of silver")
-    _excuse(held, expected, step, silver)
-    _compare(held, expected, step, found)
-    return found
+            return found
+        ends = silver.ends
+        found.behind = sum(max(0, end - last.ends.get(tp, 0)) for tp, end in ends.items())
+        for tp, end in last.ends.items():
+            if ends.get(tp, 0) < end:
+                found.problems.append(
+                    f"it holds {tp} up to offset {end}, and silver ends at {ends.get(tp, 0)}"
+                )
+        held = self._held
+        with _recomputed(self._step, silver, found, last.ends, note) as recomputed:
+            expected = recomputed.rows(held)
+        if len(held) != found.keys:
+            found.problems.append(f"{found.keys - len(held)} rows repeat a record of silver")
+        held = dict(held)
+        _excuse(held, expected, self._step, silver)
+        _compare(held, expected, self._step, found)
+        if found.sound:
+            self._write(recomputed.newest.values(), found)
+        return found
+
+    @cached_property
+    def _held(self) -> dict[Id, dict[str, Any]]:
+        return {_id(row, self._own): row for row in _plain(self._table.rows())}
+
+    def _write(self, newest: Iterable[Latest], found: StateFindings) -> None:
+        step, last = self._step, self._last
+        # A deleted key without an order comes back by a later offset alone.
+        kept = [
+            one._replace(row=None if one.is_deletion else row_hash(self._held[one.place]))
+            for one in newest
+            if one.place in self._held or (one.is_deletion and step.order)
+        ]
+        note = Note(last.silver_id, last.definition, last.ends, found.silver, found.left_out, kept)
+        schema: Any = pa.schema(self._silver.state.schema)
+        columns = (*step.key, *step.order, *self._own)
+        kinds = [_plain_kind(schema.field(name).type) for name in columns]
+        noted_keys.write(self._table.path, self._table_id, note, kinds)
 
 
 def _excuse(
@@ -113,27 +178,84 @@ def _excuse(
             del expected[place]
 
 
-class _Recomputed:
-    """The rows that a table of the step should have."""
+@contextlib.contextmanager
+def _recomputed(
+    step: StateStep,
+    silver: Silver,
+    found: StateFindings,
+    ends: Mapping[TopicPartition, int],
+    note: Note | None,
+) -> Iterator[_Recomputed]:
+    """Gives the rows that a table of the step should have up to the fences `ends`."""
+    if note is None:
+        yield _Recomputed(step, silver, silver.delta, found, ends, None)
+        return
+    index = silver.index
+    later = (index["offset_max"] >= index.ends_of(note.ends)) & (
+        index["offset_min"] < index.ends_of(ends)
+    )
+    with silver.excerpt(index.files(later)) as table:
+        yield _Recomputed(step, silver, table, found, ends, note)
 
-    def __init__(self, step: StateStep, silver: Silver, found: StateFindings) -> None:
+
+class _Recomputed:
+    """The rows that a table of the step should have, from all of silver or from a note on."""
+
+    def __init__(
+        self,
+        step: StateStep,
+        silver: Silver,
+        table: DeltaTable,
+        found: StateFindings,
+        ends: Mapping[TopicPartition, int],
+        note: Note | None,
+    ) -> None:
         self._step = step
         self._silver = silver
+        self._table = table
+        self._is_whole = note is None
         self._found = found
         self._own = _own_columns(silver)
+        self._ends = {(tp.topic, tp.partition): end for tp, end in ends.items()}
+        self._starts: dict[tuple[str, int], int] = {}
+        self.newest: dict[Any, Latest] = {}
+        """By key; without an order each partition has a latest row of its own."""
+        if note is not None:
+            found.silver = found.noted = note.silver
+            found.left_out = note.left_out
+            self._starts = {(tp.topic, tp.partition): end for tp, end in note.ends.items()}
+            self.newest = {self._group(one.key, one.place): one for one in note.latest}
+        self._take()
 
-    def rows_up_to(self, ends: dict[TopicPartition, int] | Any) -> dict[Id, dict[str, Any]]:
-        """Returns silver's rows, by their records."""
+    def rows(self, held: Mapping[Id, dict[str, Any]]) -> dict[Id, dict[str, Any]]:
+        """Returns the rows by their records. A row that was noted is taken from `held`, if it is
+        the same there.
+        """
+        live = {one.place: one for one in self.newest.values() if not one.is_deletion}
+        self._refuse_two(live)
+        out: dict[Id, dict[str, Any]] = {}
+        for place, one in live.items():
+            if one.row is None:
+                continue
+            if place not in held or row_hash(held[place]) != one.row:
+                self._found.problems.append(f"the row of {place} is not the one that was verified")
+            else:
+                out[place] = held[place]
+        for row in self._rows([one.name for one in self._silver.state.schema.fields]):
+            place = _id(row, self._own)
+            if place in live and place not in out:
+                out[place] = row
+        return out
+
+    def _take(self) -> None:
         step, found = self._step, self._found
-        fences = {(tp.topic, tp.partition): end for tp, end in ends.items()}
         deletes = self._deleting()
-        newest: dict[Any, tuple[Any, Id, bool]] = {}
         columns = list(
             dict.fromkeys((*self._own, "timestamp", "tombstone", *step.key, *step.order))
         )
         for row in self._rows(columns):
             place = _id(row, self._own)
-            if place[2] >= fences.get(place[:2], 0):
+            if not self._starts.get(place[:2], 0) <= place[2] < self._ends.get(place[:2], 0):
                 continue
             found.silver += 1
             key = tuple(row[name] for name in step.key)
@@ -144,34 +266,32 @@ class _Recomputed:
             if None in key or None in order:
                 found.left_out += 1
                 continue
-            dead = bool(row["tombstone"]) or place in deletes
-            # Without an order each partition has a latest row of its own.
-            group = key if step.order else (key, place[:2])
-            rank = (tuple(_ordered(one) for one in order), _rank(place))
-            if group not in newest or newest[group][0] < rank:
-                newest[group] = (rank, place, dead)
-        live = {place: key for key, (_, place, dead) in newest.items() if not dead}
-        self._refuse_two(live)
-        rows = self._rows([one.name for one in self._silver.state.schema.fields])
-        return {_id(row, self._own): row for row in rows if _id(row, self._own) in live}
+            one = Latest(key, order, place, bool(row["tombstone"]) or place in deletes)
+            group = self._group(key, place)
+            if group not in self.newest or _rank_of(self.newest[group]) < _rank_of(one):
+                self.newest[group] = one
 
-    def _refuse_two(self, live: dict[Id, Any]) -> None:
+    def _group(self, key: tuple[Any, ...], place: Id) -> Any:
+        return key if self._step.order else (key, place[:2])
+
+    def _refuse_two(self, live: Mapping[Id, Latest]) -> None:
         if self._step.order:
             return
         seen: dict[Any, Id] = {}
-        for place, (key, _) in live.items():
-            if key in seen:
+        for place, one in live.items():
+            if one.key in seen:
                 self._found.problems.append(
-                    f"silver has the key {key} in two partitions ({seen[key]} and {place}): give"
-                    " the step an order"
+                    f"silver has the key {one.key} in two partitions ({seen[one.key]} and"
+                    f" {place}): give the step an order"
                 )
                 return
-            seen[key] = place
+            seen[one.key] = place
 
     def _rows(self, columns: list[str]) -> Iterator[dict[str, Any]]:
         path = self._silver.path
+        root = path if self._is_whole else unquote(urlsplit(self._table.table_uri).path)
         try:
-            dataset: Any = self._silver.delta.to_pyarrow_dataset(filesystem=files_under(path))
+            dataset: Any = self._table.to_pyarrow_dataset(filesystem=files_under(root))
             for batch in dataset.to_batches(columns=columns):
                 yield from _plain(pa.table(batch))
         except (OSError, pa.ArrowInvalid) as why:
@@ -190,7 +310,7 @@ class _Recomputed:
         }
         own = ", ".join(f"`{name}`" for name in self._own)
         select = f"SELECT {own} FROM silver WHERE (\n{self._step.delete_when}\n)"
-        reader = QueryBuilder(settings).register("silver", self._silver.delta).execute(select)
+        reader = QueryBuilder(settings).register("silver", self._table).execute(select)
         return {
             _id(row, self._own) for batch in reader for row in pa.record_batch(batch).to_pylist()
         }
@@ -205,6 +325,10 @@ def _id(row: dict[str, Any], own: tuple[str, ...]) -> Id:
     return tuple(row[name] for name in own)
 
 
+def _rank_of(one: Latest) -> tuple[Any, ...]:
+    return tuple(_ordered(value) for value in one.order), _rank(one.place)
+
+
 def _rank(place: Id) -> tuple[Any, ...]:
     """Returns the place for comparisons: a row without a position is before those with one."""
     return (*place[:3], *((one is not None, one or 0) for one in place[3:]))
@@ -217,6 +341,14 @@ def _plain(rows: Any) -> list[dict[str, Any]]:
             rows = rows.set_column(n, column.name, rows.column(n).cast(pa.int64()))
     out: list[dict[str, Any]] = rows.to_pylist()
     return out
+
+
+def _plain_kind(kind: Any) -> Any:
+    """Returns the type of a column as `_plain` has it."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return views.get(kind, kind)
 
 
 def _ordered(value: Any) -> Any:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from strandline_spark.errors import TableError
+from strandline_spark.gold import verify
+from strandline_spark.gold.batch import Batch, compute
 from strandline_spark.gold.step import run_step
 from strandline_spark.gold.table import GoldTable
 from strandline_spark.gold.verify import verify_step
@@ -18,8 +23,6 @@ from strandline_spark.pipeline.steps import GoldStep
 from support.silver_tables import EPOCH, SilverRow, take
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -97,7 +100,7 @@ def test_late_rows_are_in_their_windows_however_batches_are_cut(
         for name, kind in KINDS.items()
         for cut in ("often", "seldom")
     }
-    updated = 0
+    updated = noted = 0
     for n, batch in enumerate(batches):
         take(silver, batch, digits=chance.choice([3, 6]))
         last = n == len(batches) - 1
@@ -108,7 +111,11 @@ def test_late_rows_are_in_their_windows_however_batches_are_cut(
                 updated += report.updated or 0
                 if report.version is not None:
                     assert held(step) == plain(step, KINDS[name], rows)
+                    again = verify_step(spark, step, silver, pipeline="p", full=False)
+                    assert again.problems == []
+                    noted += again.noted
     assert updated > 3
+    assert noted > 3
     for name in KINDS:
         often, seldom = steps[name, "often"], steps[name, "seldom"]
         assert held(often) == held(seldom)
@@ -142,6 +149,50 @@ def test_verify_finds_a_window_without_its_late_row_and_another_count(
     assert problems[0] == "version 3 says 5 late rows, silver has 0"
     assert problems[1].startswith("window [1970-01-01 00:00:00.000000Z, 1970-01-01 00:00:00.007")
     assert "1 rows are not there" in problems[1]
+
+
+def test_a_second_verify_computes_only_windows_that_closed_or_changed_since(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silver = str(tmp_path / "silver")
+    step = GoldStep("s", str(tmp_path / "gold"), SQL, 1, 0, window=10 * UNIT, updates=True)
+    files: list[int] = []
+
+    def again(*, full: bool = False) -> verify.GoldFindings:
+        return verify_step(spark, step, silver, pipeline="p", full=full)
+
+    def counted(*given: Any, **more: Any) -> Batch | None:
+        batch = compute(*given, **more)
+        files.append(0 if batch is None else batch.files)
+        return batch
+
+    for offset, time in enumerate((5, 15, 25, 35, 45)):
+        take(silver, [SilverRow(0, offset, time * UNIT)])
+        run_step(spark, step, silver, pipeline="p")
+    monkeypatch.setattr(verify, "compute", counted)
+    first, second = again(), again()
+    assert (first.noted, first.problems) == (0, [])
+    assert (second.noted, second.commits, second.problems) == (first.commits, 0, [])
+    take(silver, [SilverRow(0, 5, 16 * UNIT), SilverRow(0, 6, 55 * UNIT)])
+    run_step(spark, step, silver, pipeline="p")
+    third = again()
+    assert (third.noted, third.commits, third.late, third.problems) == (first.commits, 1, 1, [])
+    assert files == [4, 0, 3]
+
+    for lost in (0, -1):
+        run_step(spark, step, silver, pipeline="p")
+        place = sorted(GoldTable.open(step, "p").rows()["window_end"].to_pylist())[lost]
+        kept = {}
+        for path in Path(step.table).glob("*.parquet"):
+            kept[path] = path.read_bytes()
+            rows = pq.ParquetFile(path).read()
+            pq.write_table(rows.filter(pc.not_equal(rows["window_end"], place)), path)
+        found = again()
+        assert (found.noted, len(found.problems)) == (0, 1)
+        assert found.problems == again(full=True).problems
+        for path, data in kept.items():
+            path.write_bytes(data)
+    assert again().problems == []
 
 
 def test_a_step_cannot_begin_to_update_windows_that_lack_late_rows(

@@ -295,7 +295,7 @@ def test_triggers_other_than_micro_batches_are_refused_by_spark_before_anything_
     mode: str,
     message: str,
 ) -> None:
-    """The words are Spark's: docs/guide/spark.md quotes them and says what to do."""
+    """The words are Spark's: docs/guide/spark/README.md quotes them and says what to do."""
     writer = stream(spark, broker).load().writeStream.format("console").outputMode(mode)
     writer = writer.option("checkpointLocation", str(tmp_path / "c"))
     with pytest.raises(Exception, match=message):

@@ -1,6 +1,7 @@
 """What a pipeline's tables are built from, killed at random: the job's driver and JVM, Spark's
 executors and their Python workers, the leader that is read, the controller. After each kill bronze
-and silver have every record once, and at the end gold is what a run without kills gives.
+and silver have every record once, and each state table the latest row of its keys. At the end gold
+and state are what a run without kills gives.
 
 Among the tests each of `KINDS` is killed once, on a local master, a server and a process of the job
 at the same time. `make spark-kills` kills ten times in two million records on a standalone cluster,
@@ -34,7 +35,9 @@ from strandline_spark.gold.verify import verify_step
 from strandline_spark.pipeline.config import load_pipeline
 from strandline_spark.pipeline.failures import Failures
 from strandline_spark.pipeline.gold import GoldSteps
+from strandline_spark.pipeline.state import StateSteps
 from strandline_spark.pipeline.verify import verify_parsed
+from strandline_spark.state.verify import verify_step as verify_state_step
 from support.cluster import eventually, make_cluster
 from support.pipelines import rows_of
 from support.spark_standalone import end_session, spark_standalone, start_job, with_word
@@ -72,6 +75,8 @@ PER_SECOND: Final = 100
 """Records whose event times lie in one second."""
 BEGIN: Final = datetime(2026, 3, 1, tzinfo=UTC)
 WINDOW_S: Final = 10
+SLOTS: Final = 997
+"""Keys of the state table whose rows come from all partitions."""
 PIPELINE: Final = f"""
 [pipeline]
 name = "numbers"
@@ -88,6 +93,8 @@ quarantine_limit = 0
 
 [silver.columns]
 n = "bigint"
+slot = "bigint"
+chunk = "bigint"
 at = "timestamp"
 
 [[gold]]
@@ -95,6 +102,16 @@ name = "sums"
 window = "{WINDOW_S} seconds"
 watermark = "30 seconds"
 sql = "SELECT window_start, window_end, count(*) AS n, sum(n) AS total FROM silver GROUP BY ALL"
+
+[[state]]
+name = "slots"
+key = ["slot"]
+order = ["event_time"]
+delete_when = "n % 7 = 0"
+
+[[state]]
+name = "chunks"
+key = ["chunk"]
 """
 
 
@@ -236,7 +253,8 @@ def produce(bootstrap: str, first: int, stop: int) -> None:
 
 def value(n: int) -> bytes:
     at = BEGIN + timedelta(seconds=n / PER_SECOND)
-    return json.dumps({"n": n, "at": at.isoformat()}).encode()
+    row = {"n": n, "slot": n % SLOTS, "chunk": n // CHUNK, "at": at.isoformat()}
+    return json.dumps(row).encode()
 
 
 def check(cluster: LocalCluster, pipeline: Pipeline, total: int) -> None:
@@ -247,6 +265,10 @@ def check(cluster: LocalCluster, pipeline: Pipeline, total: int) -> None:
     eventually(
         lambda: all(one.sound for one in verify_parsed(pipeline)), "silver is sound", DEADLINE_S
     )
+    for step in pipeline.state:
+        eventually(lambda s=step: DeltaTable.is_deltatable(s.table), step.name, DEADLINE_S)  # type: ignore[misc]
+        state = verify_state_step(step, pipeline.silver, pipeline=pipeline.name)
+        assert state.sound, state
 
 
 def check_table(pipeline: Pipeline, total: int) -> None:
@@ -278,6 +300,23 @@ def check_gold(spark: SparkSession, pipeline: Pipeline, total: int) -> None:
     assert rows == sorted(expected, key=repr)
 
 
+def check_state(pipeline: Pipeline, total: int) -> None:
+    """Once what the last kill has left is merged; and the rows are those of a plain loop."""
+    notes: list[str] = []
+    failures = Failures(notes.append)
+    StateSteps(pipeline, notes.append, failures).run()
+    assert failures.said() == {}
+    slots, chunks = pipeline.state
+    for step in (slots, chunks):
+        found = verify_state_step(step, pipeline.silver, pipeline=pipeline.name)
+        assert (found.problems, found.behind, found.silver) == ([], 0, total)
+    newest = {n % SLOTS: n for n in range(total)}
+    held = sorted((slot, n) for slot, n in newest.items() if n % 7)
+    assert sorted(rows_of(slots.table, "slot", "n")) == held
+    ends = {n // CHUNK: n for n in range(total)}
+    assert sorted(rows_of(chunks.table, "chunk", "n")) == sorted(ends.items())
+
+
 def with_topic(make_cluster: MakeCluster) -> LocalCluster:
     cluster = make_cluster(brokers=3)
     with Admin(cluster.bootstrap) as admin:
@@ -302,11 +341,12 @@ def test_every_record_is_in_the_table_once_whatever_was_killed(
         striker = Striker(cluster, job)
         job.start()
         strikes = striker.order()
-        print(f"seed {SEED}: {len(strikes)} times in {RECORDS:,} records")  # noqa: T201 - progress
+        share = -(-RECORDS // (len(strikes) * CHUNK)) * CHUNK
+        print(f"seed {SEED}: {len(strikes)} times in {share * len(strikes):,} records")  # noqa: T201 - progress
         try:
             done = 0
             for number, victims in enumerate(strikes, start=1):
-                goal = RECORDS * number // len(strikes)
+                goal = done + share
                 writer = threading.Thread(target=produce, args=(cluster.bootstrap, done, goal))
                 writer.start()
                 before = done
@@ -331,4 +371,5 @@ def test_every_record_is_in_the_table_once_whatever_was_killed(
             job.end()
         counting = beside.submit(check_table, job.pipeline, done)
         check_gold(spark, job.pipeline, done)
+        check_state(job.pipeline, done)
         counting.result()

@@ -129,7 +129,7 @@ def test_the_pipelines_that_ship_are_sound(name: str) -> None:
 
 
 def test_the_docs_have_a_sound_file_with_every_key_and_no_other() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "guide" / "spark.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "guide" / "spark" / "pipelines.md").read_text()
     text = page.partition("```toml\n")[2].partition("```")[0]
     found = read(text)
     assert (found.name, len(found.gold), len(found.state)) == ("shop", 2, 1)

@@ -96,8 +96,8 @@ def test_each_table_has_its_own_topics_rules_folders_and_gold() -> None:
 
 
 def test_the_docs_have_a_sound_file_of_several_tables() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "guide" / "spark.md").read_text()
-    text = page.partition("### Several silver tables")[2].partition("```toml\n")[2]
+    page = (Path(__file__).parents[3] / "docs" / "guide" / "spark" / "pipelines.md").read_text()
+    text = page.partition("## Several silver tables")[2].partition("```toml\n")[2]
     found = read(text.partition("```")[0])
     assert [one.part for one in found.parts] == ["orders", "clicks"]
 

@@ -63,7 +63,7 @@ def test_an_error_names_both_and_who_is_to_be_upgraded() -> None:
     old = Server("broker 7", "", Levels(0, 1))
     expected = (
         "Upgrade broker 7 to a build that speaks protocol level 2, or run this controller with a"
-        " build that speaks level 1 (docs/guide/operations.md, Upgrades)"
+        " build that speaks level 1 (docs/guide/upgrades.md)"
     )
     for here, there in ((new, old), (old, new)):
         with pytest.raises(UnsupportedVersion) as refused:

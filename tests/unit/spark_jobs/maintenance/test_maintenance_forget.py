@@ -4,10 +4,12 @@ know that they are gone on purpose.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
@@ -19,6 +21,7 @@ from strandline_spark.commands.main import main
 from strandline_spark.delta_log.table_log import snapshot
 from strandline_spark.errors import OptionError, TableError
 from strandline_spark.maintenance import removals
+from strandline_spark.maintenance.compaction import compact
 from strandline_spark.maintenance.forget import forget
 from strandline_spark.maintenance.retention import retain
 from strandline_spark.pipeline.verify import verify_parsed
@@ -39,6 +42,8 @@ order = ["event_time"]
 """
 PLAIN = FILE.replace('dedupe = { key = ["id", "kind"], within = "10 seconds" }', "")
 WHERE = "id = 7"
+LEFT: Final = {(0, 1), (0, 3), (1, 0), (2, 0)}
+"""The records of others."""
 
 
 @pytest.fixture
@@ -94,12 +99,78 @@ def test_the_records_are_in_no_table_and_verify_knows(pipeline: Pipeline) -> Non
     assert found == [3, 0, 1]
 
 
-def test_no_file_on_the_disk_has_them(pipeline: Pipeline, tmp_path: Path) -> None:
-    forget(pipeline, WHERE)
+def on_the_disk(pipeline: Pipeline) -> set[tuple[int, int]]:
+    """The records of all data files, of earlier versions and of killed tasks too."""
+    found = set()
     for table in (pipeline.bronze, pipeline.silver, pipeline.quarantine):
         for file in Path(table).rglob("topic=*/**/*.parquet"):
-            rows = pq.read_table(file, partitioning=None).to_pylist()
-            assert not any((row["partition"], row["offset"]) == (0, 4) for row in rows)
+            for row in pq.read_table(file, partitioning=None).to_pylist():
+                found.add((row["partition"], row["offset"]))
+    return found
+
+
+def test_no_file_on_the_disk_has_them(pipeline: Pipeline) -> None:
+    forget(pipeline, WHERE)
+    assert on_the_disk(pipeline) == LEFT
+
+
+def test_no_file_that_was_replaced_before_has_them(pipeline: Pipeline) -> None:
+    """A compaction has replaced files, and a killed task has left a whole file and half of one."""
+    for table in (pipeline.bronze, pipeline.silver, pipeline.quarantine):
+        first = min(Path(table).rglob("topic=*/**/*.parquet"))
+        compact(table, 1 << 27)
+        shutil.copy(first, first.with_name("killed.parquet"))
+    assert (0, 4) in on_the_disk(pipeline)
+    whole = first.read_bytes()
+    first.with_name("torn.parquet").write_bytes(whole[:-9])
+    forget(pipeline, WHERE)
+    assert on_the_disk(pipeline) == LEFT
+    run(pipeline)
+    assert said(pipeline) == []
+
+
+@pytest.mark.parametrize("files", range(5))
+def test_no_file_has_them_after_a_run_that_broke_off_is_run_again(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, files: int
+) -> None:
+    one = Path.unlink
+    deleted: list[Path] = []
+
+    def crash(self: Path, *given: Any, **more: Any) -> None:
+        if len(deleted) == files:
+            raise KeyboardInterrupt
+        deleted.append(self)
+        one(self, *given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", crash)
+        with pytest.raises(KeyboardInterrupt):
+            forget(pipeline, WHERE)
+    with contextlib.suppress(OptionError):  # all rows are gone, and only files are left
+        forget(pipeline, WHERE)
+    assert on_the_disk(pipeline) == LEFT
+    run(pipeline)
+    assert said(pipeline) == []
+
+
+def test_a_rebuild_that_broke_off_begins_again_without_them(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark: Any = InlineSpark()
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rebuild, "_rename", crash)
+        with pytest.raises(KeyboardInterrupt):
+            Rebuild(pipeline, lambda line: None).run(spark)
+    assert (0, 4) in places(f"{pipeline.silver}.rebuild")
+    forget(pipeline, WHERE)
+    assert not list(Path(pipeline.silver).parent.glob("*.rebuild"))
+    Rebuild(pipeline, lambda line: None).run(spark)
+    run(pipeline)
+    assert (places(pipeline.silver), said(pipeline)) == ([(0, 1), (0, 3), (2, 0)], [])
 
 
 def test_the_entry_has_no_value_of_the_person(pipeline: Pipeline) -> None:
@@ -160,8 +231,6 @@ def test_a_run_that_breaks_off_is_run_again(
 
 def test_a_record_that_is_left_in_one_table_is_found(pipeline: Pipeline) -> None:
     """Another program brings a file of before back."""
-    import shutil
-
     kept = f"{pipeline.silver}-kept"
     shutil.copytree(pipeline.silver, kept)
     forget(pipeline, WHERE)
