@@ -60,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         sys.exit(1)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
+        _check_spark()
         status = arguments.run(arguments)
     except KeyboardInterrupt:
         _note(f"interrupted; {arguments.interrupted}")
@@ -72,6 +73,12 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
     sys.exit(status)
+
+
+def _check_spark() -> None:
+    from strandline_spark.spark_versions import check_stream_reads
+
+    check_stream_reads("strandline-spark")
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:
