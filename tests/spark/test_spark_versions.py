@@ -10,7 +10,6 @@ import pytest
 
 from strandline import NewTopic
 from strandline.sync import Admin
-from strandline_spark.data_source import StrandlineDataSource
 from strandline_spark.source.later_names import HAS_STREAM_READS, HAS_STREAM_WRITES
 from strandline_spark.spark_versions import installed
 from support.cluster import cluster
@@ -39,7 +38,6 @@ def source(reader: Any, address: str, topic: str, **options: str) -> DataFrame:
 def test_a_batch_reads_every_column_and_a_table_is_made_in_sql(
     spark: SparkSession, broker: FakeBroker
 ) -> None:
-    spark.dataSource.register(StrandlineDataSource)
     broker.create("t").partitions[0].append([(b"k", b"v%d" % n) for n in range(ROWS)])
     more = {"includeHeaders": "true", "includeBatchMeta": "true", "minPartitions": "3"}
     found = source(spark.read, broker.address, "t", **more).collect()
@@ -59,7 +57,6 @@ def test_a_batch_reads_every_column_and_a_table_is_made_in_sql(
 def test_a_batch_is_written_and_each_row_is_read_back_once(
     spark: SparkSession, cluster: LocalCluster
 ) -> None:
-    spark.dataSource.register(StrandlineDataSource)
     create(cluster, "written")
     rows = spark.range(ROWS).selectExpr("CAST(id AS STRING) AS key", "concat('v', id) AS value")
     sink = rows.write.format("strandline").option("bootstrap.servers", cluster.bootstrap)
@@ -71,7 +68,6 @@ def test_a_batch_is_written_and_each_row_is_read_back_once(
 def test_a_stream_is_read_or_refused_with_the_version(
     spark: SparkSession, broker: FakeBroker, tmp_path: Path
 ) -> None:
-    spark.dataSource.register(StrandlineDataSource)
     broker.create("t").partitions[0].append([(b"k", b"v%d" % n) for n in range(ROWS)])
 
     def read() -> int:
@@ -97,7 +93,6 @@ def test_a_stream_is_written_or_refused_with_the_version(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Another source than ours, which is refused where this works."""
-    spark.dataSource.register(StrandlineDataSource)
     create(cluster, "streamed")
     spark.range(ROWS).selectExpr("concat('v', id) AS value").write.text(str(tmp_path / "texts"))
     rows = spark.readStream.schema("value STRING").text(str(tmp_path / "texts"))
