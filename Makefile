@@ -187,7 +187,7 @@ lock: setup ## pin the requirements anew after a change of pyproject.toml (UPGRA
 	@$(COMPILE) $(if $(UPGRADE),--upgrade) --all-extras --all-build-deps -o requirements/all.txt pyproject.toml
 	@for part in runtime spark build; do cp requirements/all.txt requirements/$$part.txt; done
 	@$(COMPILE) --extra broker --extra console -o requirements/runtime.txt pyproject.toml
-	@$(COMPILE) --extra broker --extra spark -o requirements/spark.txt pyproject.toml
+	@$(COMPILE) --extra broker --extra spark --extra objects -o requirements/spark.txt pyproject.toml
 	@$(COMPILE) $(if $(UPGRADE),--upgrade) -o requirements/docs.txt requirements/docs.in
 	@$(COMPILE) --only-build-deps --build-deps-for wheel -o requirements/build.txt pyproject.toml
 

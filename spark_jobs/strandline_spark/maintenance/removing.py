@@ -6,11 +6,11 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.fenced_table import committing
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.maintenance import removals
+from strandline_spark.stores import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,7 +50,7 @@ def offsets_of(
     out: dict[TopicPartition, list[Interval]] = {}
     for add in adds:
         with table.reading(add["path"]):
-            rows = pq.ParquetFile(table.full(add["path"])).read(columns=["partition", "offset"])
+            rows = files.parquet(table.full(add["path"])).read(columns=["partition", "offset"])
         partitions, offsets = (rows.column(name).to_numpy() for name in ("partition", "offset"))
         for partition in np.unique(partitions).tolist():
             tp = TopicPartition(str(add["partition.topic"]), int(partition))
@@ -73,7 +73,7 @@ def timestamps_in(path: str) -> tuple[int, int] | None:
     """Returns the least and greatest timestamp of a file's rows, in microseconds; None if its
     footer does not say so.
     """
-    footer = pq.read_metadata(path)
+    footer = files.footer(path)
     columns = {footer.schema.column(n).path: n for n in range(footer.num_columns)}
     place = columns.get("timestamp")
     if place is None:

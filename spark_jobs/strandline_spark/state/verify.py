@@ -18,9 +18,9 @@ from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold.silver import Silver
 from strandline_spark.maintenance import removals
-from strandline_spark.source.local_files import files_under
 from strandline_spark.state.definition import check_step, identity_of
 from strandline_spark.state.table import StateTable
+from strandline_spark.stores import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,7 +171,7 @@ class _Recomputed:
     def _rows(self, columns: list[str]) -> Iterator[dict[str, Any]]:
         path = self._silver.path
         try:
-            dataset: Any = self._silver.delta.to_pyarrow_dataset(filesystem=files_under(path))
+            dataset: Any = self._silver.delta.to_pyarrow_dataset(filesystem=files.file_system(path))
             for batch in dataset.to_batches(columns=columns):
                 yield from _plain(pa.table(batch))
         except (OSError, pa.ArrowInvalid) as why:
