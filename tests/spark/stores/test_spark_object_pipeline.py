@@ -61,6 +61,7 @@ sql = "SELECT window_start, window_end, kind, count(*) AS n FROM silver GROUP BY
 [[state]]
 name = "latest"
 key = ["id"]
+order = ["event_time"]
 """
 AT_S: Final = 1_700_000_000 - 1_700_000_000 % 60
 RECORDS: Final = 120
