@@ -23,6 +23,7 @@ def lowest(pyproject: str) -> list[str]:
         *project["dependencies"],
         *extras["broker"],
         *extras["spark"],
+        *extras["objects"],
         *tools,
     ]
     found = [BOUNDS.fullmatch(each) for each in wanted]
