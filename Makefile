@@ -22,7 +22,7 @@ SUBMAKE := $(MAKE) --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help setup screenshots test proof smoke conformance check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
 	console console-fresh console-tests \
-	quick-tests sim spark-kills lowest pythons dist fmt demo proto bench docs-site lock clean
+	quick-tests sim spark-kills lowest pythons sparks dist fmt demo proto bench docs-site lock clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,12 @@ PYTHONS_TESTS ?= $(if $(SMALL),tests/unit/proto tests/unit/client tests/unit/bro
 
 pythons: ## run the unit tests with each supported Python that is found (PYTHONS="3.12 3.13", SMALL=1)
 	@$(PYTHON) tools/pythons.py $(if $(SMALL),--small) --tests "$(PYTHONS_TESTS)" $(PYTHONS)
+
+# The versions of PySpark that are supported, each in an environment that has it before .venv's own.
+SPARKS ?=
+
+sparks: setup ## run tests of Spark with each supported version of PySpark (SPARKS="4.1 4.2")
+	@$(BIN)/python tools/sparks.py $(SPARKS)
 
 dist: setup ## build the source distribution and the wheel of a release into dist/ (DRAFT=1: of any commit)
 	@$(BIN)/python tools/release.py $(if $(filter-out 0,$(DRAFT)),--draft)
@@ -181,7 +187,7 @@ lock: setup ## pin the requirements anew after a change of pyproject.toml (UPGRA
 	@$(COMPILE) $(if $(UPGRADE),--upgrade) --all-extras --all-build-deps -o requirements/all.txt pyproject.toml
 	@for part in runtime spark build; do cp requirements/all.txt requirements/$$part.txt; done
 	@$(COMPILE) --extra broker --extra console -o requirements/runtime.txt pyproject.toml
-	@$(COMPILE) --extra broker --extra spark -o requirements/spark.txt pyproject.toml
+	@$(COMPILE) --extra broker --extra spark --extra objects -o requirements/spark.txt pyproject.toml
 	@$(COMPILE) $(if $(UPGRADE),--upgrade) -o requirements/docs.txt requirements/docs.in
 	@$(COMPILE) --only-build-deps --build-deps-for wheel -o requirements/build.txt pyproject.toml
 

@@ -31,6 +31,7 @@ MODULES: Final = {
         "fastavro",
         "prometheus_client",
     ),
+    "objects": ("obstore",),
 }
 """Import packages of each extra that users install."""
 

@@ -27,17 +27,17 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import (
+
+from strandline_spark.cluster.offsets import stream_from_json, stream_to_json, to_json
+from strandline_spark.errors import OptionError
+from strandline_spark.source.gc_freeze import spare_libraries
+from strandline_spark.source.later_names import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-
-from strandline_spark.cluster.offsets import stream_from_json, stream_to_json, to_json
-from strandline_spark.errors import OptionError
-from strandline_spark.source.gc_freeze import spare_libraries
 from strandline_spark.source.options import (
     SourceOptions,
     check_for_batch,
@@ -46,6 +46,11 @@ from strandline_spark.source.options import (
 )
 from strandline_spark.source.schema import spark_schema
 from strandline_spark.source.table_options import is_of_table, merged, users_options, with_options
+from strandline_spark.spark_versions import (
+    check_stream_reads,
+    check_stream_writes,
+    check_supported,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,6 +80,10 @@ class StrandlineDataSource(DataSource):
 
     _is_checked = False
 
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        check_supported()
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         # A pickled writer was checked before: it has written already.
         self.__dict__.update(state, _is_checked=True)
@@ -99,6 +108,7 @@ class StrandlineDataSource(DataSource):
         return StrandlineReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        check_stream_reads("readStream")
         options = self._read_options(schema)
         check_for_stream(options)
         return StrandlineStreamReader(options)
@@ -122,6 +132,7 @@ class StrandlineDataSource(DataSource):
         from strandline_spark.sink.options import check_for_stream_write, check_output_mode
         from strandline_spark.sink.sink import StrandlineStreamWriter
 
+        check_stream_writes()
         options = self._sink_options(schema)
         check_output_mode(options, complete=overwrite)
         check_for_stream_write(options)

@@ -4,6 +4,7 @@ Errors cross from Spark's Python workers to the driver as text. So each message 
 what happened, where, and what to do. `remedy_line` finds that message in Spark's traceback.
 """
 
+import os
 import re
 from typing import Final
 
@@ -72,6 +73,7 @@ _LASTING: Final = frozenset(
     )
 )
 """The errors of a task that recur however often the task runs."""
+SECRETS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _CAUSE: Final = "↳"
 
@@ -81,10 +83,19 @@ def first_line(why: Exception) -> str:
 
     delta-rs gives each cause a line, in colours. Then the last line, the root cause, is added.
     """
-    lines = [_COLOUR.sub("", line).strip() for line in str(why).splitlines()]
+    text = without_secrets(str(why))
+    lines = [_COLOUR.sub("", line).strip() for line in text.splitlines()]
     first = next((line for line in lines if line), repr(why))
     causes = [line.removeprefix(_CAUSE).strip() for line in lines if line.startswith(_CAUSE)]
     return f"{first}: {causes[-1]}" if causes else first
+
+
+def without_secrets(text: str) -> str:
+    """Returns a library's text without the credentials of an object store."""
+    for name in SECRETS:
+        if secret := os.environ.get(name):
+            text = text.replace(secret, "***")
+    return text
 
 
 def remedy_line(text: str) -> str | None:

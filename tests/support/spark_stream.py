@@ -7,10 +7,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
-
 from strandline_spark.cluster.offsets import stream_from_json
 from strandline_spark.data_source import RangePartition, StrandlineStreamReader
+from strandline_spark.source.later_names import ReadAllAvailable, ReadLimit, ReadMaxRows
 from strandline_spark.source.options import parse_options
 
 if TYPE_CHECKING:

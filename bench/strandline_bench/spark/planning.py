@@ -70,7 +70,7 @@ class _Stream:
 
     def plan(self, tasks: int) -> float:
         """Milliseconds until the tasks of the next micro-batch are known."""
-        from pyspark.sql.streaming.datasource import ReadAllAvailable
+        from strandline_spark.source.later_names import ReadAllAvailable
 
         started = time.perf_counter()
         end = json.dumps(self._reader.latestOffset(json.loads(self._end), ReadAllAvailable()))

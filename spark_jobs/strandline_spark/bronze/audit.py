@@ -20,16 +20,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from strandline_spark.bronze.commits import CommittedRange
-from strandline_spark.bronze.durable import sync, sync_log
 from strandline_spark.errors import TableError, first_line
-from strandline_spark.source.local_files import files_under
 from strandline_spark.source.schema import TIMESTAMP_TYPE
+from strandline_spark.stores import files
+from strandline_spark.stores.durable import sync, sync_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +134,7 @@ class AuditCopier:
         it.
         """
         try:
-            made = os.path.getmtime(table.log_entry(self._copied + 1))
+            made = files.modified_s(table.log_entry(self._copied + 1))
         except FileNotFoundError:
             return AGE_SECONDS_MAX
         return time.time() - made
@@ -170,7 +169,7 @@ class AuditCopier:
 
 def _open_or_create(path: str) -> DeltaTable:
     if not DeltaTable.is_deltatable(path):
-        os.makedirs(path, exist_ok=True)
+        files.make_folder(path)
         DeltaTable.create(
             path,
             AUDIT_SCHEMA,
@@ -192,9 +191,11 @@ def _append(audit: DeltaTable, path: str, rows: list[dict[str, Any]], copied: Tr
     if rows:
         name = f"{copied.version:020d}-{os.urandom(8).hex()}.parquet"
         file = os.path.join(path, name)
-        pq.write_table(pa.Table.from_pylist(rows, schema=AUDIT_SCHEMA), file, compression="zstd")
+        files.write_parquet(
+            pa.Table.from_pylist(rows, schema=AUDIT_SCHEMA), file, compression="zstd"
+        )
         sync(file)
-        size, now_ms = os.path.getsize(file), time.time_ns() // 1_000_000
+        size, now_ms = files.size(file), time.time_ns() // 1_000_000
         adds.append(AddAction(name, size, {}, now_ms, True, f'{{"numRecords": {len(rows)}}}'))
     audit.create_write_transaction(
         list(adds),
@@ -216,7 +217,7 @@ def _audited(table: FencedTable, before: int) -> Iterator[tuple[int, CommittedRa
         audit = DeltaTable(path)
         if audit.transaction_version(_COPIED.format(table=table.id)) is None:
             return
-        found = audit.to_pyarrow_dataset(filesystem=files_under(path)).to_table(
+        found = audit.to_pyarrow_dataset(filesystem=files.file_system(path)).to_table(
             columns=list(_ACCOUNT), filter=pc.field("table_version") < before
         )
     except (DeltaError, OSError, pa.ArrowInvalid) as why:

@@ -51,6 +51,7 @@ from strandline_spark.spark.session import (
 )
 from strandline_spark.spark.task_failures import TaskFailures
 from strandline_spark.spark.workers import Workers, check_python_here
+from strandline_spark.stores.paths import is_remote
 
 if TYPE_CHECKING:
     import threading
@@ -383,6 +384,8 @@ starts, before its audit is.
 
 def check_apart(table: str, checkpoint: str) -> None:
     """Raises OptionError if one is inside the other: each would contain the other's files."""
+    if is_remote(table):
+        return
     folders = [os.path.realpath(path) for path in (table, checkpoint)]
     if os.path.commonpath(folders) in folders:
         raise OptionError(

@@ -22,16 +22,16 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.audit import AuditCopier
 from strandline_spark.bronze.columns import COMPACTED_OPTIONS, FILE_SCHEMA, BronzeTable
-from strandline_spark.bronze.durable import sync, sync_names
 from strandline_spark.bronze.fenced_table import committing
 from strandline_spark.bronze.range_file import ROW_GROUP_BYTES
 from strandline_spark.delta_log.checkpoints import write_if_due
 from strandline_spark.delta_log.commit import Change, ConflictError, UnsyncedError, commit
 from strandline_spark.errors import TableError, first_line
+from strandline_spark.stores import files
+from strandline_spark.stores.durable import sync, sync_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -195,7 +195,7 @@ def _replace(
             path = f"{os.path.dirname(group[0].path)}/compact-{os.urandom(8).hex()}.parquet"
             made.append(os.path.join(table.path, path))
             _merge(table, group, made[-1])
-            size = os.path.getsize(made[-1])
+            size = files.size(made[-1])
             values: dict[str, str | None] = {
                 "topic": group[0].topic,
                 "ingest_date": group[0].ingest_date,
@@ -220,8 +220,8 @@ def _discard(root: str, made: list[str]) -> None:
     """Removes files that did not become part of the table."""
     kept = {os.path.join(root, path) for path in BronzeTable.open(root).file_paths()}
     for path in made:
-        if path not in kept and os.path.exists(path):
-            os.unlink(path)
+        if path not in kept and files.is_file(path):
+            files.remove(path)
 
 
 def _stats(group: list[_Small]) -> str:
@@ -246,7 +246,7 @@ def _merge(table: BronzeTable, group: list[_Small], path: str) -> None:
     an unreadable file, OSError if `path` cannot be written.
     """
     rows = 0
-    with pq.ParquetWriter(path, FILE_SCHEMA, **COMPACTED_OPTIONS) as writer:
+    with files.parquet_writer(path, FILE_SCHEMA, **COMPACTED_OPTIONS) as writer:
         pending: list[Any] = []
         for chunk in _row_groups(table, group):
             rows += chunk.num_rows
@@ -270,7 +270,7 @@ def _row_groups(table: BronzeTable, group: list[_Small]) -> Iterator[Any]:
         path = os.path.join(table.path, file.path)
         with table.reading(file.path):
             # Spark's files of earlier versions hold timestamps of another type.
-            source = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+            source = files.parquet(path, coerce_int96_timestamp_unit="us")
         with source:
             for number in range(source.num_row_groups):
                 with table.reading(file.path):

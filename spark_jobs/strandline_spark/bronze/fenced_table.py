@@ -26,12 +26,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from strandline_spark.bronze.commits import from_metadata, to_metadata
-from strandline_spark.bronze.durable import sync, sync_log
 from strandline_spark.delta_log.checkpoints import write_if_due
 from strandline_spark.delta_log.commit import Change, ConflictError
 from strandline_spark.delta_log.commit import commit as commit_change
@@ -44,7 +42,10 @@ from strandline_spark.delta_log.entries import (
 )
 from strandline_spark.delta_log.table_log import Snapshot, snapshot
 from strandline_spark.errors import FenceError, TableError, first_line
-from strandline_spark.source.local_files import check_path, files_under
+from strandline_spark.source.local_files import check_path
+from strandline_spark.stores import files
+from strandline_spark.stores.durable import check_writes, sync, sync_log
+from strandline_spark.stores.paths import absolute, is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -135,12 +136,12 @@ class FencedTable:
         `owner`.
         """
         check_path(path)
-        if os.path.isdir(path) and DeltaTable.is_deltatable(path):
+        if files.is_folder(path) and DeltaTable.is_deltatable(path):
             table = cls.open(path)
             table.check_owner(owner)
             return table
         # A crash during the creation leaves a log without a first entry.
-        if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {LOG}):
+        if files.is_file(path) or (files.is_folder(path) and set(files.names(path)) - {LOG}):
             raise TableError(f"{path} exists and is no Delta table; give an empty path")
         return None
 
@@ -244,15 +245,15 @@ class FencedTable:
         )
 
     def commit(
-        self, app_id: str, batch_id: int, ranges: list[CommittedRange], files: list[DataFile]
+        self, app_id: str, batch_id: int, ranges: list[CommittedRange], new: list[DataFile]
     ) -> None:
         """Adds the files, once, and returns when the commit is synced. The caller has checked batch
         and fences on this very handle.
         """
-        for file in files:
+        for file in new:
             _check_there(self.path, file)
         change = Change(info={METADATA_KEY: to_metadata(app_id, batch_id, ranges)})
-        for file in files:
+        for file in new:
             self.add_to(change, file)
         # One for each partition: of two with the same name, a reader of the log may take either.
         ends: dict[TopicPartition, int] = {}
@@ -312,7 +313,7 @@ class FencedTable:
 
     def log_start(self) -> int:
         """Returns the first version whose entry the log still has."""
-        names = os.listdir(os.path.join(self.path, LOG))
+        names = files.names(os.path.join(self.path, LOG))
         versions = (name.removesuffix(".json") for name in names if name.endswith(".json"))
         return min((int(one) for one in versions if one.isdigit()), default=self.version + 1)
 
@@ -331,7 +332,7 @@ class FencedTable:
     def check_files(self) -> None:
         """Raises TableError if a file that belongs to the table is missing."""
         paths = [os.path.join(self.path, path) for path in self.file_paths()]
-        missing = sorted(path for path in paths if not os.path.isfile(path))
+        missing = sorted(path for path in paths if not files.is_file(path))
         if missing:
             more = f" and {len(missing) - _NAMED_MAX} more" if len(missing) > _NAMED_MAX else ""
             raise TableError(
@@ -346,7 +347,7 @@ class FencedTable:
 
         The scanner reads those of `columns` that the table has. Use it inside `reading`.
         """
-        dataset: Any = self.delta.to_pyarrow_dataset(filesystem=files_under(self.path))
+        dataset: Any = self.delta.to_pyarrow_dataset(filesystem=files.file_system(self.path))
         there = [name for name in columns if name in dataset.schema.names]
         for file in dataset.get_fragments(wanted):
             scanner = file.scanner(dataset.schema, columns=there, filter=wanted, **bounds)
@@ -382,10 +383,11 @@ def make_table(path: str, schema: Any, **given: Any) -> None:
     failure.
     """
     try:
-        os.makedirs(path, exist_ok=True)
+        files.make_folder(path)
+        check_writes(path)
         DeltaTable.create(path, schema, mode="ignore", raise_if_key_not_exists=False, **given)
         sync_log(path, 0)
-        sync(os.path.dirname(os.path.abspath(path)))
+        sync(os.path.dirname(absolute(path)))
     except (OSError, DeltaError) as why:
         raise TableError(
             f"the table {path} cannot be made ({first_line(why)}): make room there, or give a path"
@@ -417,6 +419,11 @@ def set_aside(path: str) -> str:
     """Moves a table's folder durably to a free name beside it, and returns that name. Raises
     TableError.
     """
+    if is_remote(path):
+        raise TableError(
+            f"{path} cannot be moved out of the way: an object store has no renames. Name another"
+            " table in the pipeline's file, or remove the old one with the store's own tools"
+        )
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     names = itertools.chain(
         (f"{path}.{stamp}",), (f"{path}.{stamp}-{n}" for n in itertools.count(2))
@@ -438,8 +445,8 @@ def _check_there(root: str, file: DataFile) -> None:
     path = os.path.join(root, file.path)
     wrote = f"a task on {file.host or 'a worker'} wrote {path} ({file.size} bytes)"
     try:
-        size = os.path.getsize(path)
-        rows = pq.read_metadata(path).num_rows if size == file.size else -1
+        size = files.size(path)
+        rows = files.footer(path).num_rows if size == file.size else -1
     except FileNotFoundError:
         raise TableError(
             f"{wrote}, and there is no such file here: every worker must have the table's folder"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any, Final
 
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from strandline_spark.stores import files
 
 _COLUMNS: Final = ("partition", "offset", "leader_epoch", "timestamp")
 
@@ -30,7 +29,7 @@ def read_footer(path: str) -> Footer:
     Raises ValueError if the file has no rows, or lacks the statistics of its offsets. Raises
     OSError and Arrow's errors if it is unreadable.
     """
-    footer = pq.read_metadata(path)
+    footer = files.footer(path)
     columns = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
     bounds: dict[str, tuple[int, int] | None] = {}
     for name in _COLUMNS:
@@ -40,13 +39,13 @@ def read_footer(path: str) -> Footer:
     if partition is None or offset is None or epoch is None:
         raise ValueError(f"{path} has no statistics of its offsets")
     times_ms = None if times is None else (times[0] // 1000, times[1] // 1000)
-    size = os.path.getsize(path)
+    size = files.size(path)
     return Footer(size, footer.num_rows, partition, offset, epoch, times_ms)
 
 
 def last_offset(path: str) -> tuple[int, int]:
     """Returns the partition of a file and its last offset. Raises as `read_footer`."""
-    footer = pq.read_metadata(path)
+    footer = files.footer(path)
     columns = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
     groups = [footer.row_group(n) for n in range(footer.num_row_groups)]
     partition, offset = (

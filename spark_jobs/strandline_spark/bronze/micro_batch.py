@@ -21,7 +21,6 @@ from strandline_spark.bronze.audit import AuditCopier
 from strandline_spark.bronze.checkpoint import read_offset_log
 from strandline_spark.bronze.columns import BronzeTable
 from strandline_spark.bronze.commits import CommittedRange
-from strandline_spark.bronze.durable import sync, sync_names
 from strandline_spark.bronze.fenced_table import committing
 from strandline_spark.bronze.manifests import (
     BatchRange,
@@ -38,6 +37,7 @@ from strandline_spark.cluster.offsets import (
 )
 from strandline_spark.errors import EnvironmentProblem, TableError
 from strandline_spark.source.positions import PositionFiles
+from strandline_spark.stores.durable import sync, sync_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.codecs import codec_of_each
-from strandline_spark.bronze.durable import sync, sync_names
+from strandline_spark.stores import files
+from strandline_spark.stores.durable import sync, sync_names
 
 ROW_GROUP_BYTES: Final = 32 << 20
 """Arrow bytes gathered before a row group is written: the most that one writer holds in memory."""
@@ -92,10 +92,10 @@ class RangeFile:
             return
         table = pa.Table.from_batches(self._pending)
         if self._writer is None:
-            os.makedirs(os.path.dirname(self._full_path), exist_ok=True)
+            files.make_folder(os.path.dirname(self._full_path))
             codecs = codec_of_each(table, self._options["compression"])
             options = self._options | {"compression": codecs}
-            self._writer = pq.ParquetWriter(self._full_path, self._schema, **options)
+            self._writer = files.parquet_writer(self._full_path, self._schema, **options)
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._pending, self._pending_bytes = [], 0
 
@@ -110,13 +110,13 @@ class RangeFile:
         # The file is synced before the driver commits it, so that it survives a loss of power.
         sync(self._full_path)
         sync_names(self._full_path, self._root)
-        return os.path.getsize(self._full_path)
+        return files.size(self._full_path)
 
     def discard(self) -> None:
         """Removes the file, as far as possible: a file that stays is an orphan, not data."""
         if self._writer is not None:
             self._writer.close()
-            os.unlink(self._full_path)
+            files.remove(self._full_path)
 
     def description(self, size: int) -> dict[str, Any]:
         """Returns the file's description for a manifest."""

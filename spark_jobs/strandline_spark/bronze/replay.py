@@ -21,6 +21,7 @@ from strandline_spark.errors import DataLoss, OptionError, TableError
 from strandline_spark.source.losses import for_replay
 from strandline_spark.source.options import check_for_batch
 from strandline_spark.source.planner import Planner
+from strandline_spark.stores import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,6 +88,6 @@ def _written(
     except BaseException:
         for made in manifests:
             if made["path"] is not None:
-                os.unlink(os.path.join(table_path, made["path"]))
+                files.remove(os.path.join(table_path, made["path"]))
         raise
     return manifests

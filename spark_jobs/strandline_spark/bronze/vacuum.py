@@ -36,6 +36,8 @@ from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.delta_log.commit import Change
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.maintenance.tables import AnyTable, Kind
+from strandline_spark.stores import files
+from strandline_spark.stores.paths import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -72,16 +74,16 @@ def vacuum(table_path: str, *, kept_hours: int = KEPT_HOURS, dry_run: bool = Fal
     try:
         staged = list(_staged(table_path, kept_hours))
         left = [file for file, is_folder in staged if not is_folder]
-        files = sorted({*_out_of_the_table(table, kept_hours), *left})
-        size = sum(_size(os.path.join(table_path, file)) for file in files)
+        old = sorted({*_out_of_the_table(table, kept_hours), *left})
+        size = sum(_size(os.path.join(table_path, file)) for file in old)
         if kept_hours < KEPT_HOURS:
-            _check_not_on_their_way(table, files, kept_hours)
+            _check_not_on_their_way(table, old, kept_hours)
         if not dry_run:
-            _remove(table_path, files)
+            _remove(table_path, old)
             _remove_folders(table_path, [file for file, is_folder in staged if is_folder])
     except DeltaError as why:
         raise TableError(f"{table_path} cannot be vacuumed: {first_line(why)}") from why
-    return Vacuumed(files, size, table.version)
+    return Vacuumed(old, size, table.version)
 
 
 def _out_of_the_table(table: AnyTable, kept_hours: int) -> list[str]:
@@ -104,6 +106,8 @@ def _staged(table_path: str, kept_hours: int) -> Iterator[tuple[str, bool]]:
     a folder. A job's paths are left out if one of them has changed recently.
     """
     limit = time.time() - kept_hours * 3600
+    if is_remote(table_path):  # the jobs of dataframe mode write to folders alone
+        return
     staging = os.path.join(table_path, STAGING)
     for job in sorted(os.listdir(staging)) if os.path.isdir(staging) else ():
         found: list[tuple[str, bool]] = []
@@ -131,28 +135,28 @@ def _remove_folders(table_path: str, folders: list[str]) -> None:
             os.rmdir(os.path.join(table_path, folder))
 
 
-def _remove(table_path: str, files: list[str]) -> None:
-    for number, file in enumerate(files):
+def _remove(table_path: str, old: list[str]) -> None:
+    for number, file in enumerate(old):
         try:
-            os.unlink(os.path.join(table_path, file))
+            files.remove(os.path.join(table_path, file))
         except FileNotFoundError:
             continue
         except OSError as why:
             raise TableError(
                 f"{why}: see to it that you may write there, then run the command again; {number}"
-                f" of {len(files)} files were removed"
+                f" of {len(old)} files were removed"
             ) from why
 
 
 def _size(path: str) -> int:
     try:
-        return os.path.getsize(path)
+        return files.size(path)
     except FileNotFoundError:
         return 0
 
 
-def _check_not_on_their_way(table: FencedTable, files: Iterable[str], kept_hours: int) -> None:
-    ahead = [file for file in files if _may_be_committed(table, file)]
+def _check_not_on_their_way(table: FencedTable, old: Iterable[str], kept_hours: int) -> None:
+    ahead = [file for file in old if _may_be_committed(table, file)]
     if ahead:
         more = f" and {len(ahead) - _NAMED_MAX} more" if len(ahead) > _NAMED_MAX else ""
         raise TableError(

@@ -41,6 +41,7 @@ from strandline_spark.commands.tables import add_compact, add_retention, add_vac
 from strandline_spark.commands.verify import add_verify
 from strandline_spark.errors import OptionError, StrandlineSparkError
 from strandline_spark.spark.flags import add_spark
+from strandline_spark.stores.paths import is_remote
 
 if TYPE_CHECKING:
     import argparse
@@ -60,6 +61,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         sys.exit(1)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
+        _check_spark()
         status = arguments.run(arguments)
     except KeyboardInterrupt:
         _note(f"interrupted; {arguments.interrupted}")
@@ -72,6 +74,12 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
     sys.exit(status)
+
+
+def _check_spark() -> None:
+    from strandline_spark.spark_versions import check_stream_reads
+
+    check_stream_reads("strandline-spark")
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:
@@ -118,7 +126,9 @@ def _parser() -> argparse.ArgumentParser:
 def _add_bronze(bronze: argparse.ArgumentParser) -> None:
     add_cluster(bronze)
     bronze.add_argument("--topics", required=True, help="topics, comma separated")
-    bronze.add_argument("--table", required=True, help="path of the Delta table")
+    bronze.add_argument(
+        "--table", required=True, help="path of the Delta table, or s3://BUCKET/FOLDER"
+    )
     bronze.add_argument("--checkpoint", required=True, help="path of Spark's checkpoint")
     when = bronze.add_mutually_exclusive_group()
     when.add_argument(
@@ -164,7 +174,6 @@ def _add_bronze(bronze: argparse.ArgumentParser) -> None:
 
 
 def _run_bronze(arguments: argparse.Namespace) -> int:
-    from strandline_spark.source.option_values import local_path
     from strandline_spark.source.options import parse_options
 
     listen_address(arguments.metrics_listen)
@@ -183,8 +192,7 @@ def _run_bronze(arguments: argparse.Namespace) -> int:
     from strandline_spark.bronze.bronze import BronzeJob, check_apart, checked_interval, run_bronze
     from strandline_spark.spark.session import checked_master, checked_memory
 
-    table = os.path.abspath(local_path("--table", arguments.table))
-    checkpoint = os.path.abspath(local_path("--checkpoint", arguments.checkpoint))
+    table, checkpoint = _places(arguments)
     check_apart(table, checkpoint)
     job = BronzeJob(
         bootstrap=",".join(options.bootstrap),
@@ -213,6 +221,19 @@ def _run_bronze(arguments: argparse.Namespace) -> int:
         totals = run_bronze(job, noted, _note, metrics)
     _print_totals(job.table, totals, time.monotonic() - began, arguments.format)
     return 0
+
+
+def _places(arguments: argparse.Namespace) -> tuple[str, str]:
+    """Returns the table's place and the checkpoint's."""
+    from strandline_spark.source.option_values import local_path, table_path
+
+    table = table_path("--table", arguments.table)
+    if is_remote(table) and arguments.mode == "dataframe":
+        raise OptionError(
+            "--mode dataframe: Spark writes to folders alone, and --table is in an object store:"
+            " use --mode direct"
+        )
+    return table, os.path.abspath(local_path("--checkpoint", arguments.checkpoint))
 
 
 def _print_totals(table: str, totals: Totals, seconds: float, form: str) -> None:

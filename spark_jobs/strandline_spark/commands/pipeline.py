@@ -15,6 +15,7 @@ from strandline_spark.cluster.find_cluster import add_cluster, chosen_cluster
 from strandline_spark.commands.monitoring import add_metrics, listen_address, metrics_served
 from strandline_spark.errors import OptionError
 from strandline_spark.spark.flags import add_spark, local_session
+from strandline_spark.stores import files
 
 if TYPE_CHECKING:
     import argparse
@@ -314,7 +315,7 @@ def _step_to_reset(section: str, words: list[str]) -> tuple[Pipeline, Any]:
 
 
 def _moved(step: GoldStep | StateStep, set_aside: Callable[[], str]) -> int:
-    if not os.path.exists(step.table):
+    if not files.is_folder(step.table):
         print(  # noqa: T201 - the command's result
             f"{step.name}: it has no table; the next run computes it from all of silver"
         )
@@ -331,9 +332,9 @@ def _run_latest(arguments: argparse.Namespace) -> int:
     from strandline_spark.silver.latest import latest
     from strandline_spark.silver.names import quoted
     from strandline_spark.silver.tables import SilverTable
-    from strandline_spark.source.option_values import local_path
+    from strandline_spark.source.option_values import local_path, table_path
 
-    path = os.path.abspath(local_path("TABLE", arguments.table))
+    path = table_path("TABLE", arguments.table)
     position = SilverTable.open(path).setting(POSITION_KEY)
     order = ["topic", "partition", "offset", *([] if position is None else [quoted(position)])]
     output = arguments.output

@@ -94,10 +94,10 @@ def _bound(flag: str, text: str) -> str | int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from strandline_spark.source.option_values import local_path
+    from strandline_spark.source.option_values import table_path
 
     servers = chosen_cluster(arguments, os.environ)
-    path = os.path.abspath(local_path("--table", arguments.table))
+    path = table_path("--table", arguments.table)
     began = time.monotonic()
     try:
         options = options_of(servers, arguments.topic, arguments.start, arguments.to)

@@ -34,9 +34,9 @@ def add_report(commands: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from strandline_spark.report.page import render
-    from strandline_spark.source.option_values import local_path
+    from strandline_spark.source.option_values import local_path, table_path
 
-    paths = [os.path.abspath(local_path("TABLE", text)) for text in arguments.tables]
+    paths = [table_path("TABLE", text) for text in arguments.tables]
     output = os.path.abspath(local_path("--output", arguments.output))
     _check_place(output)
     found = _read(paths)

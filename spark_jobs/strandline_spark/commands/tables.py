@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 from strandline_spark.errors import OptionError
@@ -186,6 +185,6 @@ def _run_vacuum(arguments: argparse.Namespace) -> int:
 
 
 def _table_path(text: str) -> str:
-    from strandline_spark.source.option_values import local_path
+    from strandline_spark.source.option_values import table_path
 
-    return os.path.abspath(local_path("TABLE", text))
+    return table_path("TABLE", text)

@@ -15,6 +15,7 @@ from strandline_spark.spark.flags import (
     spark_flags_given,
     with_spark_flags,
 )
+from strandline_spark.stores import files
 
 if TYPE_CHECKING:
     import argparse
@@ -158,7 +159,7 @@ def _run_pipeline(arguments: argparse.Namespace) -> int:
         _print_table(_STATE_COLUMNS, state)
     _print_late(pipeline, gold)
     for key, table in pipeline.tables[len(pipeline.parsed_tables) :]:
-        if not os.path.isdir(table):
+        if not files.is_folder(table):
             name = key.partition(" ")[2]
             print(f"{name}: it has no table yet; the next run makes it")  # noqa: T201
     print(_verdict(pipeline, gold) if sound else "NOT sound")  # noqa: T201
@@ -178,7 +179,7 @@ def _print_late(pipeline: Pipeline, gold: Sequence[GoldFindings]) -> None:
 
 def _verdict(pipeline: Pipeline, gold: list[GoldFindings]) -> str:
     made = {
-        name: [os.path.isdir(step.table) for step in steps]
+        name: [files.is_folder(step.table) for step in steps]
         for name, steps in (("gold", pipeline.every_gold), ("state", pipeline.every_state))
         if steps
     }
@@ -202,7 +203,7 @@ def _verify_state(pipeline: Pipeline, *, full: bool) -> list[StateFindings]:
 
     return [
         verify_step(step, part.silver, pipeline=pipeline.name, full=full)
-        if os.path.isdir(step.table)
+        if files.is_folder(step.table)
         else StateFindings(step.name)
         for part in pipeline.parts
         for step in part.state
@@ -216,7 +217,7 @@ def _verify_gold(arguments: argparse.Namespace, pipeline: Pipeline) -> list[Gold
     from strandline_spark.gold.verify import GoldFindings, verify_step
 
     found = {step.name: GoldFindings(step.name) for step, _ in steps}
-    made = [(step, silver) for step, silver in steps if os.path.isdir(step.table)]
+    made = [(step, silver) for step, silver in steps if files.is_folder(step.table)]
     if made:
         name = pipeline.name
         with local_session(with_spark_flags(arguments), f"strandline verify {name}") as spark:
@@ -249,10 +250,10 @@ def _servers(
 
 def _run_table(arguments: argparse.Namespace) -> int:
     from strandline_spark.bronze.verify import as_json, verify
-    from strandline_spark.source.option_values import local_path
+    from strandline_spark.source.option_values import table_path
 
     servers = _servers(arguments, arguments.topic)
-    table = os.path.abspath(local_path("TABLE", arguments.table))
+    table = table_path("TABLE", arguments.table)
     found = verify(
         table,
         arguments.topic,

@@ -16,8 +16,9 @@ from typing import Final
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from strandline_spark.bronze.durable import sync
 from strandline_spark.delta_log.entries import LOG, checkpoint_path
+from strandline_spark.stores import files
+from strandline_spark.stores.durable import sync
 
 INTERVAL_MIN: Final = 20
 INTERVAL_MAX: Final = 2_000
@@ -73,22 +74,21 @@ def thin(table: str, newest: int) -> None:
     """
     log = os.path.join(table, LOG)
     kept: set[int] = set()
-    names = (found for name in os.listdir(log) if (found := _NAME.fullmatch(name)) is not None)
+    names = (found for name in files.names(log) if (found := _NAME.fullmatch(name)) is not None)
     older = sorted((one for one in names if int(one[1]) < newest), key=lambda one: one[1])
     for found in reversed(older):
         file = os.path.join(log, found[0])
         with contextlib.suppress(FileNotFoundError):
-            day = int(os.stat(file).st_mtime) // _DAY
+            day = int(files.modified_s(file)) // _DAY
             if day in kept:
-                os.unlink(file)
+                files.remove(file)
             kept.add(day)
 
 
 def _last(table: str) -> tuple[int, int]:
     """Returns version and number of actions of the last checkpoint; (-1, 0) without one."""
     try:
-        with open(os.path.join(table, LOG, _LAST), encoding="utf-8") as file:
-            found = json.load(file)
+        found = json.loads(files.read_text(os.path.join(table, LOG, _LAST)))
         return int(found["version"]), int(found["size"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return -1, 0

@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from strandline_spark.bronze.durable import sync, write_new
 from strandline_spark.delta_log.entries import LOG, LogError, entry_path, read_entry
+from strandline_spark.stores.durable import sync, write_new
+from strandline_spark.stores.paths import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -140,6 +141,9 @@ def _text(read: Snapshot, change: Change) -> str:
         "engineInfo": _ENGINE,
         **change.info,
     }
+    if is_remote(read.path):
+        # A store may have made an entry whose acknowledgement was lost: its content tells.
+        info["commitId"] = os.urandom(8).hex()
     actions: list[Action] = [{"commitInfo": info}]
     if change.metadata is not None:
         actions.append({"metaData": dict(change.metadata)})

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.errors import TableError, first_line
+from strandline_spark.stores import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +39,7 @@ def read_entry(table: str, version: int) -> list[Action] | None:
     """
     path = entry_path(table, version)
     try:
-        with open(path, encoding="utf-8") as file:
-            actions = [json.loads(line) for line in file if line.strip()]
+        actions = [json.loads(line) for line in files.lines(path) if line.strip()]
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as why:
@@ -63,14 +63,13 @@ def _info(table: str, version: int) -> dict[str, Any] | None:
     """Returns the commitInfo of a version, which most writers put first."""
     path = entry_path(table, version)
     try:
-        with open(path, encoding="utf-8") as file:
-            for line in file:
-                if '"commitInfo"' not in line:
-                    continue
-                action = json.loads(line)
-                if isinstance(action, dict) and isinstance(action.get("commitInfo"), dict):
-                    info: dict[str, Any] = action["commitInfo"]
-                    return info
+        for line in files.lines(path):
+            if '"commitInfo"' not in line:
+                continue
+            action = json.loads(line)
+            if isinstance(action, dict) and isinstance(action.get("commitInfo"), dict):
+                info: dict[str, Any] = action["commitInfo"]
+                return info
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as why:

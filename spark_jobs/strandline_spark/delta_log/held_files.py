@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from strandline_spark.cluster.offsets import TopicPartition
+from strandline_spark.stores.files import lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,8 +110,8 @@ class HeldFiles:
             return False
         for number in range(self._at[1] + 1, version + 1):
             try:
-                with open(table.log_entry(number), encoding="utf-8") as entry:
-                    actions = [json.loads(line) for line in entry if line.strip()]
+                entry = lines(table.log_entry(number))
+                actions = [json.loads(line) for line in entry if line.strip()]
             except (OSError, ValueError):
                 return False
             for action in actions:

@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake import DeltaTable, Schema
 
 from strandline_spark.delta_log.entries import (
@@ -31,6 +30,8 @@ from strandline_spark.delta_log.entries import (
     read_entry,
 )
 from strandline_spark.errors import first_line
+from strandline_spark.stores import files
+from strandline_spark.stores.paths import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,7 +114,7 @@ class TableLog:
         self._path = path
         self._lock = threading.Lock()
         self._known: Snapshot | None = None
-        self._mark: tuple[int, int, int] | None = None
+        self._mark: tuple[object, int, int] | None = None
         """The file of the newest known entry."""
 
     def snapshot(self) -> Snapshot:
@@ -127,12 +128,11 @@ class TableLog:
                 self._known, self._mark = known, self._file(known.version)
             return known
 
-    def _file(self, version: int) -> tuple[int, int, int] | None:
+    def _file(self, version: int) -> tuple[object, int, int] | None:
         try:
-            found = os.stat(entry_path(self._path, version))
+            return files.mark(entry_path(self._path, version))
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 _LOGS: dict[str, TableLog] = {}
@@ -143,7 +143,7 @@ def snapshot(path: str) -> Snapshot:
     """Returns the present state of the table at `path`. Raises LogError; NoLogError if there is no
     table.
     """
-    whole = os.path.abspath(path)
+    whole = absolute(path)
     with _LOCK:
         log = _LOGS.pop(whole, None) or TableLog(whole)
         _LOGS[whole] = log
@@ -155,7 +155,7 @@ def snapshot(path: str) -> Snapshot:
 def _first(path: str) -> Snapshot:
     """Returns the state by the newest checkpoint and all entries behind it."""
     try:
-        names = os.listdir(os.path.join(path, LOG))
+        names = files.names(os.path.join(path, LOG))
     except (FileNotFoundError, NotADirectoryError) as why:
         raise NoLogError(f"{path} is no Delta table") from why
     except OSError as why:
@@ -220,7 +220,7 @@ class _State:
     def take_checkpoint(self, version: int) -> None:
         file = checkpoint_path(self._path, version)
         try:
-            with pq.ParquetFile(file) as source:
+            with files.parquet(file) as source:
                 rows: list[Action] = []
                 for name in ("protocol", "metaData", "txn"):
                     for column in source.read(columns=[name]).columns:

@@ -15,8 +15,9 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_spark.bronze.durable import sync
 from strandline_spark.gold.account import to_metadata
+from strandline_spark.stores import files
+from strandline_spark.stores.durable import sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,8 +47,7 @@ class GoldNote:
 def read(table: str, id_: str) -> GoldNote | None:
     """Returns the note; None if there is none, or if it is of another table or damaged."""
     try:
-        with open(os.path.join(table, _FILE), encoding="utf-8") as file:
-            found = json.load(file)
+        found = json.loads(files.read_text(os.path.join(table, _FILE)))
         windows = {str(end): str(one) for end, one in found["windows"].items()}
         note = GoldNote(int(found["number"]), str(found["account"]), str(found["rows"]), windows)
         return note if found["seal"] == _seal(note, id_) else None
@@ -58,7 +58,6 @@ def read(table: str, id_: str) -> GoldNote | None:
 def write(table: str, id_: str, note: GoldNote) -> None:
     """Writes the note durably. A folder that cannot be written is left as it is."""
     path = os.path.join(table, _FILE)
-    draft = f"{path}.{os.urandom(8).hex()}.tmp"
     found = {
         "number": note.number,
         "account": note.account,
@@ -67,11 +66,7 @@ def write(table: str, id_: str, note: GoldNote) -> None:
         "seal": _seal(note, id_),
     }
     with contextlib.suppress(OSError):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(draft, "x", encoding="utf-8") as file:
-            json.dump(found, file)
-        sync(draft)
-        os.replace(draft, path)
+        files.write_over(path, json.dumps(found))
         sync(os.path.dirname(path))
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.fenced_table import POSITION_KEY
 from strandline_spark.cluster.offsets import TopicPartition
@@ -25,7 +24,10 @@ from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold.arrivals import Arrivals
 from strandline_spark.gold.query import held_rows
 from strandline_spark.gold.watermark import PartitionProgress
+from strandline_spark.silver.object_rows import objects_as_rows
 from strandline_spark.source.local_files import check_path
+from strandline_spark.stores import files
+from strandline_spark.stores.paths import absolute, is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -144,7 +146,7 @@ class Silver:
     def _read(self, path: str, columns: list[str]) -> Any:
         full = os.path.join(self.path, path)
         try:
-            return pq.ParquetFile(full).read(columns=columns)
+            return files.parquet(full).read(columns=columns)
         except (OSError, pa.ArrowInvalid) as why:
             raise TableError(
                 f"the file {full} of silver does not read ({why}): put it back from a copy, or"
@@ -267,20 +269,23 @@ class Silver:
         frame = self.all_rows(spark, files)
         return frame.where("event_time IS NOT NULL AND NOT coalesce(tombstone, false)")
 
-    def all_rows(self, spark: SparkSession, files: Sequence[SilverFile]) -> DataFrame:
+    def all_rows(self, spark: SparkSession, wanted: Sequence[SilverFile]) -> DataFrame:
         """Returns all rows, tombstones too. Raises TableError if a file is missing."""
-        if not files:
+        if not wanted:
             return spark.createDataFrame([], self.schema())
-        paths = [os.path.join(os.path.abspath(self.path), file.path) for file in files]
-        gone = [path for path in paths if not os.path.isfile(path)]
+        root = absolute(self.path)
+        paths = [os.path.join(root, file.path) for file in wanted]
+        gone = [path for path in paths if not files.is_file(path)]
         if gone:
             raise TableError(
                 f"{len(gone)} files of silver that gold needs are not there: {gone[0]}; put them"
                 " back from a copy, or ingest into a new table"
             )
+        if is_remote(root):
+            return objects_as_rows(spark, root, [file.path for file in wanted], self.schema())
         # The schema is given, so a column that a file lacks is null, and a topic named 7 is text. A
         # folder's name may have characters that are wildcards in a pattern.
-        reader = spark.read.schema(self.schema()).option("basePath", os.path.abspath(self.path))
+        reader = spark.read.schema(self.schema()).option("basePath", root)
         # Spark puts the columns of the paths last.
         return (
             reader.option("__globPaths__", "false").parquet(*paths).select(*_names(self.schema()))

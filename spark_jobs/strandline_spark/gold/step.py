@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from strandline_spark.bronze.durable import sync_log
 from strandline_spark.bronze.fenced_table import committing
 from strandline_spark.errors import TableError
 from strandline_spark.gold.account import GoldAccount
@@ -25,6 +24,7 @@ from strandline_spark.gold.watermark import (
     next_of_topics,
     next_watermark,
 )
+from strandline_spark.stores.durable import sync_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

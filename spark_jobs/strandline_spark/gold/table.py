@@ -12,17 +12,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shutil
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
-from strandline_spark.bronze.durable import sync
 from strandline_spark.bronze.fenced_table import committing, make_table, set_aside
 from strandline_spark.cluster.offsets import OFFSET_MAX
 from strandline_spark.delta_log.checkpoints import write_if_due
@@ -34,8 +31,10 @@ from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold.account import METADATA_KEY, GoldAccount, from_metadata, to_metadata
 from strandline_spark.gold.definition import delta_columns
 from strandline_spark.gold.identity import is_same
-from strandline_spark.source.local_files import check_path, files_under
+from strandline_spark.source.local_files import check_path
 from strandline_spark.source.schema import TIMESTAMP_TYPE
+from strandline_spark.stores import files
+from strandline_spark.stores.durable import sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +104,7 @@ class GoldTable:
         """
         check_path(step.table)
         schema = Schema.from_json(json.dumps(delta_columns(columns)))
-        if os.path.isfile(step.table) or not DeltaTable.is_deltatable(step.table):
+        if files.is_file(step.table) or not DeltaTable.is_deltatable(step.table):
             _create(step, pipeline, schema)
         table = cls.open(step, pipeline)
         table.check_definition(identity)
@@ -116,7 +115,7 @@ class GoldTable:
         takes_removals = table.state.configuration.get(_APPEND_ONLY) != "true"
         is_other = _in_small(held) != _in_small(wanted) or takes_removals != step.updates
         if is_other and table.last() is None:
-            shutil.rmtree(step.table)
+            files.remove_tree(step.table)
             _create(step, pipeline, schema)
             return cls.open(step, pipeline)
         if _in_small(held) != _in_small(wanted):
@@ -266,7 +265,7 @@ class GoldTable:
 
     def _file(self, path: str) -> Any:
         try:
-            return pq.ParquetFile(os.path.join(self.path, path)).read()
+            return files.parquet(os.path.join(self.path, path)).read()
         except (OSError, pa.ArrowInvalid) as why:
             raise self._unreadable(why) from why
 
@@ -287,7 +286,7 @@ class GoldTable:
     def _write(self, change: Change, rows: Any) -> None:
         name = f"{os.urandom(12).hex()}.parquet"
         file = os.path.join(self.path, name)
-        pq.write_table(rows, file, compression="zstd")
+        files.write_parquet(rows, file, compression="zstd")
         sync(file)
         stats: dict[str, Any] = {"numRecords": rows.num_rows}
         least, most = (one.as_py() for one in pc.min_max(_micros(rows, "window_end")).values())
@@ -295,12 +294,12 @@ class GoldTable:
             stats["minValues"] = {"window_end": _text(least)}
             stats["maxValues"] = {"window_end": _text(most)}
             stats["nullCount"] = {"window_end": 0}
-        change.add(name, os.path.getsize(file), {}, json.dumps(stats))
+        change.add(name, files.size(file), {}, json.dumps(stats))
 
     def rows(self) -> Any:
         """Returns all rows as an Arrow table. Raises TableError for an unreadable file."""
         try:
-            return self.delta.to_pyarrow_table(filesystem=files_under(self.path))
+            return self.delta.to_pyarrow_table(filesystem=files.file_system(self.path))
         except (OSError, pa.ArrowInvalid, DeltaError) as why:
             raise self._unreadable(why) from why
 
@@ -318,7 +317,7 @@ def _in_small(columns: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
 def _create(step: GoldStep, pipeline: str, schema: Schema) -> None:
     path = step.table
     # A crash during the creation leaves a log without a first entry.
-    if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {LOG}):
+    if files.is_file(path) or (files.is_folder(path) and set(files.names(path)) - {LOG}):
         raise TableError(f"{path} exists and is no Delta table; give an empty path")
     configuration = {
         **(_REPLACED if step.updates else {_APPEND_ONLY: "true"}),

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.audit import AuditCopier
 from strandline_spark.bronze.compaction import Compacted, Fence, unwritable
@@ -27,6 +26,7 @@ from strandline_spark.delta_log.commit import Change
 from strandline_spark.errors import TableError
 from strandline_spark.maintenance.tables import AnyTable, Kind
 from strandline_spark.maintenance.written import NewFile
+from strandline_spark.stores import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,8 +144,8 @@ def discard(root: str, made: list[NewFile]) -> None:
     for new in made:
         new.abandon()
         path = os.path.join(root, new.path)
-        if new.path not in kept and os.path.exists(path):
-            os.unlink(path)
+        if new.path not in kept and files.is_file(path):
+            files.remove(path)
 
 
 def _check_rows(table: AnyTable, group: list[Small], made: list[NewFile]) -> None:
@@ -186,7 +186,7 @@ def _schema(table: AnyTable, group: list[Small]) -> Any:
     schemas = []
     for file in group:
         with table.reading(file.path):
-            schemas.append(pq.read_schema(table.full(file.path)).remove_metadata())
+            schemas.append(files.parquet(table.full(file.path)).schema_arrow.remove_metadata())
     try:
         return pa.unify_schemas(schemas)
     except pa.ArrowInvalid as why:
@@ -199,7 +199,7 @@ def _schema(table: AnyTable, group: list[Small]) -> Any:
 def _row_groups(table: AnyTable, group: list[Small], schema: Any) -> Iterator[Any]:
     for file in group:
         with table.reading(file.path):
-            source = pq.ParquetFile(table.full(file.path))
+            source = files.parquet(table.full(file.path))
         with source:
             for number in range(source.num_row_groups):
                 with table.reading(file.path):

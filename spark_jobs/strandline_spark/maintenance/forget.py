@@ -19,14 +19,12 @@ import glob
 import hashlib
 import os
 import re
-import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.audit import AuditCopier
 from strandline_spark.bronze.compaction import Fence, unwritable
@@ -47,6 +45,7 @@ from strandline_spark.maintenance.written import NewFile
 from strandline_spark.silver.duplicates import REASON
 from strandline_spark.silver.rebuild import BESIDE
 from strandline_spark.state.definition import as_value, query
+from strandline_spark.stores import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -99,7 +98,7 @@ def forget(
             " nothing was changed"
         )
     steps: list[GoldStep | StateStep] = [*pipeline.gold, *pipeline.state]
-    made = [step for step in steps if os.path.isdir(step.table)]
+    made = [step for step in steps if files.is_folder(step.table)]
     if made and not drop_older and removals.retained_from(silver.state) is not None:
         raise TableError(
             f"retention has removed older rows of {silver.path}, so {made[0].name} can be computed"
@@ -141,7 +140,7 @@ def _end_earlier(pipeline: Pipeline, tables: Iterable[AnyTable]) -> None:
     for table in tables:
         delete_forgotten(table)
     for path in (pipeline.silver, pipeline.quarantine):
-        if os.path.isdir(path + BESIDE):
+        if files.is_folder(path + BESIDE):
             _delete_folder(path + BESIDE)
 
 
@@ -232,7 +231,7 @@ def _without(
     if not own:
         return None, {}
     with table.reading(add["path"]):
-        rows = pq.ParquetFile(table.full(add["path"])).read()
+        rows = files.parquet(table.full(add["path"])).read()
     partitions, offsets = (rows.column(name).to_numpy() for name in ("partition", "offset"))
     is_wanted = np.zeros(rows.num_rows, bool)
     taken = {}
@@ -261,7 +260,7 @@ def _replace(
 def _delete_folder(path: str) -> None:
     """Removes a table that the next run computes again."""
     try:
-        shutil.rmtree(path)
+        files.remove_tree(path)
     except OSError as why:
         raise TableError(
             f"{path} cannot be removed ({first_line(why)}): see to it that you may write there, and"

@@ -8,16 +8,16 @@ log, and a later change of it is found.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline_spark.bronze.durable import sync, sync_names
 from strandline_spark.cluster.offsets import OFFSET_MAX, TopicPartition
 from strandline_spark.errors import TableError
+from strandline_spark.stores import files
+from strandline_spark.stores.durable import sync_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -58,8 +58,7 @@ def read(state: Snapshot) -> list[Removal]:
     for n in range(1, number + 1):
         path = _path(state.path, n)
         try:
-            with open(path, encoding="utf-8") as file:
-                text = file.read()
+            text = files.read_text(path)
             removal, before = _from_json(json.loads(text))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
             raise TableError(
@@ -80,21 +79,12 @@ def write(state: Snapshot, removal: Removal) -> dict[str, int]:
     number = state.transactions.get(NUMBER, 0) + 1
     chain = ""
     if number > 1:
-        with open(_path(state.path, number - 1), encoding="utf-8") as file:
-            chain = hashlib.sha256(file.read().encode()).hexdigest()
+        before = files.read_text(_path(state.path, number - 1))
+        chain = hashlib.sha256(before.encode()).hexdigest()
     text = json.dumps(_to_json(removal, chain))
     path = _path(state.path, number)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    draft = f"{path}.{os.urandom(8).hex()}.tmp"
-    try:
-        with open(draft, "x", encoding="utf-8") as file:
-            file.write(text)
-        sync(draft)
-        os.replace(draft, path)
-        sync_names(path, state.path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)
+    files.write_over(path, text)
+    sync_names(path, state.path)
     return {NUMBER: number, _HASH: _as_number(hashlib.sha256(text.encode()).hexdigest())}
 
 

@@ -5,18 +5,16 @@ deletion of older files that still have them.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.fenced_table import committing
 from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.maintenance import removals
+from strandline_spark.stores import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -57,19 +55,20 @@ def delete_forgotten(table: AnyTable) -> None:
     if not gone:
         return
     kept = set(table.file_paths())
-    for file in Path(table.path).rglob("*.parquet"):
-        path = str(file.relative_to(table.path))
-        if path in kept or path.split(os.sep)[0] in _NOT_ROWS:
+    for path in files.below(table.path):
+        folders = path.split("/")
+        if path in kept or folders[0] in _NOT_ROWS or not path.endswith(".parquet"):
             continue
-        topic = next((one[6:] for one in file.parts if one.startswith("topic=")), None)
-        if topic is None or _may_have(file, topic, gone):
+        topic = next((one[6:] for one in folders if one.startswith("topic=")), None)
+        full = table.full(path)
+        if topic is None or _may_have(full, topic, gone):
             with contextlib.suppress(FileNotFoundError):
-                file.unlink()
+                files.remove(full)
 
 
-def _may_have(file: Path, topic: str, gone: Mapping[TopicPartition, list[Interval]]) -> bool:
+def _may_have(path: str, topic: str, gone: Mapping[TopicPartition, list[Interval]]) -> bool:
     try:
-        rows = pq.ParquetFile(file).read(columns=["partition", "offset"])
+        rows = files.parquet(path).read(columns=["partition", "offset"])
         partitions, offsets = (rows.column(name).to_numpy() for name in ("partition", "offset"))
     except (OSError, KeyError, pa.ArrowInvalid):  # a killed task has not finished it
         return True
@@ -91,7 +90,7 @@ def offsets_of(
     out: dict[TopicPartition, list[Interval]] = {}
     for add in adds:
         with table.reading(add["path"]):
-            rows = pq.ParquetFile(table.full(add["path"])).read(columns=["partition", "offset"])
+            rows = files.parquet(table.full(add["path"])).read(columns=["partition", "offset"])
         partitions, offsets = (rows.column(name).to_numpy() for name in ("partition", "offset"))
         for partition in np.unique(partitions).tolist():
             tp = TopicPartition(str(add["partition.topic"]), int(partition))
@@ -114,7 +113,7 @@ def timestamps_in(path: str) -> tuple[int, int] | None:
     """Returns the least and greatest timestamp of a file's rows, in microseconds; None if its
     footer does not say so.
     """
-    footer = pq.read_metadata(path)
+    footer = files.footer(path)
     columns = {footer.schema.column(n).path: n for n in range(footer.num_columns)}
     place = columns.get("timestamp")
     if place is None:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from strandline_spark.bronze.durable import sync, sync_names
 from strandline_spark.bronze.range_file import ROW_GROUP_BYTES
+from strandline_spark.stores import files
+from strandline_spark.stores.durable import sync, sync_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,9 @@ class NewFile:
             for field in list(schema)[:_COLUMNS_MAX]
             if Statistics.fit(field.type)
         }
-        self._writer = pq.ParquetWriter(self._full, schema, compression="zstd", compression_level=1)
+        self._writer = files.parquet_writer(
+            self._full, schema, compression="zstd", compression_level=1
+        )
 
     def add(self, rows: Any) -> None:
         """Takes a table of the file's columns."""
@@ -71,7 +73,7 @@ class NewFile:
 
     def add_to(self, change: Change, values: Mapping[str, str | None], *, data_change: bool) -> int:
         """Adds the closed file to a change. Returns its size."""
-        size = os.path.getsize(self._full)
+        size = files.size(self._full)
         least, most, nulls = {}, {}, {}
         for name, one in self._statistics.items():
             nulls[name] = one.nulls

@@ -24,11 +24,13 @@ from strandline_spark.pipeline.explained import explained, located, located_in_p
 from strandline_spark.pipeline.keys import ColumnKeys, FileKeys, GoldKeys, SilverKeys, StateKeys
 from strandline_spark.pipeline.lines import Lines
 from strandline_spark.pipeline.parts import check_name, check_parts, part_names, silver_of
+from strandline_spark.pipeline.places import CHECKPOINT, Places, beside
 from strandline_spark.pipeline.schema_files import schemas_of
 from strandline_spark.pipeline.step_checks import check_delays, checked_step
 from strandline_spark.pipeline.steps import GoldStep, StateStep, checked_state
 from strandline_spark.silver.names import objection
-from strandline_spark.source.local_files import has_scheme, not_of_a_path, not_of_a_table
+from strandline_spark.stores import options
+from strandline_spark.stores.paths import overlap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -102,6 +104,8 @@ class Pipeline:
     """Name of this silver table, if it has one."""
     own_topics: tuple[str, ...] | None = None
     """Topics of this silver table; None for all that bronze has."""
+    storage: tuple[tuple[str, str], ...] = ()
+    """Settings of an object store, by their names in the environment."""
     others: tuple[Pipeline, ...] = ()
     """The same pipeline, seen from each of its further silver tables."""
 
@@ -165,7 +169,9 @@ class Pipeline:
 
 
 def load_pipeline(path: str) -> Pipeline:
-    """Reads and checks the file. Raises OptionError."""
+    """Reads and checks the file, and makes this process use its settings of an object store. Raises
+    OptionError.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -174,7 +180,9 @@ def load_pipeline(path: str) -> Pipeline:
             f"{path} does not read ({why}): name a pipeline.toml; `strandline-spark example"
             " access` prints one"
         ) from why
-    return parse_pipeline(text, os.path.abspath(path))
+    pipeline = parse_pipeline(text, os.path.abspath(path))
+    options.use(dict(pipeline.storage))
+    return pipeline
 
 
 def parse_pipeline(text: str, path: str) -> Pipeline:
@@ -200,15 +208,14 @@ class _Checker:
     def __init__(self, keys: FileKeys, lines: Lines, folder: str) -> None:
         self._keys = keys
         self._lines = lines
-        self._root = os.path.join(folder, keys.pipeline.directory)
         self._folder = folder
+        self._places = Places(folder, keys.pipeline.directory)
 
     def pipeline(self, path: str) -> Pipeline:
         top, given = self._keys.pipeline, self._keys.silver
         check_name("[pipeline] name", top.name)
         if not top.topics or len(set(top.topics)) < len(top.topics) or "" in top.topics:
             raise OptionError(f"[pipeline] topics = {top.topics}: name one or more, each once")
-        _check_folder("[pipeline] directory", top.directory)
         tables = given if isinstance(given, list) else [given]
         check_parts(tables, top.topics)
         parsed = [self._located_part(number, silver) for number, silver in enumerate(tables)]
@@ -216,12 +223,13 @@ class _Checker:
             file=path,
             name=top.name,
             topics=tuple(top.topics),
-            checkpoint=self._placed("[pipeline] checkpoint", top.checkpoint, "_checkpoint"),
+            checkpoint=self._places.of(CHECKPOINT, top.checkpoint, "_checkpoint"),
             start=top.start,
-            bronze=self._placed("[bronze] table", self._keys.bronze.table, "bronze"),
+            bronze=self._places.of("[bronze] table", self._keys.bronze.table, "bronze"),
             record_losses=self._keys.bronze.on_loss == "record",
             max_offsets_per_trigger=self._keys.bronze.max_offsets_per_trigger,
             gold=(),
+            storage=tuple(options.parsed(self._keys.storage).items()),
             **parsed[0],
         )
         gold = list(self._steps("gold", self._keys.gold, self._gold_step))
@@ -255,34 +263,17 @@ class _Checker:
     def _part(self, silver: SilverKeys) -> dict[str, Any]:
         """Returns what the pipeline has of one silver table, without its gold steps."""
         suffix = "" if silver.name is None else f"_{silver.name}"
-        path = self._placed("[silver] table", silver.table, f"silver{suffix}")
-        beside = os.path.join(os.path.dirname(path), f"quarantine{suffix}")
+        path = self._places.of("[silver] table", silver.table, f"silver{suffix}")
+        default = beside(path, f"quarantine{suffix}")
         return {
             "silver": path,
-            "quarantine": self._placed("[silver] quarantine", silver.quarantine, beside),
+            "quarantine": self._places.of("[silver] quarantine", silver.quarantine, default),
             "parse": self._parse_settings(silver),
             "adds_columns": silver.on_new_field == "add",
             "limit": limit_of(silver.quarantine_limit),
             "part": silver.name,
             "own_topics": tuple(silver.topics) or None,
         }
-
-    def _placed(self, where: str, given: str | None, default: str) -> str:
-        """Returns an absolute folder: `default` is below the pipeline's directory, `given` below
-        the file's.
-        """
-        if given is None:
-            path = os.path.normpath(os.path.join(self._root, default))
-        else:
-            _check_folder(where, given)
-            path = os.path.normpath(os.path.join(self._folder, given))
-        found = not_of_a_path(path) if where.endswith("checkpoint") else not_of_a_table(path)
-        if found is not None:
-            raise OptionError(
-                f"{where} is the folder {path!r}: there can be no {found!r} in its path; rename the"
-                " folder that has it in its name, or name another"
-            )
-        return path
 
     def _parse_settings(self, silver: SilverKeys) -> ParseSettings:
         for key, formats in _FORMAT_KEYS.items():
@@ -357,11 +348,11 @@ class _Checker:
 
     def _gold_step(self, number: int, step: GoldKeys) -> GoldStep:
         line = self._lines.of_text(("gold", number, "sql"))
-        table = self._placed(f"[[gold]] {step.name}, table", step.table, f"gold/{step.name}")
+        table = self._places.of(f"[[gold]] {step.name}, table", step.table, f"gold/{step.name}")
         return checked_step(step, table, line)
 
     def _state_step(self, number: int, step: StateKeys) -> StateStep:
-        table = self._placed(f"[[state]] {step.name}, table", step.table, f"state/{step.name}")
+        table = self._places.of(f"[[state]] {step.name}, table", step.table, f"state/{step.name}")
         return checked_state(step, table)
 
 
@@ -454,13 +445,6 @@ def _default(where: str, kind: ColumnType, given: str | float | None) -> str | N
     return str(given).lower()
 
 
-def _check_folder(where: str, given: str) -> None:
-    if has_scheme(given) or "://" in given:
-        raise OptionError(
-            f"{where} = {given!r}: tables and checkpoints lie in folders of this machine"
-        )
-
-
 def _check_folders(pipeline: Pipeline) -> None:
     """Raises OptionError for two tables in one folder, or one inside another: each would contain
     the other's files.
@@ -478,7 +462,7 @@ def _check_folders(pipeline: Pipeline) -> None:
         **{f"[[state]] {step.name}, table": step.table for step in pipeline.every_state},
     }
     for (other, there), (where, path) in itertools.combinations(folders.items(), 2):
-        if os.path.commonpath([path, there]) in (path, there):
+        if overlap(path, there):
             raise OptionError(
                 f"{where}: its folder {path} and that of {other}, {there}, are one, or one is in"
                 " the other; give each a folder of its own"

@@ -296,3 +296,4 @@ class FileKeys(Section):
     bronze: BronzeKeys = msgspec.field(default_factory=BronzeKeys)
     gold: list[GoldKeys] = msgspec.field(default_factory=list)
     state: list[StateKeys] = msgspec.field(default_factory=list)
+    storage: dict[str, str | bool | int] = msgspec.field(default_factory=dict)

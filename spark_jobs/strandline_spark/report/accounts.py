@@ -21,7 +21,8 @@ from strandline_spark.bronze.commits import from_metadata
 from strandline_spark.bronze.fenced_table import METADATA_KEY
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold import account as gold
-from strandline_spark.source.local_files import check_path, files_under
+from strandline_spark.source.local_files import check_path
+from strandline_spark.stores import files
 
 if TYPE_CHECKING:
     from strandline_spark.bronze.commits import CommittedRange
@@ -210,7 +211,7 @@ def _audited(path: str) -> list[Range]:
     if not is_table(audit):
         return []
     table = DeltaTable(audit).to_pyarrow_table(
-        columns=list(_AUDIT_COLUMNS), filesystem=files_under(audit)
+        columns=list(_AUDIT_COLUMNS), filesystem=files.file_system(audit)
     )
     for name in ("committed_at", "max_timestamp"):
         at = table.column_names.index(name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from strandline_spark.errors import TableError
-from strandline_spark.source.local_files import files_under
+from strandline_spark.stores import files
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -42,7 +42,7 @@ def read_reasons(handle: DeltaTable, path: str) -> Reasons:
     counts: dict[tuple[str, str], int] = {}
     samples: dict[tuple[str, str], list[Sample]] = {}
     try:
-        dataset = handle.to_pyarrow_dataset(filesystem=files_under(path))
+        dataset = handle.to_pyarrow_dataset(filesystem=files.file_system(path))
         for batch in dataset.to_batches(columns=_COLUMNS):
             found = pa.table([batch["topic"], batch["reason"]], names=["topic", "reason"])
             for one in (

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from strandline_spark.errors import TableError, first_line
+from strandline_spark.stores import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -196,7 +196,7 @@ def files_before(files: Iterable[HeldFile], start: int, within: int) -> tuple[st
 
 def _read(path: str, columns: list[str]) -> Any:
     try:
-        return pq.ParquetFile(path).read(columns=columns)
+        return files.parquet(path).read(columns=columns)
     except (OSError, pa.ArrowInvalid) as why:
         raise TableError(
             f"the file {path} of silver does not read ({first_line(why)}): put it back from a copy,"

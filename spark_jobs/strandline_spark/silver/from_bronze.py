@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from strandline_proto.ids import topic_id_text
 from strandline_spark.bronze.audit import accounts
@@ -23,6 +22,7 @@ from strandline_spark.bronze.commits import CommittedRange
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.parsing.settings import reads_headers
 from strandline_spark.silver.duplicates import keep, seen_before
+from strandline_spark.stores.files import parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -227,7 +227,7 @@ def _rows(files: Sequence[str], task: RangeTask, columns: Sequence[str] | None) 
     for path in files:
         try:
             # Spark's files of earlier versions hold timestamps of another type.
-            with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as source:
+            with parquet(path, coerce_int96_timestamp_unit="us") as source:
                 for number in _groups_of(source, task):
                     group = source.read_row_group(number, columns=wanted_columns)
                     offsets = group.column("offset")

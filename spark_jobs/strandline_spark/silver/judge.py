@@ -26,6 +26,7 @@ from strandline_spark.silver.duplicates import REASON
 from strandline_spark.silver.names import objection
 from strandline_spark.silver.tables import QuarantineTable, SilverTable, type_of_delta
 from strandline_spark.silver.widening import widen
+from strandline_spark.stores import files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -279,4 +280,4 @@ def discard(
             path = found.get("path")
             if path is not None and path not in held:
                 with contextlib.suppress(OSError):
-                    os.unlink(os.path.join(root, path))
+                    files.remove(os.path.join(root, path))

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from strandline_spark.bronze.columns import BronzeTable
-from strandline_spark.bronze.durable import sync
 from strandline_spark.bronze.fenced_table import set_aside
 from strandline_spark.errors import OptionError, TableError, first_line
 from strandline_spark.gold.silver import REBUILT
@@ -28,6 +27,8 @@ from strandline_spark.pipeline.columns import with_columns_of
 from strandline_spark.silver.catch_up import CatchUp
 from strandline_spark.silver.range_output import SilverPlan
 from strandline_spark.silver.tables import QuarantineTable, SilverTable, settings_of, type_of_delta
+from strandline_spark.stores.durable import sync
+from strandline_spark.stores.paths import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,6 +100,13 @@ class Rebuild:
     def run(self, spark: SparkSession) -> Rebuilt:
         """Runs the rebuild. Raises StrandlineSparkError; then a second run continues."""
         pipeline = self._pipeline
+        if is_remote(pipeline.silver) or is_remote(pipeline.quarantine):
+            raise TableError(
+                f"{pipeline.silver} cannot be rebuilt in its place: an object store has no renames,"
+                " by which a new table takes the place of the old one. Name other tables in"
+                f" {pipeline.file} ([silver] table and quarantine, and those of its steps), and run"
+                " it: they are made from all of bronze"
+            )
         BronzeTable.open(pipeline.bronze).check_owner(pipeline.name)
         SilverTable.find(pipeline.silver, pipeline.name)
         QuarantineTable.find(pipeline.quarantine, pipeline.name)
@@ -203,7 +211,7 @@ def _is_half_renamed(pipeline: Pipeline) -> bool:
     new silver is, or the place is empty.
     """
     beside = pipeline.quarantine + BESIDE
-    if not os.path.isdir(beside):
+    if is_remote(beside) or not os.path.isdir(beside):
         return False
     new = QuarantineTable.find(beside, pipeline.name)
     number = None if new is None else new.setting(REBUILT)

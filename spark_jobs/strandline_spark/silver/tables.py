@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake.schema import Field
 
-from strandline_spark.bronze.durable import sync_log
 from strandline_spark.bronze.fenced_table import (
     PARTITION_COLUMNS,
     POSITION_KEY,
@@ -27,6 +26,7 @@ from strandline_spark.parsing.parts.explode import explode_of
 from strandline_spark.parsing.parts.type_names import OWN_NAMES, name_of_delta, stored
 from strandline_spark.silver.names import OWN_COLUMNS
 from strandline_spark.source.schema import TIMESTAMP_TYPE
+from strandline_spark.stores.durable import sync_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

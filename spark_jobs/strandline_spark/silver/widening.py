@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.dataset as ds  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.fenced_table import DataFile
 from strandline_spark.bronze.range_file import RangeFile
@@ -34,7 +33,7 @@ from strandline_spark.parsing.json_values import JsonDecoder
 from strandline_spark.parsing.parts.type_names import column_type
 from strandline_spark.parsing.settings import ColumnType
 from strandline_spark.silver.range_output import silver_options
-from strandline_spark.source.local_files import files_under
+from strandline_spark.stores import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,17 +62,17 @@ def widen(silver: SilverTable, bronze: BronzeTable, found: Mapping[str, str]) ->
 
     Returns the new type of each such column. Raises TableError, and then nothing was committed.
     """
-    files = list(_files(silver))
+    held = list(_files(silver))
     there = silver.parsed_columns()
     kinds = {}
     for name, types in found.items():
-        kind = narrowest(common(types, _types_held(silver, files, name, there[name], types)))
+        kind = narrowest(common(types, _types_held(silver, held, name, there[name], types)))
         made = column_type(kind)
         kinds[name] = ColumnType(made.name, made.arrow, any_kind=True)
-    dataset = bronze.delta.to_pyarrow_dataset(filesystem=files_under(bronze.path))
+    dataset = bronze.delta.to_pyarrow_dataset(filesystem=files.file_system(bronze.path))
     replaced: list[tuple[OldFile, DataFile]] = []
     try:
-        for file in files:
+        for file in held:
             new = _rewritten(silver, bronze, dataset, file, kinds)
             if new is not None:
                 replaced.append((file, new))
@@ -81,7 +80,7 @@ def widen(silver: SilverTable, bronze: BronzeTable, found: Mapping[str, str]) ->
     except BaseException:
         for _, new in replaced:
             if new.path not in type(silver).open(silver.path).file_paths():
-                os.unlink(os.path.join(silver.path, new.path))
+                files.remove(os.path.join(silver.path, new.path))
         raise
     return {name: kind.name for name, kind in kinds.items()}
 
@@ -124,7 +123,7 @@ def _types_of(values: Any, kind: str) -> str:
 
 def _column(silver: SilverTable, file: OldFile, name: str) -> Iterator[Any]:
     with silver.reading(file.path):
-        source = pq.ParquetFile(os.path.join(silver.path, file.path))
+        source = files.parquet(os.path.join(silver.path, file.path))
     with source:
         if name in source.schema_arrow.names:
             for number in range(source.num_row_groups):
@@ -142,7 +141,7 @@ def _rewritten(
 ) -> DataFile | None:
     """Writes a file of the same rows; None for a file without any of the columns."""
     with silver.reading(file.path):
-        source = pq.ParquetFile(os.path.join(silver.path, file.path))
+        source = files.parquet(os.path.join(silver.path, file.path))
     with source:
         schema = source.schema_arrow.remove_metadata()
         names = [name for name in kinds if name in schema.names]

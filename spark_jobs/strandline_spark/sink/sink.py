@@ -13,11 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from strandline.batches import Batches
 from strandline.errors import (
@@ -30,6 +26,7 @@ from strandline_spark.errors import EnvironmentProblem, WriteFailed
 from strandline_spark.sink.batches import Cutter, chosen_identity
 from strandline_spark.sink.options import Guarantee
 from strandline_spark.sink.rows import Rows
+from strandline_spark.source.later_names import DataSourceStreamArrowWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -23,9 +23,10 @@ from strandline_spark.cluster.offsets import (
     stream_from_json,
 )
 from strandline_spark.errors import OptionError
-from strandline_spark.source.local_files import has_scheme, not_of_a_path
+from strandline_spark.source.local_files import not_of_a_path
 from strandline_spark.source.losses import OnLoss
 from strandline_spark.source.schema import column_names
+from strandline_spark.stores.paths import absolute, has_scheme, is_remote, not_an_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -279,6 +280,17 @@ def group_of(given: Mapping[str, str]) -> str | None:
 
 def optional_path(value: str | None) -> str | None:
     return None if value is None else local_path("initialOffsetsPath", value)
+
+
+def table_path(name: str, value: str) -> str:
+    """Returns `value` as the absolute path of a table: of this machine's file system, or of an
+    object store. Raises OptionError.
+    """
+    if not is_remote(value):
+        return absolute(local_path(name, value))
+    if (why := not_an_address(value)) is not None:
+        raise OptionError(f"{name}: {value!r}: {why}")
+    return absolute(value)
 
 
 def local_path(name: str, value: str) -> str:

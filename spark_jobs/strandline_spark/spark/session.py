@@ -27,6 +27,7 @@ from strandline_spark.cluster.offsets import decimal
 from strandline_spark.errors import EnvironmentProblem, OptionError
 from strandline_spark.source import row_walk
 from strandline_spark.spark import class_archive
+from strandline_spark.stores import options as store_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -415,4 +416,5 @@ def _configuration(master: str, memory: str, *, direct: bool, worker_python: str
             "spark.driver.bindAddress": "127.0.0.1",
         }
     settings["spark.executor.extraJavaOptions"] = java
-    return settings | {f"spark.executorEnv.{name}": value for name, value in _MALLOC.items()}
+    of_workers = _MALLOC | store_options.shared()
+    return settings | {f"spark.executorEnv.{name}": value for name, value in of_workers.items()}

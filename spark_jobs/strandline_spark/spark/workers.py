@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.errors import EnvironmentProblem
 from strandline_spark.spark.session import is_local
+from strandline_spark.stores.paths import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -202,15 +203,18 @@ def unfit(text: str, folder: str, *, table: str, python: str) -> str | None:
         )
     version = metadata.version("strandline")
     if answer.missing is not None:
+        needed = "strandline[spark,objects]" if is_remote(folder) else "strandline[spark]"
         return (
             f"lacks the package for {answer.executable} ({answer.missing}): install it there, with"
-            f" {answer.executable} -m pip install 'strandline[spark]=={version}'"
+            f" {answer.executable} -m pip install '{needed}=={version}'"
         )
     if answer.package != version:
         return (
             f"has strandline {answer.package} for {answer.executable}, this job {version}: install"
             " the same version on every machine"
         )
+    if is_remote(folder):
+        return None
     if answer.unwritable is not None or not os.path.exists(os.path.join(folder, answer.file)):
         why = answer.unwritable or "what it writes there is not seen here"
         return (
@@ -233,8 +237,12 @@ def understood(text: str) -> Answer | None:
 @contextlib.contextmanager
 def _meeting_place(table: str) -> Iterator[str]:
     """Yields a folder inside the table's that is no part of the table, for files that all sides
-    should see.
+    should see. An object store's address is yielded as it is: each file is looked for there before
+    a commit.
     """
+    if is_remote(table):
+        yield table
+        return
     folder = tempfile.mkdtemp(prefix="_workers-", dir=table)
     try:
         # Workers may run as other users, who can access the table's folder.

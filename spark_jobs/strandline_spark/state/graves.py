@@ -11,10 +11,10 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from strandline_spark.bronze.durable import sync, sync_names
 from strandline_spark.errors import TableError, first_line
+from strandline_spark.stores import files
+from strandline_spark.stores.durable import sync, sync_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -29,7 +29,7 @@ def read(table: str, name: str | None, again: str) -> Any | None:
         return None
     file = os.path.join(table, name)
     try:
-        return pq.read_table(file, partitioning=None)
+        return files.parquet(file).read()
     except (OSError, pa.ArrowInvalid) as why:
         raise TableError(
             f"the file {file} does not read ({first_line(why)}): put it back from a copy, or"
@@ -43,8 +43,8 @@ def write(table: str, graves: Any) -> str | None:
         return None
     name = f"{FOLDER}/{os.urandom(12).hex()}.parquet"
     file = os.path.join(table, name)
-    os.makedirs(os.path.dirname(file), exist_ok=True)
-    pq.write_table(graves, file, compression="zstd")
+    files.make_folder(os.path.dirname(file))
+    files.write_parquet(graves, file, compression="zstd")
     sync(file)
     sync_names(file, table)
     return name
@@ -53,8 +53,8 @@ def write(table: str, graves: Any) -> str | None:
 def clean(table: str, kept: Collection[str | None]) -> None:
     """Removes the files of earlier commits."""
     folder = os.path.join(table, FOLDER)
-    if not os.path.isdir(folder):
+    if not files.is_folder(folder):
         return
-    for name in os.listdir(folder):
+    for name in files.names(folder):
         if f"{FOLDER}/{name}" not in kept:
-            os.unlink(os.path.join(folder, name))
+            files.remove(os.path.join(folder, name))

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from strandline_spark.bronze.durable import sync
 from strandline_spark.cluster.offsets import from_json, to_json
+from strandline_spark.stores import files
+from strandline_spark.stores.durable import sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -71,7 +71,7 @@ def read(table: str, id_: str, columns: Sequence[Sequence[str]]) -> Note | None:
     are those of key, order and place.
     """
     try:
-        with pq.ParquetFile(os.path.join(table, FILE)) as source:
+        with files.parquet(os.path.join(table, FILE)) as source:
             rows, said = source.read(), source.schema_arrow.metadata or {}
         facts, seal = said[b"facts"].decode(), said[b"seal"].decode()
         taken = [tuple(row) for row in zip(*(c.to_pylist() for c in rows.columns), strict=True)]
@@ -129,16 +129,8 @@ def _write(path: str, id_: str, note: Note, kinds: Sequence[Any]) -> None:
         }
     )
     said = {"facts": facts, "seal": _seal(id_, facts, taken)}
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    draft = f"{path}.{os.urandom(8).hex()}.tmp"
-    try:
-        pq.write_table(rows.replace_schema_metadata(said), draft, compression="zstd")
-        sync(draft)
-        os.replace(draft, path)
-        sync(os.path.dirname(path))
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)
+    files.replace_parquet(rows.replace_schema_metadata(said), path, compression="zstd")
+    sync(os.path.dirname(path))
 
 
 def _seal(id_: str, facts: str, rows: Iterable[Id]) -> str:

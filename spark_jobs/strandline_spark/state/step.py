@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable
 
-from strandline_spark.bronze.durable import sync_log
 from strandline_spark.bronze.fenced_table import committing
 from strandline_spark.errors import TableError
 from strandline_spark.gold.silver import Silver
@@ -30,6 +29,7 @@ from strandline_spark.state.places import (
 )
 from strandline_spark.state.reader import new_rows, order_of
 from strandline_spark.state.table import StateTable
+from strandline_spark.stores.durable import sync_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -20,13 +19,15 @@ from deltalake import CommitProperties, DeltaTable, Transaction, WriterPropertie
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import Field
 
-from strandline_spark.bronze.durable import sync, sync_log
 from strandline_spark.bronze.fenced_table import committing, make_table, set_aside
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.silver.names import quoted
-from strandline_spark.source.local_files import check_path, files_under
+from strandline_spark.source.local_files import check_path
 from strandline_spark.state.account import METADATA_KEY, StateAccount, from_metadata, to_metadata
 from strandline_spark.state.places import DELETED, with_keys_of
+from strandline_spark.stores import files
+from strandline_spark.stores.durable import sync, sync_log
+from strandline_spark.stores.paths import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,11 +93,11 @@ class StateTable:
         got since. Raises TableError for a table of another step.
         """
         check_path(step.table)
-        if os.path.isfile(step.table) or not DeltaTable.is_deltatable(step.table):
+        if files.is_file(step.table) or not DeltaTable.is_deltatable(step.table):
             _create(step, pipeline, schema)
         table = cls.open(step, pipeline)
         if table.last() is None and table.schema != schema:
-            shutil.rmtree(step.table)
+            files.remove_tree(step.table)
             _create(step, pipeline, schema)
             table = cls.open(step, pipeline)
         if missing := [one for one in schema if one.name not in table.schema.names]:
@@ -145,7 +146,7 @@ class StateTable:
         schema = pa.schema([self.schema.field(name) for name in columns])
         found = []
         try:
-            dataset: Any = self.delta.to_pyarrow_dataset(filesystem=files_under(self.path))
+            dataset: Any = self.delta.to_pyarrow_dataset(filesystem=files.file_system(self.path))
             for batch in dataset.to_batches(columns=list(columns)):
                 held = pa.table(batch).cast(schema)
                 found.append(held.filter(pa.array(with_keys_of(held, rows, keys))))
@@ -156,7 +157,7 @@ class StateTable:
     def rows(self) -> Any:
         """Returns all rows as an Arrow table. Raises TableError for an unreadable file."""
         try:
-            return self.delta.to_pyarrow_table(filesystem=files_under(self.path))
+            return self.delta.to_pyarrow_table(filesystem=files.file_system(self.path))
         except (OSError, pa.ArrowInvalid, DeltaError) as why:
             raise self._unreadable(first_line(why)) from why
 
@@ -263,7 +264,7 @@ class StateTable:
             *(actions[c].to_pylist() for c in ("path", "size_bytes")), strict=True
         ):
             file = os.path.join(self.path, name)
-            found = os.path.getsize(file) if os.path.isfile(file) else None
+            found = files.size(file) if files.is_file(file) else None
             if found != size:
                 held = "is not there" if found is None else f"has {found} bytes, not {size}"
                 raise self._unreadable(f"{name} {held}")
@@ -272,6 +273,8 @@ class StateTable:
 
     def _sync(self, version: int) -> None:
         """Syncs the files of the commit `version`, and the log from it on."""
+        if is_remote(self.path):
+            return
         with open(self._entry(version), encoding="utf-8") as entry:
             actions = [json.loads(line) for line in entry if line.strip()]
         for action in actions:
@@ -291,7 +294,7 @@ class StateTable:
 def _create(step: StateStep, pipeline: str, schema: Any) -> None:
     path = step.table
     # A crash during the creation leaves a log without a first entry.
-    if os.path.isfile(path) or (os.path.isdir(path) and set(os.listdir(path)) - {_LOG}):
+    if files.is_file(path) or (files.is_folder(path) and set(files.names(path)) - {_LOG}):
         raise TableError(f"{path} exists and is no Delta table; give an empty path")
     make_table(
         path,

@@ -22,11 +22,11 @@ from strandline_spark.cluster.offsets import TopicPartition
 from strandline_spark.errors import TableError, first_line
 from strandline_spark.gold.silver import Silver
 from strandline_spark.maintenance import removals
-from strandline_spark.source.local_files import files_under
 from strandline_spark.state import noted_keys
 from strandline_spark.state.definition import check_step, identity_of
 from strandline_spark.state.noted_keys import Id, Latest, Note, row_hash
 from strandline_spark.state.table import StateTable
+from strandline_spark.stores import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -291,7 +291,7 @@ class _Recomputed:
         path = self._silver.path
         root = path if self._is_whole else unquote(urlsplit(self._table.table_uri).path)
         try:
-            dataset: Any = self._table.to_pyarrow_dataset(filesystem=files_under(root))
+            dataset: Any = self._table.to_pyarrow_dataset(filesystem=files.file_system(root))
             for batch in dataset.to_batches(columns=columns):
                 yield from _plain(pa.table(batch))
         except (OSError, pa.ArrowInvalid) as why:

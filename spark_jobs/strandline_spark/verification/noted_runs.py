@@ -19,9 +19,9 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from strandline_spark.bronze.durable import sync
+from strandline_spark.stores import files
+from strandline_spark.stores.durable import sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -69,7 +69,7 @@ class Note:
 def read(table: str, id_: str, topic: str) -> Note:
     """Returns the note; an empty one if there is none, if it is of another table, or damaged."""
     try:
-        with pq.ParquetFile(_path(table, topic)) as source:
+        with files.parquet(_path(table, topic)) as source:
             rows, said = source.read(), source.schema_arrow.metadata or {}
         version = int(said[b"version"])
         accounts = said[b"accounts"].decode()
@@ -128,16 +128,8 @@ def _write(path: str, id_: str, note: Note) -> None:
         "accounts": note.accounts,
         "seal": _seal(rows, id_, note.version, note.accounts),
     }
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    draft = f"{path}.{os.urandom(8).hex()}.tmp"
-    try:
-        pq.write_table(rows.replace_schema_metadata(said), draft, compression="zstd")
-        sync(draft)
-        os.replace(draft, path)
-        sync(os.path.dirname(path))
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)
+    files.replace_parquet(rows.replace_schema_metadata(said), path, compression="zstd")
+    sync(os.path.dirname(path))
 
 
 def _path(table: str, topic: str) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from strandline_spark.bronze.fenced_table import POSITION_KEY
 from strandline_spark.errors import TableError
+from strandline_spark.stores import files
 from strandline_spark.verification import noted_runs
 from strandline_spark.verification.noted_runs import Note, NotedFile
 
@@ -85,15 +85,15 @@ class TopicRuns:
 
     def _take(self, path: str) -> bool:
         """Takes the runs of a file. False if it is not what was noted of it."""
-        found = os.stat(os.path.join(self._table.path, path))
+        _, mtime_ns, size = files.mark(os.path.join(self._table.path, path))
         known = self._known.files.get(path)
-        is_same = known is not None and known.size == found.st_size
-        if known is not None and is_same and known.mtime_ns == found.st_mtime_ns:
+        is_same = known is not None and known.size == size
+        if known is not None and is_same and known.mtime_ns == mtime_ns:
             now = known
         else:
             self.read += 1
             runs = self._runs_of(path)
-            now = NotedFile(found.st_size, found.st_mtime_ns, runs)
+            now = NotedFile(size, mtime_ns, runs)
             is_same = is_same and known is not None and sorted(known.runs) == sorted(runs)
         self._note.files[path] = now
         for partition, *run in now.runs:
@@ -107,7 +107,7 @@ class TopicRuns:
         wanted = {*_COLUMNS, *([] if position is None else [position])}
         with (
             self._table.reading(path),
-            pq.ParquetFile(os.path.join(self._table.path, path)) as source,
+            files.parquet(os.path.join(self._table.path, path)) as source,
         ):
             columns = [name for name in source.schema_arrow.names if name in wanted]
             for batch in source.iter_batches(_BATCH_ROWS, columns=columns):

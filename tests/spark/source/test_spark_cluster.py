@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from strandline import ElectionType, NewTopic
 from strandline.sync import Admin, Producer
@@ -16,6 +15,7 @@ from strandline_spark.bronze.verify import verify
 from strandline_spark.cluster.offsets import StreamOffset, TopicPartition
 from strandline_spark.errors import DataLoss, StrandlineSparkError
 from strandline_spark.source import group_progress
+from strandline_spark.source.later_names import ReadAllAvailable
 from strandline_spark.source.options import parse_options
 from strandline_spark.source.planner import Planner
 from strandline_spark.source.ranges import RangeReader

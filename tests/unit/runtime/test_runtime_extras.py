@@ -94,7 +94,7 @@ def test_the_modules_are_those_of_the_extra(extra: str) -> None:
 def test_every_dependency_has_bounds() -> None:
     lists = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
     for each in (each for listed in lists for each in listed):
-        assert re.fullmatch(r"[a-z0-9-]+>=[0-9.]+,<[0-9.]+", each), each
+        assert re.fullmatch(r"[a-z0-9-]+(\[[a-z0-9]+\])?>=[0-9.]+,<[0-9.]+", each), each
 
 
 def _name(requirement: str) -> str:

@@ -150,7 +150,7 @@ def test_the_docs_have_a_sound_file_with_every_key_and_no_other() -> None:
         ('name = "clicks"', 'name = "a b"', 3, r"\[pipeline\] name# = 'a b'.*letters"),
         ('topics = ["a", "b"]', "topics = []", 4, r"\[pipeline\] topics# = \[\].*one or more"),
         ('topics = ["a", "b"]', 'topics = ["a", "a"]', 4, "topics#.*each once"),
-        ('directory = "lake"', 'directory = "s3://lake"', 5, "directory#.*folders of this machine"),
+        ('directory = "lake"', 'directory = "gs://lake"', 5, "directory#.*folders of this machine"),
         ('format = "json"', 'format = "xml"', 8, r"\[silver\] format#.*Invalid enum value 'xml'"),
         ('event_time = "at"', 'event_time = "when"', 9, r"event_time# = 'when' is no column"),
         ('event_time = "at"', 'event_time = "user"', 9, "event_time#"),

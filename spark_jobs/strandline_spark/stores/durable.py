@@ -12,6 +12,9 @@ import itertools
 import os
 from typing import TYPE_CHECKING, Final
 
+from strandline_spark.stores import objects
+from strandline_spark.stores.paths import is_remote
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -20,7 +23,9 @@ _LAST_CHECKPOINT: Final = "_last_checkpoint"
 
 
 def sync(path: str) -> None:
-    """Syncs the content of a file, or the names in a directory."""
+    """Syncs the content of a file, or the names in a directory. An object is durable already."""
+    if is_remote(path):
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -30,6 +35,8 @@ def sync(path: str) -> None:
 
 def sync_names(path: str, root: str) -> None:
     """Syncs the names on the path from `root` down to the file `path`, which may all be new."""
+    if is_remote(root):
+        return
     root = os.path.abspath(root)
     directory = os.path.dirname(os.path.abspath(path))
     while True:
@@ -43,6 +50,8 @@ def sync_log(table: str, first: int) -> None:
     """Syncs the entries of a Delta table's log from version `first` on, checkpoints of the log, and
     their names.
     """
+    if is_remote(table):
+        return
     log = os.path.join(table, _LOG)
     for name in _of_all(log) if first == 0 else _from(log, first):
         with contextlib.suppress(FileNotFoundError):
@@ -71,6 +80,9 @@ def write_new(path: str, text: str) -> None:
     """Writes a new file with this content and syncs it, but not its name, or leaves none. Raises
     FileExistsError if the file exists.
     """
+    if is_remote(path):
+        objects.write_new(path, text.encode("utf-8"))
+        return
     draft = f"{path}.{os.urandom(8).hex()}.tmp"
     try:
         with open(draft, "x", encoding="utf-8") as file:
@@ -81,3 +93,9 @@ def write_new(path: str, text: str) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(draft)
+
+
+def check_writes(path: str) -> None:
+    """Raises EnvironmentProblem if two writers could both make one file of the store."""
+    if is_remote(path):
+        objects.check_conditional(path)
