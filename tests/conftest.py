@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -84,6 +85,7 @@ LONGEST = (
     "property/test_controller_service_property.py",
 )
 """What takes longest by `pytest --durations`, in that order."""
+TIDY = "tests/tidy/"
 MEMORY = "/dev/shm"
 ROOM_BYTES = 4 << 30
 """A whole run needs a tenth of it."""
@@ -165,6 +167,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {TESTS / name: place for place, name in enumerate(LONGEST)}
     assert all(path.is_file() for path in places), "LONGEST names a file that is gone"
     items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile`, with all files of tests/tidy in one process: it parses the sources once."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return TIDY if nodeid.startswith(TIDY) else super()._split_scope(nodeid)
+
+    return ByFile(config, log)
 
 
 def pytest_collection_finish() -> None:

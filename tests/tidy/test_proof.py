@@ -27,6 +27,8 @@ MARKED = {
     "tests/browser/test_kip101_ghosts.py": "plays each history with and without its switch",
     "tests/chaos/test_compaction_survival.py": "kills a leader more than once",
     "tests/chaos/test_survival.py": "kills leader and controller more than once",
+    "tests/golden/test_group_histories_of_shards.py": "lets five times as many members join",
+    "tests/integration/kafka_wire/test_fuzz.py": "sends five times as many frames by chance",
     "tests/integration/test_containers.py": "kills a leader more than once",
     "tests/integration/test_group_consumers_process.py": "kills a coordinator ten times",
     "tests/integration/test_storage_exhaustive.py": "changes every byte in a third way",
