@@ -85,7 +85,8 @@ LONGEST = (
     "property/test_controller_service_property.py",
 )
 """What takes longest by `pytest --durations`, in that order."""
-TIDY = "tests/tidy/"
+TOGETHER = ("tests/tidy/", "tests/browser/")
+"""Folders whose files are one process's: the sources are parsed once, and one browser starts."""
 MEMORY = "/dev/shm"
 ROOM_BYTES = 4 << 30
 """A whole run needs a tenth of it."""
@@ -171,14 +172,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """`--dist loadfile`, with all files of tests/tidy in one process: it parses the sources once."""
+    """`--dist loadfile`, but for the folders of TOGETHER."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
     class ByFile(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return TIDY if nodeid.startswith(TIDY) else super()._split_scope(nodeid)
+            folder = next((each for each in TOGETHER if nodeid.startswith(each)), None)
+            return folder or nodeid.partition("::")[0]
 
     return ByFile(config, log)
 
