@@ -90,6 +90,8 @@ TOGETHER = ("tests/tidy/", "tests/browser/")
 MEMORY = "/dev/shm"
 ROOM_BYTES = 4 << 30
 """A whole run needs a tenth of it."""
+CLOSING = "TEST_CLOSING"
+"""A variable: the file to which a run adds its closing line."""
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 settings.register_profile("strandline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -235,11 +237,18 @@ def _locks_end_with_their_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was skipped and why, once for each reason, where nobody can miss it."""
+    """Say what was skipped and why, once for each reason, where nobody can miss it.
+
+    The numbers of passed and failed tests go into the file that CLOSING names, too.
+    """
     reasons: Counter[str] = Counter()
     for report in terminalreporter.stats.get("skipped", []):
         if isinstance(report.longrepr, tuple):
             reasons[str(report.longrepr[2]).removeprefix("Skipped: ")] += 1
+    if CLOSING in os.environ:
+        parts, _ = terminalreporter.build_summary_stats_line()
+        with open(os.environ[CLOSING], "a", encoding="utf-8") as file:
+            file.write(f"    {', '.join(text for text, _ in parts)}\n")
     if not reasons:
         return
     terminalreporter.write_sep("=", "NOT TESTED ON THIS MACHINE", yellow=True, bold=True)

@@ -114,4 +114,4 @@ def test_the_two_commands_run_everything_and_ci_runs_both() -> None:
     selected = re.findall(r'^\t@\$\(PYTEST\) \S+ -m "?(not proof|proof)"? ', makefile, re.MULTILINE)
     assert selected == ["not proof", "proof"]
     ci = (ROOT / ".ci" / "run").read_text("utf-8")
-    assert re.findall(r"^make (test|proof)\b", ci, re.MULTILINE) == ["test", "proof"]
+    assert re.findall(r"^part make (test|proof)\b", ci, re.MULTILINE) == ["test", "proof"]
