@@ -7,13 +7,14 @@ interpreters, as have servers whose environment an interpreter reads when it sta
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Final, cast
 
 from strandline_local import processes
-from support.command_forks import SERVERS, Forks
+from support.command_forks import SERVERS, Fork, Forks
 
 if TYPE_CHECKING:
     import subprocess
@@ -39,6 +40,15 @@ def _only_forks() -> Forks:
 def use_forks() -> None:
     """For all `LocalCluster`s of this process."""
     processes.spawn = _spawn
+
+
+def start_server(server: str, settings: Mapping[str, str], output: int) -> Fork:
+    """A server with these settings on its command line, and with its output to this descriptor."""
+    words = [server]
+    for key, value in settings.items():
+        words += ["--set", f"{key}={value}"]
+    assert server_forks().can_take(words, os.environ)
+    return server_forks().start_into(output, words, os.environ)
 
 
 def _spawn(
