@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from strandline_local.cluster_files import free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SCRIPT = Path(__file__).parents[1] / "support" / "moved_names.py"
 APART = ("unshare", "--mount", "--propagation", "private")
