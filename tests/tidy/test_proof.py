@@ -33,7 +33,9 @@ MARKED = {
     "tests/integration/test_group_consumers_process.py": "kills a coordinator ten times",
     "tests/integration/test_storage_exhaustive.py": "changes every byte in a third way",
     "tests/sim/test_sim_corpus.py": "runs one plan in eight with the product, all with the proof",
-    "tests/sim/test_sim_groups.py": "plants bugs, and looks at what seeds draw",
+    "tests/sim/test_sim_groups.py": "plants bugs, and lives through each moment that seeds draw",
+    "tests/sim/test_sim_doubles.py": "has two copies again, under another flush policy",
+    "tests/sim/test_sim_topic_anew.py": "loses the power at four more disk operations",
     "tests/sim/test_sim_transactions.py": "kills coordinators at each of their steps",
     "tests/spark/gold/test_spark_gold_histories.py": "plays a second random history",
     "tests/unit/broker/storage/controller/test_metadata_snapshot.py": (
