@@ -44,13 +44,17 @@ $(READY): requirements/all.txt requirements/data.txt pyproject.toml tools/hatch_
 # What PYTEST_ARGS selects may leave one of the two commands nothing to run: pytest ends with 5 then.
 NOTHING_SELECTED = $(if $(PYTEST_ARGS),{ status=$$?; test $$status -eq 5 || exit $$status; },exit $$?)
 
+# What the other command runs is not even imported: each process of tests imports all that it is given.
+ELSEWHERE := $(addprefix --ignore=,tests/proof tests/unit/proof tests/conformance)
+PROVING = tests/proof tests/unit/proof $(shell grep -rl --include='test_*.py' 'pytest[.]mark[.]proof' tests)
+
 test: setup ## run every gate, the tests of the product, and fresh seeds of the simulator
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates $(ARCHIVE)
-	@$(PYTEST) $(PROCESS_WORKERS) -m "not proof and not conformance" $(PYTEST_ARGS) || $(NOTHING_SELECTED)
+	@$(PYTEST) $(PROCESS_WORKERS) -m "not proof and not conformance" $(ELSEWHERE) $(PYTEST_ARGS) || $(NOTHING_SELECTED)
 	@$(SUBMAKE) sim
 
 proof: setup ## run what proves the proof: the simulator's own tests, planted bugs, models, repeated kills
-	@$(PYTEST) $(WORKERS) -m proof $(PYTEST_ARGS) || $(NOTHING_SELECTED)
+	@$(PYTEST) $(WORKERS) -m proof $(or $(PYTEST_ARGS),$(PROVING)) || $(NOTHING_SELECTED)
 
 # Clients of Kafka are installed once, into the user's cache folder, in the pinned versions.
 CONFORMANCE := TEST_CONFORMANCE_TARGET=$(or $(TARGET),strandline) $(BIN)/pytest --numprocesses 0

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,16 @@ def _has_room(path: str) -> bool:
         return False
     runs = not disk.f_flag & os.ST_NOEXEC
     return runs and os.access(path, os.W_OK) and disk.f_bavail * disk.f_frsize >= ROOM_BYTES
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests stay to the end: no collection of garbage walks them while they come."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
