@@ -4,6 +4,7 @@ can make, a verdict, and nothing left behind.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -25,13 +26,16 @@ def left_behind(tmp_path: Path) -> list[str]:
     found += [
         line for line in Path("/proc/mounts").read_text().splitlines() if str(tmp_path) in line
     ]
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            words = path.read_bytes()
+            words = (process / "cmdline").read_bytes().decode(errors="replace")
+            files = [os.readlink(each) for each in (process / "fd").iterdir()]
         except OSError:
             continue
-        if str(tmp_path).encode() in words:
-            found.append(words.decode(errors="replace"))
+        if process.name != str(os.getpid()) and any(
+            str(tmp_path) in each for each in (words, *files)
+        ):
+            found.append(words)
     return found
 
 
