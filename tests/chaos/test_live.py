@@ -14,9 +14,9 @@ from strandline_cli.nemesis.local import cannot_do
 from support.cluster import eventually
 from support.command import clean_environ, start_strandline, strandline
 
-SECONDS = 18
+SECONDS = 13
 """Enough for one fault of each kind."""
-FAULTS = ("--fault-seconds", "1", "--rest-seconds", "0.5", "--seed", "7")
+FAULTS = ("--fault-seconds", "1", "--rest-seconds", "0.2", "--seed", "7")
 RUN_S = 240.0
 
 
