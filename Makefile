@@ -51,10 +51,10 @@ PROVING = tests/proof tests/unit/proof $(shell grep -rl --include='test_*.py' 'p
 test: setup ## run every gate, the tests of the product, and fresh seeds of the simulator
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates $(ARCHIVE)
 	@$(PYTEST) $(PROCESS_WORKERS) -m "not proof and not conformance" $(ELSEWHERE) $(PYTEST_ARGS) || $(NOTHING_SELECTED)
-	@$(SUBMAKE) sim
+	@$(SUBMAKE) sim MINUTES=$(or $(MINUTES),0.5)
 
-proof: setup ## run what proves the proof: the simulator's own tests, planted bugs, models, repeated kills
-	@$(PYTEST) $(WORKERS) -m proof $(or $(PYTEST_ARGS),$(PROVING)) || $(NOTHING_SELECTED)
+proof: setup ## run the simulator's own tests, planted bugs, models, repeated kills (CORPUS=all)
+	@TEST_CORPUS_TURN=$(if $(filter all,$(CORPUS)),,$(FRESH)) $(PYTEST) $(WORKERS) -m proof $(or $(PYTEST_ARGS),$(PROVING)) || $(NOTHING_SELECTED)
 
 # Clients of Kafka are installed once, into the user's cache folder, in the pinned versions.
 CONFORMANCE := TEST_CONFORMANCE_TARGET=$(or $(TARGET),strandline) $(BIN)/pytest --numprocesses 0
