@@ -158,7 +158,7 @@ async def test_members_share_the_work_and_whoever_comes_later_goes_on(
         assert await late.getmany(timeout_ms=200) == {}
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.proof)])
 async def test_a_coordinator_that_dies_loses_no_commit_and_repeats_nothing_committed(
     cluster: LocalCluster, kills: int
 ) -> None:

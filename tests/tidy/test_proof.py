@@ -30,7 +30,7 @@ MARKED = {
     "tests/golden/test_group_histories_of_shards.py": "lets five times as many members join",
     "tests/integration/kafka_wire/test_fuzz.py": "sends five times as many frames by chance",
     "tests/integration/test_containers.py": "kills at random, pauses, and fills a disk",
-    "tests/integration/test_group_consumers_process.py": "kills a coordinator ten times",
+    "tests/integration/test_group_consumers_process.py": "kills a coordinator four times",
     "tests/integration/test_storage_exhaustive.py": "changes every byte in a third way",
     "tests/sim/test_sim_corpus.py": "runs one plan in eight with the product, a third of the others with the proof",
     "tests/sim/test_sim_groups.py": "plants bugs, and lives through each moment that seeds draw",
