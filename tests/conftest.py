@@ -10,6 +10,7 @@ that a test looks at. TMPDIR says another place.
 """
 
 import gc
+import importlib
 import os
 import shutil
 import subprocess
@@ -187,14 +188,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """`--dist loadfile`, but for the folders of TOGETHER."""
     if config.getoption("dist") != "loadfile":
         return None
-    from xdist.scheduler import LoadFileScheduling
+    scheduler = importlib.import_module("xdist.scheduler").LoadFileScheduling(config, log)
+    scheduler._split_scope = _place_of
+    return scheduler
 
-    class ByFile(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            folder = next((each for each in TOGETHER if nodeid.startswith(each)), None)
-            return folder or nodeid.partition("::")[0]
 
-    return ByFile(config, log)
+def _place_of(nodeid: str) -> str:
+    folder = next((each for each in TOGETHER if nodeid.startswith(each)), None)
+    return folder or nodeid.partition("::")[0]
 
 
 def pytest_collection_finish() -> None:

@@ -26,10 +26,10 @@ EXAMPLES = ROOT / "examples"
 DEADLINE_S = 600
 """A JVM starts in seconds, and on a busy machine in minutes."""
 SESSION = {
-    "group.consumer.min.session.timeout.ms": 1000,
-    "group.consumer.session.timeout.ms": 6000,
-    "group.consumer.min.heartbeat.interval.ms": 500,
-    "group.consumer.heartbeat.interval.ms": 1000,
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "1000",
 }
 """An instance that is killed keeps its partitions for so long."""
 PROGRAMS = {
