@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ARCHIVE := $(VENV)/.spark-archive
+COLLECTED := $(VENV)/.tests-collected
 # A file of tests is one process's, so that what it starts once is started once.
 # The order is tests/conftest.py's; by number of tests, the longest files would come last.
 # Tests that compute need a core each. Tests of servers and of Spark wait for these half of the time.
@@ -49,7 +50,7 @@ ELSEWHERE := $(addprefix --ignore=,tests/proof tests/unit/proof tests/conformanc
 PROVING = tests/proof tests/unit/proof $(shell grep -rl --include='test_*.py' 'pytest[.]mark[.]proof' tests)
 
 test: setup ## run every gate, the tests of the product, and fresh seeds of the simulator
-	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates $(ARCHIVE)
+	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates $(ARCHIVE) $(COLLECTED)
 	@$(PYTEST) $(PROCESS_WORKERS) -m "not proof and not conformance" $(ELSEWHERE) $(PYTEST_ARGS) || $(NOTHING_SELECTED)
 	@$(SUBMAKE) sim MINUTES=$(or $(MINUTES),0.5)
 
@@ -100,6 +101,10 @@ pythons: ## run the unit tests with each supported Python that is found (PYTHONS
 
 dist: setup ## build the source distribution and the wheel of a release into dist/ (DRAFT=1: of any commit)
 	@$(BIN)/python tools/release.py $(if $(filter-out 0,$(DRAFT)),--draft)
+
+# In a fresh clone each process of tests would compile every test file. This one leaves them compiled.
+$(COLLECTED): $(READY)
+	-@$(BIN)/pytest --collect-only --quiet $(ELSEWHERE) >/dev/null && touch $@
 
 check: setup ## the quick gates: format, lint, types, contracts, protos, tidy, unit and property tests
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates quick-tests
