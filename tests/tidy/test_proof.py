@@ -113,7 +113,9 @@ def test_what_plants_bugs_or_searches_for_them_is_part_of_the_proof() -> None:
 
 def test_the_two_commands_run_everything_and_ci_runs_both() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
-    selected = re.findall(r'^\t@.*\$\(PYTEST\) \S+ -m "?(not proof|proof)"? ', makefile, re.MULTILINE)
+    selected = re.findall(
+        r'^\t@.*\$\(PYTEST\) \S+ -m "?(not proof|proof)"? ', makefile, re.MULTILINE
+    )
     assert selected == ["not proof", "proof"]
     ci = (ROOT / ".ci" / "run").read_text("utf-8")
     assert re.findall(r"^part make (test|proof)\b", ci, re.MULTILINE) == ["test", "proof"]
