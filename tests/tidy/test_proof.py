@@ -32,7 +32,7 @@ MARKED = {
     "tests/integration/test_containers.py": "kills at random, pauses, and fills a disk",
     "tests/integration/test_group_consumers_process.py": "kills a coordinator four times",
     "tests/integration/test_storage_exhaustive.py": "changes every byte in a third way",
-    "tests/sim/test_sim_corpus.py": "runs one plan in eight with the product, and more with the proof",
+    "tests/sim/test_sim_corpus.py": "runs one plan in eight with the product, and others here",
     "tests/sim/test_sim_groups.py": "plants bugs, and lives through each moment that seeds draw",
     "tests/sim/test_sim_doubles.py": "has two copies again, under another flush policy",
     "tests/sim/test_sim_topic_anew.py": "loses the power at four more disk operations",
