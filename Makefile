@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ARCHIVE := $(VENV)/.spark-archive
+COLLECTED := $(VENV)/.tests-collected
 # A file of tests is one process's, so that what it starts once is started once.
 # The order is tests/conftest.py's; by number of tests, the longest files would come last.
 # Tests that compute need a core each. Tests of servers and of Spark wait for these half of the time.
@@ -44,13 +45,17 @@ $(READY): requirements/all.txt requirements/data.txt pyproject.toml tools/hatch_
 # What PYTEST_ARGS selects may leave one of the two commands nothing to run: pytest ends with 5 then.
 NOTHING_SELECTED = $(if $(PYTEST_ARGS),{ status=$$?; test $$status -eq 5 || exit $$status; },exit $$?)
 
-test: setup ## run every gate, the tests of the product, and fresh seeds of the simulator
-	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates $(ARCHIVE)
-	@$(PYTEST) $(PROCESS_WORKERS) -m "not proof and not conformance" $(PYTEST_ARGS) || $(NOTHING_SELECTED)
-	@$(SUBMAKE) sim
+# What the other command runs is not even imported: each process of tests imports all that it is given.
+ELSEWHERE := $(addprefix --ignore=,tests/proof tests/unit/proof tests/conformance)
+PROVING = tests/proof tests/unit/proof $(shell grep -rl --include='test_*.py' 'pytest[.]mark[.]proof' tests)
 
-proof: setup ## run what proves the proof: the simulator's own tests, planted bugs, models, repeated kills
-	@$(PYTEST) $(WORKERS) -m proof $(PYTEST_ARGS) || $(NOTHING_SELECTED)
+test: setup ## run every gate, the tests of the product, and fresh seeds of the simulator
+	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates $(ARCHIVE) $(COLLECTED)
+	@$(PYTEST) $(PROCESS_WORKERS) -m "not proof and not conformance" $(ELSEWHERE) $(PYTEST_ARGS) || $(NOTHING_SELECTED)
+	@$(SUBMAKE) sim MINUTES=$(or $(MINUTES),0.5)
+
+proof: setup ## run the simulator's own tests, planted bugs, models, repeated kills (CORPUS=all)
+	@TEST_CORPUS_TURN=$(if $(filter all,$(CORPUS)),,$(FRESH)) $(PYTEST) $(WORKERS) -m proof $(or $(PYTEST_ARGS),$(PROVING)) || $(NOTHING_SELECTED)
 
 # Clients of Kafka are installed once, into the user's cache folder, in the pinned versions.
 CONFORMANCE := TEST_CONFORMANCE_TARGET=$(or $(TARGET),strandline) $(BIN)/pytest --numprocesses 0
@@ -102,6 +107,10 @@ sparks: setup ## run tests of Spark with each supported version of PySpark (SPAR
 
 dist: setup ## build the source distribution and the wheel of a release into dist/ (DRAFT=1: of any commit)
 	@$(BIN)/python tools/release.py $(if $(filter-out 0,$(DRAFT)),--draft)
+
+# In a fresh clone each process of tests would compile every test file. This one leaves them compiled.
+$(COLLECTED): $(READY)
+	-@$(BIN)/pytest --collect-only --quiet $(ELSEWHERE) >/dev/null && touch $@
 
 check: setup ## the quick gates: format, lint, types, contracts, protos, tidy, unit and property tests
 	@$(SUBMAKE) --keep-going -j2 --output-sync=target gates quick-tests

@@ -10,14 +10,16 @@ that a test looks at. TMPDIR says another place.
 """
 
 import gc
+import importlib
 import os
 import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -49,27 +51,30 @@ LONGEST = (
     "integration/test_cli_bad_input.py",
     "integration/test_cli_demo.py",
     "integration/test_large_requests.py",
-    "integration/kafka_wire/test_fuzz.py",
     "integration/test_examples.py",
     "integration/test_upgrade_process.py",
     "spark/test_spark_crashes.py",
     "integration/test_cli_group.py",
+    "sim/test_sim_many_partitions.py",
     "sim/test_sim_corpus.py",
     "proof/test_sim_runs.py",
     "integration/test_log_output_process.py",
+    "integration/test_moved_names_process.py",
+    "integration/test_testing_wheel.py",
+    "integration/test_kafka_groups.py",
     "integration/test_config_alteration.py",
     "chaos/test_live.py",
     "proof/test_small_model.py",
     "integration/test_storage_exhaustive.py",
     "spark/spark/test_spark_kills.py",
     "proof/test_sim_mutants.py",
-    "integration/test_group_consumers_process.py",
     "chaos/test_survival.py",
     "proof/test_sim_command.py",
     "integration/test_controller_restore.py",
     "sim/test_sim_topic_anew.py",
+    "sim/test_sim_groups.py",
+    "sim/test_sim_moves.py",
     "spark/source/test_spark_source.py",
-    "sim/test_sim_many_partitions.py",
     "integration/test_controller.py",
     "spark/source/test_spark_losses_live.py",
     "chaos/test_compaction_survival.py",
@@ -84,9 +89,13 @@ LONGEST = (
     "property/test_controller_service_property.py",
 )
 """What takes longest by `pytest --durations`, in that order."""
+TOGETHER = ("tests/tidy/", "tests/browser/")
+"""Folders whose files are one process's: the sources are parsed once, and one browser starts."""
 MEMORY = "/dev/shm"
 ROOM_BYTES = 4 << 30
 """A whole run needs a tenth of it."""
+CLOSING = "TEST_CLOSING"
+"""A variable: the file to which a run adds its closing line."""
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 settings.register_profile("strandline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -154,6 +163,16 @@ def _has_room(path: str) -> bool:
     return runs and os.access(path, os.W_OK) and disk.f_bavail * disk.f_frsize >= ROOM_BYTES
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests stay to the end: no collection of garbage walks them while they come."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files come first: at the end they would leave every other process idle.
 
@@ -165,6 +184,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {TESTS / name: place for place, name in enumerate(LONGEST)}
     assert all(path.is_file() for path in places), "LONGEST names a file that is gone"
     items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile`, but for the folders of TOGETHER."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    scheduler = importlib.import_module("xdist.scheduler").LoadFileScheduling(config, log)
+    scheduler._split_scope = _place_of
+    return scheduler
+
+
+def _place_of(nodeid: str) -> str:
+    folder = next((each for each in TOGETHER if nodeid.startswith(each)), None)
+    return folder or nodeid.partition("::")[0]
 
 
 def pytest_collection_finish() -> None:
@@ -217,11 +251,18 @@ def _locks_end_with_their_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was skipped and why, once for each reason, where nobody can miss it."""
+    """Say what was skipped and why, once for each reason, where nobody can miss it.
+
+    The numbers of passed and failed tests go into the file that CLOSING names, too.
+    """
     reasons: Counter[str] = Counter()
     for report in terminalreporter.stats.get("skipped", []):
         if isinstance(report.longrepr, tuple):
             reasons[str(report.longrepr[2]).removeprefix("Skipped: ")] += 1
+    if CLOSING in os.environ:
+        parts, _ = terminalreporter.build_summary_stats_line()
+        with open(os.environ[CLOSING], "a", encoding="utf-8") as file:
+            file.write(f"    {', '.join(text for text, _ in parts)}\n")
     if not reasons:
         return
     terminalreporter.write_sep("=", "NOT TESTED ON THIS MACHINE", yellow=True, bold=True)

@@ -59,7 +59,9 @@ def request(field: Repeated, count: int, *, size: int = 0) -> bytes:
             parent.SetInParent()
     descriptor = parent.DESCRIPTOR.fields_by_name[field.path[-1]]
     elements = getattr(parent, field.path[-1])
-    if descriptor.message_type is not None:
+    if descriptor.message_type is not None and size == 0:
+        elements.extend([GetMessageClass(descriptor.message_type)()] * count)
+    elif descriptor.message_type is not None:
         for number in range(count):
             _fill(elements.add(), number, size)
     elif descriptor.type in _TEXTS:

@@ -191,14 +191,15 @@ async def test_07_disk_full_append(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert len(b.batches()) == 2
 
 
-async def test_37_ten_thousand_members(tmp_path: Path) -> None:
+@pytest.mark.parametrize("members", [2_000, pytest.param(10_000, marks=pytest.mark.proof)])
+async def test_37_thousands_of_members(tmp_path: Path, members: int) -> None:
     """They come at once, each on its stream and with none of the others; tens of targets serve all
     of them, no slot ever holds more than one message, and who comes late shares the next target.
     """
     async with group_broker(tmp_path) as b:
         b.topics = {ORDERS_ID: (ORDERS, 1_000)}
         await b.lead(1, isr=(1,))
-        crowd = [scripted(b, f"m{number:05}") for number in range(9_999)]
+        crowd = [scripted(b, f"m{number:05}") for number in range(members - 1)]
         await eventually(lambda: is_assigned(b), "all have their target")
         assert targets(b) <= 50
         said = [stream.next() for stream in crowd]
@@ -212,7 +213,7 @@ async def test_37_ten_thousand_members(tmp_path: Path) -> None:
         assert told is not None
         assert isinstance(told.reply, BeatAnswer)
         group = b.host.groups.table.consumer["g"]
-        assert len(group.members) == 10_000
+        assert len(group.members) == members
         given = [p for target in group.targets.values() for p in target.get(ORDERS_ID, ())]
         assert sorted(given) == [*range(1_000)]
 

@@ -25,6 +25,13 @@ pytestmark = pytest.mark.integration
 EXAMPLES = ROOT / "examples"
 DEADLINE_S = 600
 """A JVM starts in seconds, and on a busy machine in minutes."""
+SESSION = {
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "1000",
+}
+"""An instance that is killed keeps its partitions for so long."""
 PROGRAMS = {
     "web_service": ["--port", "0"],
     "worker_group": [],
@@ -34,6 +41,34 @@ PROGRAMS = {
     "spark_to_duckdb": [],
 }
 Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    made = LocalCluster.create(folder, brokers=3, port=0, broker_config=SESSION)
+    made.up()
+    try:
+        yield made
+    finally:
+        made.kill_all()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def without_a_cluster(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[str, "subprocess.Popen[str]"]]:
+    """Every example with an address where nothing answers. Each tries for its own time, so all
+    begin with the first test here.
+    """
+    folder = tmp_path_factory.mktemp("without")
+    processes = {
+        program: started(REFUSED_CONNECTION, folder, program, *words)
+        for program, words in PROGRAMS.items()
+    }
+    yield processes
+    for process in processes.values():
+        killed(process)
 
 
 def started(bootstrap: str, cwd: Path, program: str, *words: str) -> "subprocess.Popen[str]":
@@ -53,7 +88,7 @@ def killed(process: "subprocess.Popen[str]") -> None:
     """Ends an example with all that it has started, if it still runs."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    process.communicate()
 
 
 def output(bootstrap: str, cwd: Path, program: str, *words: str) -> list[str]:
@@ -260,18 +295,12 @@ def test_a_report_has_each_record_of_the_topic_once(cluster: LocalCluster, tmp_p
 
 
 @pytest.mark.spark
-def test_an_example_without_a_cluster_ends_with_an_error(tmp_path: Path) -> None:
-    processes = {
-        program: started(REFUSED_CONNECTION, tmp_path, program, *words)
-        for program, words in PROGRAMS.items()
-    }
-    try:
-        ended = {name: each.communicate(timeout=DEADLINE_S) for name, each in processes.items()}
-    finally:
-        for process in processes.values():
-            killed(process)
-    for name, (_, err) in ended.items():
-        assert processes[name].returncode not in (0, -signal.SIGKILL), name
+def test_an_example_without_a_cluster_ends_with_an_error(
+    without_a_cluster: dict[str, "subprocess.Popen[str]"],
+) -> None:
+    for name, process in without_a_cluster.items():
+        _, err = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode not in (0, -signal.SIGKILL), name
         *_, last = err.strip().splitlines()
         assert last.startswith("error: "), (name, err)
         assert REFUSED_CONNECTION in last, (name, err)

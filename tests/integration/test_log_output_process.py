@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 60.0
 DISK_MB = 100
+SESSION = ("--config", "broker.session.timeout.ms=3000")
+FULL_S = 5
+"""Longer than a session: without it all were dead after one."""
 
 
 @pytest.fixture
@@ -73,7 +76,10 @@ def test_a_cluster_on_a_full_disk_lives_refuses_and_goes_on_when_there_is_room(
     cluster = LocalCluster.create(directory, brokers=3, port=0)
     with (disk / "up.log").open("wb") as said:
         up = subprocess.Popen(
-            [*COMMAND, "up", "--dir", str(directory)], stdout=said, stderr=said, env=clean_environ()
+            [*COMMAND, "up", "--dir", str(directory), *SESSION],
+            stdout=said,
+            stderr=said,
+            env=clean_environ(),
         )
     try:
         eventually(lambda: b"Ctrl-C" in (disk / "up.log").read_bytes(), "the cluster answers")
@@ -83,7 +89,7 @@ def test_a_cluster_on_a_full_disk_lives_refuses_and_goes_on_when_there_is_room(
         with sync.Producer(cluster.bootstrap) as producer:
             producer.send_and_wait("orders", b"before")
         ballast = fill(disk)
-        until = time.monotonic() + 12  # it took nine seconds until all were dead
+        until = time.monotonic() + FULL_S
         while time.monotonic() < until:
             fill(disk)
             assert {i: cluster.process(i).pid for i in cluster.process_ids} == living

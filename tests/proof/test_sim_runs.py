@@ -60,8 +60,9 @@ def test_a_run_that_is_cut_off_drops_no_coroutine_half_run() -> None:
     assert run.world.loop.is_closed()
 
 
-@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_seed_is_sound(seed: int) -> None:
+    """`make sim` runs thousands."""
     result = run_plan(draw_plan(seed))
     assert result.failure is None, result.timeline.text()
 
@@ -125,7 +126,7 @@ def test_all_machines_without_power_lose_nothing_that_was_flushed() -> None:
     assert result.sometimes["loss permitted"] == 0
 
 
-@pytest.mark.parametrize("operation", [1, 9, 35])
+@pytest.mark.parametrize("operation", [1, 35])
 def test_no_disk_operation_is_a_bad_moment_to_lose_all_power(operation: int) -> None:
     for plan in list(crash_point_plans(operation))[-3:]:
         result = run_plan(plan)

@@ -275,4 +275,4 @@ class Members(RuleBasedStateMachine):
 
 
 TestMembers = Members.TestCase
-TestMembers.settings = settings(max_examples=200, stateful_step_count=70)
+TestMembers.settings = settings(max_examples=70, stateful_step_count=70)

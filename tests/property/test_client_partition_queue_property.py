@@ -285,9 +285,9 @@ class PlainQueueMachine(QueueMachine):
 
 
 TestIdempotentQueue = QueueMachine.TestCase
-TestIdempotentQueue.settings = settings(max_examples=150, stateful_step_count=60)
+TestIdempotentQueue.settings = settings(max_examples=80, stateful_step_count=60)
 TestPlainQueue = PlainQueueMachine.TestCase
-TestPlainQueue.settings = settings(max_examples=80, stateful_step_count=50)
+TestPlainQueue.settings = settings(max_examples=40, stateful_step_count=50)
 
 
 LIMITS = st.sampled_from([140, 160, 250, 500, 1 << 20])

@@ -431,7 +431,7 @@ class ControllerHistory(RuleBasedStateMachine):
 
 
 TestControllerHistory = ControllerHistory.TestCase
-TestControllerHistory.settings = settings(max_examples=60, stateful_step_count=40)
+TestControllerHistory.settings = settings(max_examples=40, stateful_step_count=40)
 
 
 def test_an_empty_decision_writes_nothing() -> None:

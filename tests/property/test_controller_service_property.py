@@ -113,7 +113,7 @@ def _nobody_waits() -> Any:
     history=st.lists(calls(), min_size=1, max_size=6),
     pushed=st.lists(messages(push_pb2.LeaderAndIsrResponse.DESCRIPTOR), max_size=3),
 )
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_nothing_that_is_sent_ends_the_controller(
     history: list[tuple[str, list[Message]]], pushed: list[push_pb2.LeaderAndIsrResponse]
 ) -> None:

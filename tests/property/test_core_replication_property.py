@@ -172,7 +172,7 @@ def check_log(replica: Replica) -> None:
 
 
 TestReplication = Replication.TestCase
-TestReplication.settings = settings(max_examples=200)
+TestReplication.settings = settings(max_examples=80)
 
 
 def test_rounds_of_reconciliation_end_with_equal_histories() -> None:

@@ -99,7 +99,7 @@ def test_damaged_bytes_are_a_declared_error_or_an_answer(decoder: Decoder) -> No
 
 @pytest.mark.parametrize("decoder", TABLE)
 @settings(
-    max_examples=25,
+    max_examples=12,
     suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow],
 )
 @given(data=st.binary(max_size=200), where=st.floats(0, 1), cut=st.integers(0, 40))

@@ -106,7 +106,7 @@ def recomputed_from(
     return out
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(topic=TOPIC, steps=STEPS, kind=KINDS, delay=st.integers(0, 30))
 def test_gold_from_its_commits_is_what_a_state_store_puts_out(
     topic: list[list[int]], steps: list[tuple[int, int, bool]], kind: WindowKind, delay: int
@@ -147,7 +147,7 @@ def test_gold_from_its_commits_is_what_a_state_store_puts_out(
     assert late == twin.late
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     topic=st.lists(
         st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7)), max_size=12),

@@ -19,7 +19,7 @@ ASKED = (st.integers(-100, 100) | int64, times, times, st.booleans())
 
 
 @compiled
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(runs() | st.tuples(st.binary(max_size=80), st.integers(0, 9)), st.integers(0, 3), *ASKED)
 def test_both_walks_give_one_answer(
     run: tuple[bytes, int], at: int, base: int, earliest: int, latest: int, needs_key: bool
@@ -33,7 +33,7 @@ def test_both_walks_give_one_answer(
 
 
 @compiled
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(sound(0), sound(1))
 def test_both_walks_give_one_answer_to_every_flipped_bit(first: bytes, second: bytes) -> None:
     run = bytearray(first + second)
@@ -45,7 +45,7 @@ def test_both_walks_give_one_answer_to_every_flipped_bit(first: bytes, second: b
 
 
 @compiled
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.binary(max_size=10))
 def test_both_walks_call_the_same_bytes_text(text: bytes) -> None:
     records = record(Fields(headers=((text, None),)))
@@ -53,7 +53,7 @@ def test_both_walks_call_the_same_bytes_text(text: bytes) -> None:
     assert walk(*arguments) == walk_in_python(*arguments)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(runs())
 def test_what_passes_is_what_readers_read(run: tuple[bytes, int]) -> None:
     records, count = run

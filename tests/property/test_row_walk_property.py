@@ -56,7 +56,7 @@ def _found(walk: Any, data: bytes, table: Any, start: int, stop: int) -> Any:
 
 
 @compiled
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(batches, bases, bases)
 def test_both_walks_find_the_same_rows(made: list[Any], start: int, stop: int) -> None:
     data, table = _laid(made)
@@ -65,7 +65,7 @@ def test_both_walks_find_the_same_rows(made: list[Any], start: int, stop: int) -
 
 
 @compiled
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(runs(), bases, st.integers(0, 8))
 def test_both_walks_find_the_same_rows_in_sound_records(
     run: tuple[bytes, int], base: int, first: int
@@ -77,7 +77,7 @@ def test_both_walks_find_the_same_rows_in_sound_records(
 
 
 @compiled
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.lists(st.tuples(st.binary(max_size=20) | bodies, counts), max_size=3))
 def test_both_walks_find_the_same_headers(made: list[tuple[bytes, int]]) -> None:
     data, table = _laid([(body, count, 0, 0, 0, -1) for body, count in made])

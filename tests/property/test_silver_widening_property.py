@@ -103,7 +103,7 @@ def outcome(values: list[str], cuts: list[int]) -> tuple[Any, Any, Any]:
 
 
 @given(FIELDS, FIELDS, st.lists(st.integers(1, 20), max_size=4), st.integers(0, 20))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_cuts_change_nothing_and_no_digit_is_lost(
     some: list[str], others: list[str], cuts: list[int], bad_at: int
 ) -> None:

@@ -97,7 +97,7 @@ def run(rows: list[SilverRow], parts: list[int], limit: int, *, ordered: bool) -
 
 
 @given(EVENTS, PARTS, LIMITS)
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_an_order_gives_the_same_rows_however_silver_is_cut(
     events: list[Event], parts: list[int], limit: int
 ) -> None:
@@ -105,7 +105,7 @@ def test_an_order_gives_the_same_rows_however_silver_is_cut(
 
 
 @given(EVENTS, PARTS, LIMITS)
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_offsets_give_the_same_rows_however_silver_is_cut(
     events: list[Event], parts: list[int], limit: int
 ) -> None:

@@ -110,7 +110,7 @@ def check_lookups(store: Store) -> None:
         assert first == next(h for h in headers if h.last_offset >= start)
 
 
-@settings(max_examples=40)
+@settings(max_examples=24)
 @given(rounds, st.sampled_from([150, 400, 1000]))
 def test_a_cleaned_log_says_what_the_whole_one_would(history: list, size: int) -> None:  # type: ignore[type-arg]
     with tempfile.TemporaryDirectory() as directory:

@@ -29,7 +29,12 @@ def exits(run: Run, prefix: str) -> list[str]:
     return [why for n in run.world.nodes.values() if n.name.startswith(prefix) for why in n.exits]
 
 
-@pytest.mark.parametrize("policy", ["replicated", "always"])
+POLICIES = pytest.mark.parametrize(
+    "policy", ["replicated", pytest.param("always", marks=pytest.mark.proof)]
+)
+
+
+@POLICIES
 def test_a_copied_machine_takes_over_and_the_older_process_ends(policy: str) -> None:
     run = ran(1, twin(3.0, "copy", 2.5), flush_policy=policy)
     assert run.oracles.sometimes[TAKEN] >= 2, "the twin, and its original when it is started again"
@@ -38,7 +43,7 @@ def test_a_copied_machine_takes_over_and_the_older_process_ends(policy: str) -> 
     assert all(member.name.startswith("broker") for member in run.world.members.values())
 
 
-@pytest.mark.parametrize("policy", ["replicated", "always"])
+@POLICIES
 def test_two_copies_that_are_started_again_and_again_lose_nothing(policy: str) -> None:
     run = ran(2, twin(2.0, "copy", 5.0, again=True), flush_policy=policy)
     assert run.oracles.sometimes[TAKEN] >= 2, "the older copy waits for the end of the other"

@@ -78,7 +78,17 @@ def test_a_group_is_whole_again(faults: tuple[Fault, ...]) -> None:
     assert sum(outcome.struck.values()) == len(faults)
 
 
-@pytest.mark.parametrize("name", GROUP_MOMENTS)
+WITH_THE_PRODUCT = ("deposed-coordinator", "no-controller")
+"""Moments that `make test` runs; `make proof` runs the others."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in WITH_THE_PRODUCT else [pytest.mark.proof])
+        for name in GROUP_MOMENTS
+    ],
+)
 def test_every_moment_of_groups_can_be_lived_through(name: str) -> None:
     topology = plan_of().topology
     faults = [

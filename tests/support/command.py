@@ -15,6 +15,7 @@ from typing import Any
 
 from strandline_local.patience import Patience
 from support.command_forks import Forks
+from support.server_forks import server_forks
 
 COMMAND = [sys.executable, "-c", "from strandline_cli.main import main; main()"]
 DEADLINE_S = 180.0
@@ -83,7 +84,7 @@ def _forks() -> Forks:
 
 @cache
 def _only_forks() -> Forks:
-    forks = Forks()
+    forks = Forks(servers=server_forks())
     atexit.register(forks.close)
     return forks
 

@@ -4,7 +4,9 @@ that a test runs.
 A new interpreter spends most of its processor time on imports. A fork is a process of its own too:
 it has the streams, the folder and the environment of its caller, and its own exit.
 
-    python command_forks.py commands|servers DESCRIPTOR-OF-A-SOCKET
+    python command_forks.py commands|servers DESCRIPTOR-OF-A-SOCKET [SOCKET-OF-SERVERS]
+
+The servers that a forked command starts are forks too: of the process behind the second socket.
 """
 
 from __future__ import annotations
@@ -21,16 +23,18 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, cast
 
 from strandline_runtime.grpc_experiments import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 COMMANDS: Final = "commands"
 SERVERS: Final = "servers"
+_INTERPRETER: Final = [sys.executable, "-m", "strandline_broker"]
 _ENVIRON: Final = dict(os.environ)
 """Before a test changes it: a path of modules would change what is imported for all tests."""
 _REQUEST_BYTES_MAX: Final = 150_000
@@ -74,10 +78,18 @@ class Fork:
             self._ended.close()
         return self.returncode
 
-    def kill(self) -> None:
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
         if self.returncode is None:
             with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
 
 def _give(descriptor: int, given: bytes) -> None:
@@ -90,21 +102,14 @@ def _all_of(descriptor: int) -> bytes:
         return stream.read()
 
 
-class Forks:
-    """The caller's end. The process ends with it."""
+class Forking:
+    """What starts forks of a process, by its socket."""
 
-    def __init__(self, kind: str = COMMANDS) -> None:
-        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            # Python decides at its start how to buffer: the streams are pipes, as a command's.
-            self._process = subprocess.Popen(
-                [sys.executable, __file__, kind, str(theirs.fileno())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=_ENVIRON,
-                pass_fds=[theirs.fileno()],
-            )
+    def __init__(self, requests: socket.socket) -> None:
+        self._requests = requests
+
+    def fileno(self) -> int:
+        return self._requests.fileno()
 
     def can_take(self, arguments: list[str], environ: Mapping[str, str]) -> bool:
         """False if only an interpreter that starts would do the same."""
@@ -144,9 +149,49 @@ class Forks:
             socket.send_fds(self._requests, [_request(arguments, environ, cwd)], handed)
         return Fork(int(ours.recv(64)), ours, own)
 
+
+class Forks(Forking):
+    """The caller's end. The process ends with it."""
+
+    def __init__(self, kind: str = COMMANDS, servers: Forking | None = None) -> None:
+        requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        super().__init__(requests)
+        with theirs:
+            handed = [each.fileno() for each in (theirs, servers) if each is not None]
+            # Python decides at its start how to buffer: the streams are pipes, as a command's.
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, kind, *map(str, handed)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=_ENVIRON,
+                pass_fds=handed,
+            )
+
     def close(self) -> None:
         self._requests.close()
         self._process.communicate()
+
+
+def spawn_by(forking: Callable[[], Forking]) -> Callable[..., subprocess.Popen[bytes]]:
+    """What starts the processes of a `LocalCluster`: forks for its plain servers."""
+    from strandline_local.processes import spawn as new_interpreter
+
+    def spawn(
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        output: int,
+        inherited: Sequence[int] = (),
+        groups: Sequence[int] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        program, arguments = list(argv[:3]), list(argv[3:])
+        is_plain = program == _INTERPRETER and not inherited and groups is None
+        if not is_plain or not forking().can_take(arguments, environ):
+            return new_interpreter(argv, environ, output, inherited, groups)
+        fork = forking().start_into(output, arguments, environ)
+        return cast("subprocess.Popen[bytes]", fork)
+
+    return spawn
 
 
 def _request(arguments: list[str], environ: Mapping[str, str], cwd: Path | None) -> bytes:
@@ -154,8 +199,8 @@ def _request(arguments: list[str], environ: Mapping[str, str], cwd: Path | None)
     return os.fsencode(json.dumps([arguments, dict(environ), folder]))
 
 
-def _serve(requests: socket.socket) -> None:
-    """Forks for each request, and returns in each fork."""
+def _serve(requests: socket.socket, kept: Sequence[int]) -> None:
+    """Forks for each request, and returns in each fork, which keeps these descriptors."""
     poll = select.poll()
     poll.register(requests, select.POLLIN)
     running: dict[int, tuple[int, socket.socket]] = {}
@@ -178,7 +223,7 @@ def _serve(requests: socket.socket) -> None:
             if pid == 0:
                 for each in (requests, *(caller for _, caller in running.values())):
                     each.detach()
-                _become(request, descriptors[:3])
+                _become(request, descriptors[:3], kept)
                 return
             caller = socket.socket(fileno=descriptors.pop())
             for stream in descriptors:
@@ -189,10 +234,11 @@ def _serve(requests: socket.socket) -> None:
             poll.register(ended, select.POLLIN)
 
 
-def _become(request: bytes, streams: list[int]) -> None:
+def _become(request: bytes, streams: list[int], kept: Sequence[int]) -> None:
     for descriptor, stream in enumerate(streams):
         os.dup2(stream, descriptor)
-    os.closerange(3, 4096)
+    for below, above in pairwise([2, *sorted(kept), 4096]):
+        os.closerange(below + 1, above)
     arguments, environ, folder = json.loads(request)
     os.environ.clear()
     os.environ.update(environ)
@@ -226,18 +272,29 @@ def _run_server() -> None:
     end_process(main())
 
 
+def _fork_servers(descriptor: int) -> None:
+    from strandline_local import processes
+
+    os.set_inheritable(descriptor, False)
+    forking = Forking(socket.socket(fileno=descriptor))
+    processes.spawn = spawn_by(lambda: forking)
+
+
 def _forks() -> None:
-    kind, descriptor = sys.argv[1:]
+    kind, descriptor, *servers = sys.argv[1:]
     sys.path[0] = ""  # as with `python -c`
+    kept = [int(each) for each in servers]
     if kind == COMMANDS:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         _import_all("strandline_cli")
+        if kept:
+            _fork_servers(kept[0])
     else:
         import uvloop  # noqa: F401 - for the forks
 
         _import_all("strandline_broker")
     gc.freeze()
-    _serve(socket.socket(fileno=int(descriptor)))
+    _serve(socket.socket(fileno=int(descriptor)), kept)
     _run_command() if kind == COMMANDS else _run_server()
 
 

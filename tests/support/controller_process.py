@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 import uuid
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -28,6 +26,7 @@ from strandline_proto.v1.services_pb2_grpc import (
 )
 from support.envelopes import applied
 from support.processes import free_ports
+from support.server_forks import start_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.metadata_cache import MetadataView
     from strandline_proto.v1.services_pb2_grpc import ControllerServiceAsyncStub
+    from support.command_forks import Fork
 
 WAIT_S = 120.0
 
@@ -53,7 +53,7 @@ class ControllerProcess:
     session_ms: int = 3000
     settings: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
-    _process: subprocess.Popen[bytes] | None = None
+    _process: Fork | None = None
 
     def start(self) -> None:
         settings = {
@@ -63,12 +63,8 @@ class ControllerProcess:
             "broker.session.timeout.ms": str(self.session_ms),
             **self.settings,
         }
-        command = [sys.executable, "-m", "strandline_broker", "controller"]
-        for key, value in settings.items():
-            command += ["--set", f"{key}={value}"]
-        log = (self.directory / "controller.log").open("ab")
-        with log:
-            self._process = subprocess.Popen(command, stderr=log, stdout=log)
+        with (self.directory / "controller.log").open("ab") as log:
+            self._process = start_server("controller", settings, log.fileno())
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)

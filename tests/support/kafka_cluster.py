@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from support.cluster import eventually
-from support.processes import command, controller_settings, free_ports
+from support.processes import controller_settings, free_ports
+from support.server_forks import start_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from support.command_forks import Fork
 
 
 class KafkaCluster:
@@ -22,7 +24,7 @@ class KafkaCluster:
         self.controller_port = ports[0]
         self.grpc_ports = {1 + n: ports[1 + 2 * n] for n in range(brokers)}
         self.kafka_ports = {1 + n: ports[2 + 2 * n] for n in range(brokers)}
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, Fork] = {}
 
     @property
     def bootstrap(self) -> str:
@@ -58,8 +60,9 @@ class KafkaCluster:
         process.wait()
 
     def _start(self, name: str, kind: str, settings: dict[str, str]) -> None:
+        dotted = {key.replace("_", "."): value for key, value in settings.items()}
         with (self._path / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(command(kind, **settings), stderr=log)
+            self.processes[name] = start_server(kind, dotted, log.fileno())
 
     def kill_all(self) -> None:
         for name in list(self.processes):

@@ -2,7 +2,9 @@
 
 import os
 import re
+import shutil
 import subprocess
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +46,13 @@ class KafkaTools:
 
     @classmethod
     def resolve(cls, folder: Path) -> "KafkaTools":
-        """With the archives that Maven has or fetches; RuntimeError if it cannot."""
+        """With the archives that Maven has or fetches; RuntimeError if it cannot.
+
+        A note in the user's cache folder spares the next run Maven, while the archives are there.
+        """
+        kept = _note()
+        if kept.exists() and all(map(os.path.exists, kept.read_text("utf-8").split(os.pathsep))):
+            return cls(kept.read_text("utf-8"))
         saved = folder / "classpath"
         options = [*JVM_OPTIONS, os.environ.get("MAVEN_OPTS", "")]  # a proxy may stand in these
         command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:build-classpath"]
@@ -58,7 +66,11 @@ class KafkaTools:
         )
         if done.returncode != 0:
             raise RuntimeError(f"Maven does not resolve {POM.name}: {done.stdout[-2000:]}")
-        return cls(saved.read_text("utf-8").strip())
+        classpath = saved.read_text("utf-8").strip()
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        saved.write_text(classpath, "utf-8")
+        shutil.move(saved, kept)
+        return cls(classpath)
 
     def dump(self, files: Iterable[Path], *options: str) -> Dump:
         """The tool's words on `files`, with `options` of its own."""
@@ -77,6 +89,13 @@ class KafkaTools:
             check=False,
         )
         return _read(done.stdout + done.stderr)
+
+
+def _note() -> Path:
+    """The file with the paths of the archives that the POM of now names."""
+    cache_home = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(cache_home) if cache_home else Path.home() / ".cache"
+    return base / "strandline-kafka-tools" / f"{zlib.crc32(POM.read_bytes()):08x}"
 
 
 def _read(output: str) -> Dump:

@@ -1,7 +1,7 @@
 """What of ours follows a peer to another address under the same name, and how soon: run by
 `test_moved_names_process.py` in a mount namespace of its own, whose /etc/hosts it writes.
 
-    python moved_names.py GAP_S NAMELESS
+    python moved_names.py GAP_S NAMELESS HOSTS PORT
 
 A peer answers at 127.0.0.2, is gone for GAP_S seconds, and comes back at 127.0.0.3. With NAMELESS=1
 its name has no address meanwhile, as that of a pod. Writes one JSON object: seconds for each kind.
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 NAME: Final = "broker-of-the-test"
-PORT: Final = 18_191
 HOSTS: Final = Path("/etc/hosts")
 DEADLINE_S: Final = 60.0
 
@@ -45,10 +44,10 @@ class Peer(grpc.GenericRpcHandler):
         return None
 
 
-async def serve(host: str) -> grpc.aio.Server:
+async def serve(host: str, port: int) -> grpc.aio.Server:
     server = RealNetwork().server()
     server.add_generic_rpc_handlers((Peer(),))
-    assert server.add_insecure_port(f"{host}:{PORT}") == PORT
+    assert server.add_insecure_port(f"{host}:{port}") == port
     await server.start()
     return server
 
@@ -61,10 +60,10 @@ def is_there(error: grpc.aio.AioRpcError) -> bool:
     return error.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-def kinds() -> dict[str, Callable[[], Awaitable[bool]]]:
+def kinds(port: int) -> dict[str, Callable[[], Awaitable[bool]]]:
     """One question for each kind of channel: whether the peer answers."""
     runtime = client_runtime()
-    target = f"{NAME}:{PORT}"
+    target = f"{NAME}:{port}"
     connections = Connections(runtime)
     link = ControllerLink(runtime, target)
     fetches = FetchClient(runtime.network)
@@ -85,7 +84,7 @@ def kinds() -> dict[str, Callable[[], Awaitable[bool]]]:
         return True
 
     async def follower() -> bool:
-        async with fetches(Endpoint("", NAME, PORT)) as call:
+        async with fetches(Endpoint("", NAME, port)) as call:
             try:
                 await call.read()
             except grpc.aio.AioRpcError as error:
@@ -119,10 +118,10 @@ async def until(question: Callable[[], Awaitable[bool]], end: float) -> None:
         await asyncio.sleep(0.05)
 
 
-async def main(gap_s: float, *, nameless: bool) -> None:
+async def main(gap_s: float, port: int, *, nameless: bool) -> None:
     name("127.0.0.2")
-    server = await serve("127.0.0.2")
-    asked = kinds()
+    server = await serve("127.0.0.2", port)
+    asked = kinds(port)
     for question in asked.values():
         assert await question()
     await server.stop(None)
@@ -130,7 +129,7 @@ async def main(gap_s: float, *, nameless: bool) -> None:
         name(None)
     end = time.monotonic() + gap_s
     await asyncio.gather(*(until(question, end) for question in asked.values()))
-    server = await serve("127.0.0.3")
+    server = await serve("127.0.0.3", port)
     name("127.0.0.3")
     since = time.monotonic()
     took = await asyncio.gather(*(first(question, since) for question in asked.values()))
@@ -140,4 +139,4 @@ async def main(gap_s: float, *, nameless: bool) -> None:
 
 if __name__ == "__main__":
     subprocess.run(["mount", "--bind", sys.argv[3], str(HOSTS)], check=True)
-    asyncio.run(main(float(sys.argv[1]), nameless=sys.argv[2] == "1"))
+    asyncio.run(main(float(sys.argv[1]), int(sys.argv[4]), nameless=sys.argv[2] == "1"))

@@ -2,11 +2,7 @@
 
 import ast
 import re
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from support.tidy_tree import ROOT, SOURCE_ROOTS, name_of, python_files, syntax
 
@@ -212,22 +208,14 @@ def strip_comments(path: Path) -> str:
     return re.sub(r"//[^\n]*", "", path.read_text("utf-8"))
 
 
-@pytest.mark.parametrize("tool", ["gen_proto.py", "gen_errors.py", "gen_docs.py"])
-def test_the_generated_code_is_fresh(tool: str) -> None:
-    checked = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / tool), "--check"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert checked.returncode == 0, checked.stderr.splitlines()[-1]
+CATCHES_ALL = re.compile(r"\bexcept\s*:|\b(Base)?Exception\b")
 
 
 def test_exceptions_are_never_swallowed_whole() -> None:
     found = [
         f"{name_of(path)}:{handler.lineno}"
         for path in python_files()
+        if CATCHES_ALL.search(path.read_text("utf-8"))
         for handler in ast.walk(syntax(path))
         if isinstance(handler, ast.ExceptHandler)
         and (handler.type is None or ast.unparse(handler.type) in ("Exception", "BaseException"))

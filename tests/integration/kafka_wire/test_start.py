@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from support.cluster import eventually
@@ -33,10 +34,13 @@ def test_a_broker_without_a_controller_sends_its_clients_elsewhere(tmp_path: Pat
         cluster.start_broker(1)
         until_listening(port)
         assert asked(port, API_VERSIONS, 0, b"", flexible=False)[:2] == b"\x00\x00"
-        assert asked(port, DESCRIBE_CLUSTER, 0, b"\x00\x00", flexible=True) == b""
-        assert asked(port, METADATA, 1, b"\xff" * 4, flexible=False) == b""
-        newest = asked(port, METADATA, 13, b"\x00\x01\x00\x00", flexible=True)
-        assert newest[-3:-1] == struct.pack(">h", 129)
+        with ThreadPoolExecutor(3) as clients:  # each waits its time for the controller
+            described = clients.submit(asked, port, DESCRIBE_CLUSTER, 0, bytes(2), flexible=True)
+            older = clients.submit(asked, port, METADATA, 1, b"\xff" * 4, flexible=False)
+            everything = b"\x00\x01\x00\x00"
+            newest = clients.submit(asked, port, METADATA, 13, everything, flexible=True)
+        assert (described.result(), older.result()) == (b"", b"")
+        assert newest.result()[-3:-1] == struct.pack(">h", 129)
         eventually(
             lambda: "not heard from the controller" in cluster.log("broker-1"), "it is logged"
         )

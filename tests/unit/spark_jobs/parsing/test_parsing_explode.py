@@ -291,7 +291,7 @@ def plainly(records: list[Any]) -> tuple[list[Any], list[int]]:
     return rows, bad
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(RECORDS, st.integers(0, 6))
 def test_rows_are_those_of_a_plain_loop_however_batches_are_cut(records: Any, cut: int) -> None:
     parser = parser_of(

@@ -193,7 +193,7 @@ def plainly(value: Any, steps: list[Any]) -> Any:
     return None if value is None else json.dumps(value)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.lists(OBJECTS, min_size=1, max_size=4), STEPS)
 def test_a_path_gives_what_a_plain_loop_gives(objects: list[Any], steps: list[Any]) -> None:
     text = "$" + "".join(f"[{s}]" if isinstance(s, int) else f"['{s}']" for s in steps)

@@ -155,7 +155,7 @@ EDITS = st.sampled_from(
 @given(
     st.sampled_from(FORMATS), st.lists(st.tuples(MOMENTS, st.integers(0, 30), EDITS), max_size=5)
 )
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_formats_mean_what_pythons_strptime_says(
     form: str, drawn: list[tuple[datetime, int, str]]
 ) -> None:

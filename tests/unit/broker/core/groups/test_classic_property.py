@@ -392,7 +392,7 @@ class History:
         return found[0] if found else member_id
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(seed=st.integers(0, 2**32))
 def test_the_rules_of_classic_groups_hold_in_random_histories(seed: int) -> None:
     history = History(Random(seed))

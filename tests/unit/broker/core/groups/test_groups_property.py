@@ -461,7 +461,7 @@ def _half_cleaned(log: list[Any], random: Random) -> list[Any]:
     return [r for n, r in enumerate(log) if n < switch or last[r.key] == n]
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), at_once=st.booleans())
 def test_the_rules_of_groups_hold_in_random_histories(seed: int, at_once: bool) -> None:
     history = History(Random(seed), at_once=at_once)

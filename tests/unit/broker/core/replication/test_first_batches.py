@@ -75,7 +75,7 @@ def test_the_number_of_producers_is_bounded() -> None:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_batches_of_one_client_are_never_accepted_before_an_earlier_one(
     data: st.DataObject,
 ) -> None:
