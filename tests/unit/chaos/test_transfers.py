@@ -114,7 +114,9 @@ def test_a_quiescent_cut_must_balance() -> None:
     def change(book: Book) -> None:
         book.cuts[1] = replace(book.cuts[1], ends={0: 5, 1: 3})
 
-    assert judged(change).broken == ("total",)
+    verdict = judged(change)
+    assert verdict.broken == ("total",)
+    assert verdict.anomalies["total"].examples[0] == "x: cut 1 sums to -9"
 
 
 def test_a_quiescent_cut_has_what_was_committed_before_it() -> None:
@@ -123,6 +125,18 @@ def test_a_quiescent_cut_has_what_was_committed_before_it() -> None:
         del book.cuts[0]
 
     assert judged(change).broken == ("late", "total")
+
+
+def test_a_quiescent_cut_has_nothing_of_later_transfers() -> None:
+    def change(book: Book) -> None:
+        for line in ("begun a-3 0 1 4", "committed a-3"):
+            book.hear("a", line)
+        for who in READERS:
+            for line in ("leg 0 6 a-3 0 -4", "leg 1 6 a-3 1 4", "at 0 8", "at 1 8"):
+                book.hear(who, line)
+        book.cut({0: 7, 1: 7}, 3, is_quiet=True)
+
+    assert judged(change).word == "sound"
 
 
 def without(transfer: str) -> Callable[[Book], None]:
@@ -181,6 +195,9 @@ def test_a_reader_that_goes_back_is_found() -> None:
             reading.legs.append(reading.legs[0])
 
     assert judged(change).broken == ("backwards",)
+    assert judged(lambda b: b.readings["x"].legs.insert(1, b.readings["x"].legs[0])).broken == (
+        "backwards",
+    )
 
 
 def test_readers_with_different_records_disagree() -> None:
@@ -188,6 +205,15 @@ def test_readers_with_different_records_disagree() -> None:
         leg_at(book, "y", 2, 0, 5, Leg("b-1", 2, -9))
 
     assert judged(change).broken == ("disagree",)
+
+
+def test_readers_are_compared_below_the_last_high_watermarks() -> None:
+    def change(book: Book) -> None:
+        book.hear("a", "begun a-3 0 1 4")
+        for line in ("leg 0 6 a-3 0 -4", "leg 1 6 a-3 1 4"):
+            book.hear("x", line)
+
+    assert judged(change).word == "sound"
 
 
 def test_a_high_watermark_that_falls_is_found() -> None:
