@@ -59,6 +59,8 @@ class TransferOutcome:
     kills: int
     died: Sequence[str]
     """Brokers that ended without being killed."""
+    notes: Sequence[str] = ()
+    """What movers and readers met, for people."""
 
     @property
     def word(self) -> str:
@@ -104,7 +106,7 @@ class TransferRun:
         incomplete = self._audit_failed or ("the auditor did not end" if auditor.is_alive() else "")
         stuck, not_read = self._end()
         verdict = judge_transfers(self.book, PARTITIONS, stuck, incomplete or not_read)
-        return TransferOutcome(verdict, self.kills, tuple(self.died))
+        return TransferOutcome(verdict, self.kills, tuple(self.died), tuple(self.book.notes))
 
     def stop(self) -> None:
         """Ends every program, after an interruption too."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline_cli.commands.chaos.live import EXIT_NO_VERDICT, NoVerdict
+from strandline_cli.commands.chaos.live import EXIT_NO_VERDICT, NoVerdict, check_writable
 from strandline_cli.errors import EXIT_FAILED, EXIT_OK, ClusterError
 from strandline_cli.interrupts import signals_as_interrupt, uninterrupted
 from strandline_cli.options import Format, FormatOption
@@ -44,6 +44,10 @@ def transfers(
     seed: Annotated[
         int | None, typer.Option(min=0, help="Seed of kills and transfers. Default: a fresh one.")
     ] = None,
+    notes: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Save what movers and readers met, a line each."),
+    ] = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
     """Move money between accounts while brokers are killed, and judge it.
@@ -60,6 +64,8 @@ def transfers(
     """
     from strandline_cli.nemesis.transfers import OURS, TransferPlan
 
+    if notes is not None:
+        check_writable(notes)
     chosen = secrets.randbelow(1 << 31) if seed is None else seed
     plan = TransferPlan(
         seconds=minutes * 60,
@@ -71,6 +77,8 @@ def transfers(
         readers=[OURS] * readers + [shlex.split(each) for each in reader or ()],
     )
     outcome = _run(plan, table=output is Format.TABLE)
+    if notes is not None:
+        notes.write_text("".join(f"{each}\n" for each in outcome.notes), encoding="utf-8")
     if output is Format.JSON:
         emit_json({"seed": chosen, **outcome.document()})
     else:
