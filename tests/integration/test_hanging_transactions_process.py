@@ -86,7 +86,11 @@ def append_offline(cluster: LocalCluster, *batches: bytes) -> list[int]:
         directory.close()
 
 
-def test_an_operator_finds_and_aborts_transactions_that_hang(make_cluster: MakeCluster) -> None:
+@pytest.fixture
+def hanging(make_cluster: MakeCluster) -> tuple[LocalCluster, list[int]]:
+    """A broker with a committed record, two open transactions that no coordinator knows, and a
+    record behind them; the first offsets of the two.
+    """
     cluster = make_cluster(brokers=1)
     with sync.Admin(cluster.bootstrap) as admin:
         admin.create_topics([NewTopic(TOPIC, 1, 1)])
@@ -94,50 +98,55 @@ def test_an_operator_finds_and_aborts_transactions_that_hang(make_cluster: MakeC
     known = remembered(cluster)
     cluster.stop(1)
     long_ago = int(time.time() * 1000) - HOUR_MS
-    starts = append_offline(
-        cluster,
-        transactional_batch(
-            known.producer_id,
-            b"lost",
-            producer_epoch=known.producer_epoch,
-            timestamp_ms=long_ago,
-        ),
-        transactional_batch(STRANGER, b"strange", timestamp_ms=long_ago),
+    lost = transactional_batch(
+        known.producer_id, b"lost", producer_epoch=known.producer_epoch, timestamp_ms=long_ago
     )
+    strange = transactional_batch(STRANGER, b"strange", timestamp_ms=long_ago)
+    starts = append_offline(cluster, lost, strange)
     cluster.start(1)
     with sync.Producer(cluster.bootstrap) as producer:
         producer.send_and_wait(TOPIC, b"behind", partition=0)
+    return cluster, starts
 
-    # The coordinator knows of no open transaction, and readers wait.
+
+def test_an_operator_finds_transactions_that_hang(
+    hanging: tuple[LocalCluster, list[int]],
+) -> None:
+    cluster, starts = hanging
     (listed,) = shown(cluster, "list")
     assert (listed["transactional_id"], listed["state"]) == (KNOWN, "CompleteCommit")
     assert shown(cluster, "describe", KNOWN)["partitions"] == []
     assert read(cluster, "read_uncommitted") == ["before", "lost", "strange", "behind"]
     assert read(cluster, "read_committed") == ["before"]
-
-    hanging = shown(cluster, "find-hanging", "--topic", TOPIC)
-    named = [(each["start_offset"], each["transactional_id"]) for each in hanging]
+    found = shown(cluster, "find-hanging", "--topic", TOPIC)
+    named = [(each["start_offset"], each["transactional_id"]) for each in found]
     assert sorted(named) == list(zip(starts, (KNOWN, None), strict=True))
-    assert shown(cluster, "find-hanging", "--topic", TOPIC, "--partition", 0) == hanging
+    assert shown(cluster, "find-hanging", "--topic", TOPIC, "--partition", 0) == found
     assert shown(cluster, "find-hanging", "--max-transaction-timeout", 2 * 3600) == []
 
-    # With a reader that waits: it gets the record behind once both have ended.
+
+def test_an_operator_aborts_transactions_that_hang(
+    hanging: tuple[LocalCluster, list[int]],
+) -> None:
+    cluster, starts = hanging
+
+    def abort(start: int) -> CompletedCommand:
+        place = ("--topic", TOPIC, "-p", 0, "--start-offset", start)
+        return run(cluster, "transaction", "abort", *place)
+
     with sync.Consumer(
         bootstrap_servers=cluster.bootstrap, isolation_level="read_committed"
-    ) as consumer:
-        consumer.assign([PLACE])
-        consumer.seek(PLACE, starts[0])
-        assert consumer.end_offsets([PLACE])[PLACE] == starts[0]
-        of_partition = ("--topic", TOPIC, "-p", 0)
-        first = run(cluster, "transaction", "abort", *of_partition, "--start-offset", starts[0])
-        assert first.status == 0, first
+    ) as waiting:
+        waiting.assign([PLACE])
+        waiting.seek(PLACE, starts[0])
+        assert waiting.end_offsets([PLACE])[PLACE] == starts[0]
+        assert abort(starts[0]).status == 0
         assert [each["start_offset"] for each in shown(cluster, "find-hanging")] == [starts[1]]
-        assert consumer.end_offsets([PLACE])[PLACE] == starts[1]
-        second = run(cluster, "transaction", "abort", *of_partition, "--start-offset", starts[1])
-        assert second.status == 0, second
-        assert consumer.getone(PLACE).value == b"behind"
+        assert waiting.end_offsets([PLACE])[PLACE] == starts[1]
+        assert abort(starts[1]).status == 0
+        assert waiting.getone(PLACE).value == b"behind"
     assert shown(cluster, "find-hanging") == []
-    again = run(cluster, "transaction", "abort", *of_partition, "--start-offset", starts[1])
+    again = abort(starts[1])
     assert again.status == 1
     assert "no transaction is open there" in again.err
 

@@ -27,6 +27,7 @@ MARKED = {
     "tests/browser/test_kip101_ghosts.py": "plays each history with and without its switch",
     "tests/chaos/test_compaction_survival.py": "kills a leader more than once",
     "tests/chaos/test_survival.py": "kills leader and controller more than once",
+    "tests/chaos/test_transfers.py": "kills brokers twice among transactions",
     "tests/integration/test_containers.py": "kills a leader more than once",
     "tests/integration/test_group_consumers_process.py": "kills a coordinator ten times",
     "tests/integration/test_storage_exhaustive.py": "changes every byte in a third way",

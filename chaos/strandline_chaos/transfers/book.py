@@ -1,4 +1,4 @@
-"""What movers and readers say in a run of transfers, in lines of words on their standard output.
+"""The lines of movers and readers in a run of transfers: words on their standard output.
 
 | line | said by | meaning |
 |---|---|---|
@@ -43,7 +43,7 @@ class Cut:
 
 @dataclass(slots=True)
 class Reading:
-    """What one reader of committed transactions was given, in the order of its deliveries."""
+    """The deliveries to one reader of committed transactions, in their order."""
 
     legs: list[tuple[int, int, Leg]] = field(default_factory=list)
     """(partition, offset, leg)."""
@@ -56,7 +56,7 @@ class Reading:
 
 @dataclass(slots=True)
 class Book:
-    """Everything that was said in a run."""
+    """All lines that were said in a run, by their meaning."""
 
     begun: dict[str, Transfer] = field(default_factory=dict)
     outcomes: dict[str, str] = field(default_factory=dict)

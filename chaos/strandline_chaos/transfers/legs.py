@@ -31,7 +31,7 @@ class Leg(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """What a mover begins. Its outcome is the mover's to say."""
+    """A transfer as a mover begins it; the mover says its outcome later."""
 
     name: str
     source: int

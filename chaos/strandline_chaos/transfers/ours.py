@@ -40,7 +40,7 @@ REOPEN_S: Final = 0.2
 
 
 class Control:
-    """What the program hears on its standard input."""
+    """The words that the program hears on its standard input."""
 
     def __init__(self) -> None:
         self.is_stopping = False

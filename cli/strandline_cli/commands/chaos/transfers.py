@@ -50,7 +50,7 @@ def transfers(
     ] = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    """Move money between accounts while brokers are killed, and judge it.
+    """Move money while brokers are killed, and judge it.
 
     Each transfer is one transaction with two records. Movers and readers of committed transactions
     are processes. A broker gets SIGKILL every few seconds, and is started again.
