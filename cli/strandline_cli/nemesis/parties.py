@@ -89,7 +89,7 @@ class Party:
         return self._process.poll()
 
     def kill(self) -> None:
-        """Ends the process now."""
+        """Ends the process now, if it has not ended."""
         self._process.kill()
         self._process.wait()
         self._listener.join(_LAST_S)

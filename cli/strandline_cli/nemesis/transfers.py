@@ -112,8 +112,7 @@ class TransferRun:
         """Ends every program, after an interruption too."""
         self._ending.set()
         for party in [*self.movers, *self.readers]:
-            if party.status is None:
-                party.kill()
+            party.kill()
 
     def _create_topic(self) -> None:
         from strandline import NewTopic
