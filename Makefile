@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SUBMAKE := $(MAKE) --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup screenshots test proof smoke conformance check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
+.PHONY: help setup screenshots test proof smoke conformance transfers check gates format-check lint types contracts proto-fresh proto-lint docs-fresh docs \
 	console console-fresh console-tests \
 	quick-tests sim spark-kills lowest pythons sparks dist fmt demo proto bench docs-site lock clean
 
@@ -66,6 +66,9 @@ smoke: setup ## run six Kafka clients while a leader and two coordinators are ki
 conformance: setup ## run Kafka's clients, tools and their own tests; keep the results (TARGET=kafka)
 	@TEST_CONFORMANCE_RESULTS=$(or $(RESULTS),tests/conformance/results-$(or $(TARGET),strandline).json) \
 		$(CONFORMANCE) tests/conformance $(PYTEST_ARGS)
+
+transfers: setup ## five movers of three clients beside three readers, a broker killed every ten seconds (MINUTES=5)
+	@PYTHONPATH=tests $(BIN)/python -m conformance.harness.transfers --minutes $(or $(MINUTES),5)
 
 # Some fifty JVMs of Spark start in the tests: from an archive each takes half the time. It is no
 # gate: without it, as without Java, they start as ever.

@@ -33,6 +33,8 @@ _VERSION: Final = 1
 # is not taken by one while its process is down.
 _FREE_PORTS: Final = range(20_000, 32_000)
 _PORT_MAX: Final = 65_535
+_GROUPS_REPLICAS: Final = "offsets.topic.replication.factor"
+_TRANSACTIONS_REPLICAS: Final = "transaction.state.log.replication.factor"
 _NAMES_LISTENERS: Final = frozenset({"advertised.listeners", "inter.broker.listener.name"})
 
 
@@ -248,6 +250,17 @@ def with_kafka(kept: ClusterFile) -> ClusterFile:
     return replace(kept, grpc_ports={**usual, **dict(zip(others, spare, strict=True))})
 
 
+def with_transactions(kept: ClusterFile) -> ClusterFile:
+    """The cluster of an earlier build with as many replicas of the transactions' topic as it has
+    of the groups' topic. By default it would have more than there are brokers.
+    """
+    of_groups = kept.controller_config.get(_GROUPS_REPLICAS)
+    if of_groups is None or _TRANSACTIONS_REPLICAS in kept.controller_config:
+        return kept
+    config = {**kept.controller_config, _TRANSACTIONS_REPLICAS: of_groups}
+    return replace(kept, controller_config=config)
+
+
 def _is_usable(port: int, *, beside: int) -> bool:
     """True if the usual port for gRPC can be taken. Beside a free port that was chosen at random,
     it would lie among the ports of outgoing connections.
@@ -263,8 +276,8 @@ def _replicas(brokers: int) -> dict[str, str]:
         return {}
     return {
         "default.replication.factor": str(brokers),
-        "offsets.topic.replication.factor": str(brokers),
-        "transaction.state.log.replication.factor": str(brokers),
+        _GROUPS_REPLICAS: str(brokers),
+        _TRANSACTIONS_REPLICAS: str(brokers),
     }
 
 

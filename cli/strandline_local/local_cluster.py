@@ -27,6 +27,7 @@ from strandline_local.cluster_files import (
     read_cluster_file,
     with_kafka,
     with_metrics,
+    with_transactions,
     write_cluster_files,
 )
 from strandline_local.console_process import stop_console
@@ -107,9 +108,10 @@ class LocalCluster:
         else:
             check_resumes(path, kept, brokers=brokers, port=port)
             # The listeners of running processes stay as they are.
+            former = kept if runs else with_transactions(with_kafka(kept))
             cluster = replace(
-                kept if runs else with_kafka(kept),
-                controller_config={**kept.controller_config, **(controller_config or {})},
+                former,
+                controller_config={**former.controller_config, **(controller_config or {})},
                 broker_config={**kept.broker_config, **(broker_config or {})},
             )
         if metrics_port is not None and not runs:

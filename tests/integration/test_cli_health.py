@@ -33,6 +33,7 @@ def test_a_broker_that_has_never_registered_makes_a_cluster_unhealthy(
     without = strandline("health", "--bootstrap", first, "--timeout", "1")
     assert without.status == 1
     assert "no group can begin: __consumer_offsets is made once" in without.out
+    assert "no transaction can begin: __transaction_state is made once" in without.out
     alone = strandline("health", "--broker", first, "--brokers", "3")
     assert alone.status == 2
     cluster.start(3)

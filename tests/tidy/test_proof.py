@@ -27,6 +27,7 @@ MARKED = {
     "tests/browser/test_kip101_ghosts.py": "plays each history with and without its switch",
     "tests/chaos/test_compaction_survival.py": "kills a leader more than once",
     "tests/chaos/test_survival.py": "kills leader and controller more than once",
+    "tests/chaos/test_transfers.py": "kills brokers twice among transactions",
     "tests/golden/test_group_histories_of_shards.py": "lets five times as many members join",
     "tests/integration/kafka_wire/test_fuzz.py": "sends five times as many frames by chance",
     "tests/integration/test_containers.py": "kills at random, pauses, and fills a disk",

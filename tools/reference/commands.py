@@ -33,7 +33,8 @@ There are three programs:
 - `python -m strandline_broker` is one server process.
 
 Each has `--help`, at every level. The cell of a default is empty where the help says it. The
-commands of `strandline chaos` but `live` need the repository, since no wheel has the simulator.
+commands of `strandline chaos` but `live` and `transfers` need the repository, since no wheel has
+the simulator.
 """
 PROGRAMS = {
     "strandline": "The cluster, its topics and its records.",

@@ -27,6 +27,7 @@ from strandline_broker.offline.checkpoints import (
 )
 from strandline_broker.offline.findings import Expected, RootReport, Severity
 from strandline_broker.offline.layout import PARTITION, is_partition, partition_files, partitions_in
+from strandline_broker.offline.transaction_check import Decisions
 from strandline_broker.offline.verify import verify_partition
 
 if TYPE_CHECKING:
@@ -169,7 +170,8 @@ def verify(
     for other in foreign:
         root.report.add(Severity.NOTE, "", other, "a foreign file: a broker leaves it alone")
     yield root.report
+    decisions = Decisions()
     for topic, partition, directory in found:
         files = partition_files(disk, directory)
         expected = root.expected(disk, topic, partition, files) if known else Expected()
-        yield verify_partition(disk, directory, expected, compacted=compacted)
+        yield verify_partition(disk, directory, expected, compacted=compacted, decisions=decisions)

@@ -1,6 +1,6 @@
 """A check of the transactions in a log: the index of aborted ones is compared with a scan of all
-batches (I-153), and the producer snapshots with the transactions that are open at their offsets
-(I-159).
+batches (I-153), the producer snapshots with the transactions that are open at their offsets
+(I-159), and markers with those of the same producer epoch, in other logs too (I-163).
 
 Compaction and deleted records take batches whose transaction the index still names. Only what the
 batches that are there contradict is a finding.
@@ -33,13 +33,35 @@ Problem = tuple[str, int, int, str]
 """(path, byte of the index, offset of the log, description)."""
 
 
+class Decisions:
+    """The types of end markers by producer id and epoch, over all logs of one verification.
+
+    Only markers above the epoch of their transaction's batches are compared: that epoch names one
+    transaction (I-166). The others are of transactions of version 1, which share an epoch.
+    """
+
+    def __init__(self) -> None:
+        self._epochs: dict[str, dict[int, int]] = {ABORT: {}, COMMIT: {}}
+        """By type and producer, a bit for each epoch."""
+
+    def contradict(self, kind: str, producer_id: int, epoch: int) -> bool:
+        """Takes a marker. True if one of the other type has the same producer and epoch."""
+        bit = 1 << epoch
+        own, other = self._epochs[kind], self._epochs[COMMIT if kind == ABORT else ABORT]
+        own[producer_id] = own.get(producer_id, 0) | bit
+        return other.get(producer_id, 0) & bit != 0
+
+
 class TransactionCheck:
     """One walk over a log, oldest segment first."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, decisions: Decisions) -> None:
         self._disk = disk
+        self._decisions = decisions
         self._open: dict[int, int] = {}
         """Producer id -> first offset of its open transaction."""
+        self._data_epochs: dict[int, int] = {}
+        """Producer id -> epoch of the last batch of its open transaction."""
         self._first: int | None = None
         """Offset of the first batch."""
         self._aborted: list[AbortedTransaction] = []
@@ -47,18 +69,19 @@ class TransactionCheck:
         """Offset of each abort marker of the segment -> its producer."""
         self._is_sound = True
 
-    def batch(self, file: OpenFile, batch: Batch) -> None:
-        """Take the next sound batch."""
+    def batch(self, file: OpenFile, batch: Batch) -> str | None:
+        """Takes the next sound batch. Returns what contradicts another log; None if nothing."""
         if self._first is None:
             self._first = batch.base_offset
         if not batch.is_transactional or batch.producer_id < 0:
-            return
+            return None
         if not batch.is_control:
             self._open.setdefault(batch.producer_id, batch.base_offset)
-            return
+            self._data_epochs[batch.producer_id] = batch.producer_epoch
+            return None
         kind = _kind_of(file, batch)
         if kind is None:
-            return
+            return None
         begun = self._open.pop(batch.producer_id, None)
         last = batch.last_offset
         if kind == ABORT:
@@ -66,6 +89,21 @@ class TransactionCheck:
             if begun is not None:
                 stable = min(self._open.values(), default=last + 1)
                 self._aborted.append(AbortedTransaction(batch.producer_id, begun, last, stable))
+        return self._contradiction(batch, kind)
+
+    def _contradiction(self, batch: Batch, kind: str) -> str | None:
+        """The other end of the transaction that the marker ends (I-163)."""
+        producer_id, epoch = batch.producer_id, batch.producer_epoch
+        data_epoch = self._data_epochs.pop(producer_id, epoch)
+        if not self._is_sound or epoch <= data_epoch:
+            return None
+        if not self._decisions.contradict(kind, producer_id, epoch):
+            return None
+        here, there = ("commits", "aborts") if kind == COMMIT else ("aborts", "commits")
+        return (
+            f"the marker of producer {producer_id} and epoch {epoch} {here} the transaction, and"
+            f" one in another log {there} it (lawful only if the coordinator's records were lost)"
+        )
 
     def abandon(self) -> None:
         """Stop to judge: batches are missing or damaged."""

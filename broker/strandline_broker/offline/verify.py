@@ -29,7 +29,7 @@ from strandline_broker.offline.index_check import IndexCheck
 from strandline_broker.offline.indexes import producer_entries
 from strandline_broker.offline.layout import partition_files
 from strandline_broker.offline.state_snapshots import check_state_snapshots
-from strandline_broker.offline.transaction_check import TransactionCheck
+from strandline_broker.offline.transaction_check import Decisions, TransactionCheck
 
 if TYPE_CHECKING:
     from strandline_broker.offline.checkpoints import EpochStart
@@ -41,15 +41,20 @@ RELATIVE_MAX: Final = 2**31 - 1
 
 
 def verify_partition(
-    disk: Disk, path: str, expected: Expected, *, compacted: bool = False
+    disk: Disk,
+    path: str,
+    expected: Expected,
+    *,
+    compacted: bool = False,
+    decisions: Decisions | None = None,
 ) -> PartitionReport:
     """Verify a partition's directory; the report lists every fault. Raises OSError if it cannot be
-    read.
+    read. `decisions` has the markers of the partitions before.
     """
     files = after_swaps(disk, partition_files(disk, path))
     report = PartitionReport(path, expected)
     gaps_below, report.compacted = lawful_gaps(files, expected, told=compacted)
-    _Verification(disk, files, report, gaps_below).run()
+    _Verification(disk, files, report, gaps_below, decisions or Decisions()).run()
     return report
 
 
@@ -57,7 +62,12 @@ class _Verification:
     """One walk over one partition; call `run` once."""
 
     def __init__(
-        self, disk: Disk, files: PartitionFiles, report: PartitionReport, gaps_below: int
+        self,
+        disk: Disk,
+        files: PartitionFiles,
+        report: PartitionReport,
+        gaps_below: int,
+        decisions: Decisions,
     ) -> None:
         self._disk = disk
         self._files = files
@@ -86,7 +96,7 @@ class _Verification:
         self._epochs_told: set[tuple[int, int]] = set()
         self._gaps_below = gaps_below
         self._segment_base = 0
-        self._transactions = TransactionCheck(disk)
+        self._transactions = TransactionCheck(disk, decisions)
         self._file: OpenFile | None = None
         """The segment that is read."""
 
@@ -246,11 +256,17 @@ class _Verification:
             return
         if self._index_check is not None:
             self._index_check.batch(batch)
-        assert self._file is not None
-        self._transactions.batch(self._file, batch)
+        self._take_transactions(path, batch)
         self._next = batch.last_offset + 1
         self._report.batches += 1
         self._report.records += batch.count
+
+    def _take_transactions(self, path: str, batch: Batch) -> None:
+        assert self._file is not None
+        what = self._transactions.batch(self._file, batch)
+        if what is not None:
+            at, offset = batch.position, batch.base_offset
+            self._report.add(Severity.SUSPECT, "I-163", path, what, position=at, offset=offset)
 
     def _jump(self, path: str, position: int, offset: int, what: str) -> None:
         """Report that `offset` follows instead of `_next`: it is too low, or there is a gap."""

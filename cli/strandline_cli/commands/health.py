@@ -19,7 +19,14 @@ from strandline_local import probe
 if TYPE_CHECKING:
     from strandline_proto.v1.metadata_pb2 import DescribeClusterResponse, MetadataResponse
 
-CONSUMER_OFFSETS = "__consumer_offsets"
+INTERNAL = {
+    "__consumer_offsets": ("no group can begin", "offsets.topic.replication.factor"),
+    "__transaction_state": (
+        "no transaction can begin",
+        "transaction.state.log.replication.factor",
+    ),
+}
+"""What does not work without an internal topic, and the key of its number of replicas."""
 _ROUND_S = 3.0
 """The time that one address may be silent before the next is asked."""
 _POLL_S = 0.2
@@ -183,7 +190,7 @@ def judge_cluster(
             others = [other for other in addresses if other != address]
             missing = _unregistered(cluster, others, expected, deadline)
             if not missing and report.healthy:
-                missing = _groups_problems(metadata, address, deadline)
+                missing = _lacking(metadata, address, deadline)
             return HealthReport((*missing, *report.others), report.notes, report.faults)
         if is_plain or time.monotonic() >= deadline:
             return HealthReport(tuple(problems))
@@ -200,13 +207,18 @@ def _assess(cluster: "DescribeClusterResponse", metadata: "MetadataResponse") ->
     )
 
 
-def _groups_problems(metadata: "MetadataResponse", address: str, deadline: float) -> list[str]:
-    """The controller makes the topic of groups a moment after enough brokers live."""
-    while not any(topic.name == CONSUMER_OFFSETS for topic in metadata.topics):
+def _lacking(metadata: "MetadataResponse", address: str, deadline: float) -> list[str]:
+    """The internal topics that are not there at the deadline.
+
+    The controller makes them a moment after enough brokers live.
+    """
+    while missing := INTERNAL.keys() - {topic.name for topic in metadata.topics}:
         if time.monotonic() >= deadline:
             return [
-                f"no group can begin: {CONSUMER_OFFSETS} is made once as many brokers live as it is"
-                " to have replicas (offsets.topic.replication.factor of the controller)"
+                f"{what}: {name} is made once as many brokers live as it is to have replicas"
+                f" ({key} of the controller)"
+                for name, (what, key) in INTERNAL.items()
+                if name in missing
             ]
         time.sleep(_POLL_S)
         with contextlib.suppress(probe.NoAnswer):

@@ -26,7 +26,16 @@ class CannotInstallError(Exception):
 @cache
 def python() -> list[str]:
     """The interpreter of an environment with the pinned Python clients and their codecs."""
-    return _environment([f"{name}=={pin}" for name, pin in versions()["python"].items()])
+    return _environment(_python_pins())
+
+
+def has_python() -> bool:
+    """True if that environment is made already."""
+    return (_environment_folder(_python_pins()) / "ready").exists()
+
+
+def _python_pins() -> list[str]:
+    return [f"{name}=={pin}" for name, pin in versions()["python"].items()]
 
 
 @cache
@@ -44,8 +53,7 @@ def connector() -> str:
 
 
 def _environment(pins: list[str]) -> list[str]:
-    key = hashlib.sha256(" ".join([sys.version, *pins]).encode()).hexdigest()[:12]
-    folder = kept("python", key)
+    folder = _environment_folder(pins)
     binary, ready = folder / "bin" / "python", folder / "ready"
     if not ready.exists():
         _run([sys.executable, "-m", "venv", "--clear", str(folder)])
@@ -53,6 +61,11 @@ def _environment(pins: list[str]) -> list[str]:
         _run([*pip, *pins])
         ready.touch()
     return [str(binary)]
+
+
+def _environment_folder(pins: list[str]) -> Path:
+    key = hashlib.sha256(" ".join([sys.version, *pins]).encode()).hexdigest()[:12]
+    return kept("python", key)
 
 
 def download_source(name: str, version: str, folder: Path) -> None:

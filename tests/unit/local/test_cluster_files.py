@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from strandline_local.cluster_files import (
     to_toml,
     with_kafka,
     with_metrics,
+    with_transactions,
     write_cluster_files,
 )
 from strandline_local.errors import ClusterError, UsageMistake
@@ -79,6 +81,28 @@ def test_a_topic_has_no_more_replicas_by_default_than_a_new_cluster_has_brokers(
     for key in keys:
         told = new_cluster_file(brokers=2, port=9092, controller_config={key: "1"})
         assert told.controller_config == {**dict.fromkeys(keys, "2"), key: "1"}
+
+
+def test_a_small_cluster_of_an_earlier_build_gets_the_replicas_of_the_transactions_topic() -> None:
+    groups, transactions = (
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+    )
+    made = new_cluster_file(brokers=2, port=9092)
+    kept = replace(made, controller_config={groups: "2"})
+    assert with_transactions(kept).controller_config == {groups: "2", transactions: "2"}
+    told = replace(made, controller_config={groups: "2", transactions: "1"})
+    assert with_transactions(told) is told
+    large = new_cluster_file(brokers=3, port=9092)
+    assert with_transactions(large) is large
+
+
+def test_a_resumed_small_cluster_can_begin_transactions(tmp_path: Path) -> None:
+    key = "transaction.state.log.replication.factor"
+    made = new_cluster_file(brokers=1, port=0)
+    kept = {name: value for name, value in made.controller_config.items() if name != key}
+    write_cluster_files(tmp_path, replace(made, controller_config=kept))
+    assert LocalCluster.create(tmp_path).file.controller_config[key] == "1"
 
 
 def test_free_ports_stay_below_those_of_outgoing_connections() -> None:

@@ -8,6 +8,7 @@ from strandline_cli.commands.chaos.mutants import mutants
 from strandline_cli.commands.chaos.replay import replay
 from strandline_cli.commands.chaos.shrink import shrink
 from strandline_cli.commands.chaos.sim import sim
+from strandline_cli.commands.chaos.transfers import transfers
 from strandline_cli.errors import CliError
 from strandline_cli.shown.help_page import command_group
 
@@ -19,6 +20,7 @@ def chaos_app() -> typer.Typer:
         callback=_needs_checkout,
     )
     app.command("live")(live)
+    app.command("transfers")(transfers)
     app.command("sim")(sim)
     app.command("model")(model)
     app.command("replay")(replay)
@@ -28,8 +30,10 @@ def chaos_app() -> typer.Typer:
 
 
 def _needs_checkout(context: typer.Context) -> None:
-    """The refusal in a wheel, which does not include the simulator: `live` needs none."""
-    if context.invoked_subcommand == "live":
+    """The refusal in a wheel, which does not include the simulator: `live` and
+    `transfers` need none.
+    """
+    if context.invoked_subcommand in ("live", "transfers"):
         return
     try:
         import strandline_proof  # noqa: F401

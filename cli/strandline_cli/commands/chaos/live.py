@@ -103,7 +103,7 @@ def live(
     chosen = secrets.randbelow(1 << 31) if seed is None else seed
     where = page or Path(f"chaos-live-{chosen}.html")
     if not plan_only:
-        _check_writable(where, *([history] if history else []))
+        check_writable(where, *([history] if history else []))
     from strandline_chaos.faults.plan import PlanMistake
     from strandline_cli.nemesis.preparation import Wanted, prepare
 
@@ -134,7 +134,7 @@ class NoVerdict(CliError):
     exit_code = EXIT_NO_VERDICT
 
 
-def _check_writable(*files: Path) -> None:
+def check_writable(*files: Path) -> None:
     """Raises UsageMistake for a file that cannot be written, and leaves no empty one behind."""
     for file in files:
         was_there = file.exists()

@@ -16,7 +16,7 @@ from strandline_broker.storage.segment.txn_index import serialize as entries
 from strandline_proto.batch import Record
 from strandline_runtime.real import RealFileSystem
 from support.compaction import COMPACTED, clean
-from support.producer_log import ProducerLog, end_marker, transactional_batch
+from support.producer_log import ProducerLog, end_marker, idempotent_batch, transactional_batch
 from support.storage import LARGE, Store
 
 if TYPE_CHECKING:
@@ -150,3 +150,68 @@ def test_a_control_record_is_read_as_kafka_writes_it() -> None:
     for key, value in (("0000", ""), ("00000001", "0000")):
         with pytest.raises(ValueError, match="does not parse"):
             read(key, value)
+
+
+def two_logs(
+    tmp_path: Path,
+    *,
+    first: tuple[int, bool],
+    second: tuple[int, bool],
+    data_epoch: int = 0,
+    is_damaged: bool = False,
+) -> list[Finding]:
+    """The findings of two partitions, in each of which a transaction ends with (epoch, commit).
+
+    The first one goes on with a transaction of the next epoch. A batch before may be damaged.
+    """
+    store = Store(tmp_path / "data", LARGE)
+    logs = [store.log, store.directory.create_log("t", bytes(range(16)), 1, LARGE)]
+    for log, (epoch, commit) in zip(logs, (first, second), strict=True):
+        store.log = log
+        p = ProducerLog(store)
+        p.append(idempotent_batch(B, 0, b"before"))
+        p.append(transactional_batch(A, b"a", producer_epoch=data_epoch))
+        p.append(end_marker(A, producer_epoch=epoch, commit=commit))
+        if log is logs[0]:
+            p.append(transactional_batch(A, b"a", producer_epoch=epoch))
+            p.append(end_marker(A, producer_epoch=epoch + 1, commit=commit))
+    store.log = logs[0]
+    store.stop()
+    if is_damaged:
+        file = store.log_dir / f"{0:020d}.log"
+        content = bytearray(file.read_bytes())
+        content[content.index(b"before")] ^= 1
+        file.write_bytes(content)
+    reports = list(verify(RealFileSystem(), str(store.path)))
+    partitions = [each for each in reports if isinstance(each, PartitionReport)]
+    assert len(partitions) == 2
+    return [f for each in partitions for f in each.findings if f.invariant == "I-163"]
+
+
+def test_a_transaction_that_ends_in_two_ways_is_a_contradiction(tmp_path: Path) -> None:
+    """I-163, whichever log has which."""
+    for number, commits in enumerate((True, False)):
+        first, second = (3, commits), (3, not commits)
+        (found,) = two_logs(tmp_path / str(number), first=first, second=second, data_epoch=2)
+        assert (found.severity, found.offset) == (Severity.SUSPECT, 2)
+        words = ("aborts", "commits") if commits else ("commits", "aborts")
+        said = f"producer {A} and epoch 3 {words[0]} the transaction, and one in another log"
+        assert said in found.what
+        assert f"{words[1]} it (lawful only if" in found.what
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "data_epoch"),
+    [((3, True), (3, True), 2), ((3, True), (5, False), 2), ((3, True), (3, False), 3)],
+    ids=["the same end", "another epoch", "version 1, whose transactions share an epoch"],
+)
+def test_other_markers_do_not_contradict_each_other(
+    tmp_path: Path, first: tuple[int, bool], second: tuple[int, bool], data_epoch: int
+) -> None:
+    assert two_logs(tmp_path, first=first, second=second, data_epoch=data_epoch) == []
+
+
+def test_behind_damage_nothing_is_compared(tmp_path: Path) -> None:
+    """The batches that are gone may have had the end of the transaction."""
+    first, second = (3, True), (3, False)
+    assert two_logs(tmp_path, first=first, second=second, data_epoch=2, is_damaged=True) == []

@@ -97,7 +97,8 @@ class Answers:
         self.asked: list[str] = []
         self.metadata_asked: list[str] = []
         self.metadata = MetadataResponse()
-        self.metadata.topics.add(name="__consumer_offsets")
+        for name in ("__consumer_offsets", "__transaction_state"):
+            self.metadata.topics.add(name=name)
         self.silent: set[str] = set()
         self._failures = list(failures)
         monkeypatch.setattr(probe, "ask_cluster", self._ask_cluster)
@@ -160,17 +161,21 @@ def test_a_broker_that_has_never_registered_is_missed(monkeypatch: pytest.Monkey
     assert judge_cluster(["a:1", "alias:1"], 5.0).healthy, "another name of a broker that answers"
 
 
-def test_a_cluster_in_which_no_group_can_begin_is_not_healthy(
+def test_a_cluster_in_which_no_group_and_no_transaction_can_begin_is_not_healthy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Too few brokers have ever registered; a topic that is being made is waited for."""
     answers = Answers(monkeypatch)
     del answers.metadata.topics[:]
-    (problem,) = judge_cluster(["a:1"], 0.1).problems
-    assert problem.startswith("no group can begin: __consumer_offsets is made once")
+    groups, transactions = judge_cluster(["a:1"], 0.1).problems
+    assert groups.startswith("no group can begin: __consumer_offsets is made once")
+    assert transactions.startswith("no transaction can begin: __transaction_state is made once")
+    assert "(transaction.state.log.replication.factor of the controller)" in transactions
+    answers.metadata.topics.add(name="__consumer_offsets")
+    assert judge_cluster(["a:1"], 0.1).problems == (transactions,)
 
     def make(_: float) -> None:
-        answers.metadata.topics.add(name="__consumer_offsets")
+        answers.metadata.topics.add(name="__transaction_state")
 
     monkeypatch.setattr("strandline_cli.commands.health.time.sleep", make)
     assert judge_cluster(["a:1"], 60.0).healthy
