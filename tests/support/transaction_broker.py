@@ -17,7 +17,7 @@ from strandline_broker.core.transactions.commands import (
     VerifyPartitions,
 )
 from strandline_broker.core.transactions.transaction import TxnPartition
-from strandline_broker.hosts.transactions.coordinator import transaction_shards
+from strandline_broker.hosts.transactions.coordinator import CODE, transaction_shards
 from strandline_proto.errors import WireError
 from strandline_proto.ids import ProducerEpoch, ProducerId
 from support.group_broker import ORDERS, WAIT_S, GroupBroker, broker_of
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from strandline_runtime.runtime import Runtime
 
 TIMEOUT_MS = 60_000
+
+CODE.load()  # as in `group_broker`
 
 
 @dataclass
