@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.replication.end_marker import EndMarker
     from strandline_broker.hosts.common.events import Events
     from strandline_broker.hosts.coordination.registry import Shards
-    from strandline_broker.hosts.transactions.parked_inits import Call
+    from strandline_broker.hosts.transactions.parked_calls import Call
     from strandline_broker.hosts.transactions.transaction_context import Place
     from strandline_broker.hosts.transactions.transaction_shard import TransactionShard
     from strandline_proto.ids import LeaderEpoch
@@ -126,9 +126,16 @@ class TransactionBroker(GroupBroker):
             )
         )
 
-    def add(self, producer: Producer, *partitions: int, name: str = "x", version: int = 2) -> Call:
+    def add(
+        self,
+        producer: Producer,
+        *partitions: int,
+        name: str = "x",
+        version: int = 2,
+        waits: bool = False,
+    ) -> Call:
         wanted = tuple(TxnPartition(ORDERS, p) for p in partitions or (0,))
-        return self.ask(AddPartitions(name, *producer, wanted, version))
+        return self.ask(AddPartitions(name, *producer, wanted, version, waits))
 
     def verify(self, producer: Producer, *, name: str = "x") -> Call:
         return self.ask(VerifyPartitions(name, *producer, (TxnPartition(ORDERS, 0),)))
