@@ -94,11 +94,7 @@ def write(path: Path) -> None:
 def load(path: Path) -> dict[str, float]:
     """Loads the log as the first shard of a broker does."""
     import strandline_broker.app  # noqa: F401 - a broker has all of it before its first shard
-    from strandline_runtime.real import take_short_turns
-    from strandline_runtime.survivors import freeze_survivors
 
-    take_short_turns()
-    freeze_survivors()
     store = Store(path)
     (log,) = store.load()
     try:
@@ -179,8 +175,17 @@ class _Disk:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
+def _set_up_as_a_broker() -> None:
+    from strandline_runtime.real import take_short_turns
+    from strandline_runtime.survivors import freeze_survivors
+
+    take_short_turns()
+    freeze_survivors()
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "write":
         write(Path(sys.argv[2]))
     else:
+        _set_up_as_a_broker()
         print(json.dumps(load(Path(sys.argv[2]))))
