@@ -42,7 +42,7 @@ SpawnedService = ExternalService
 """
 EXPLAINED = {
     "test_create_describe_delete_acls": "the cluster has no authorizer",
-    "test_alter_replica_log_dirs": "the test needs a broker with two data directories",
+    "test_alter_replica_log_dirs": "AlterReplicaLogDirs is not served",
     "test_create_partitions": "the test needs a broker with the id 0",
     "test_delete_records": "one poll must have the answers of three brokers, and may end with one",
     "test_describe_metadata_quorum": "DescribeQuorum is not served",

@@ -1,5 +1,6 @@
 """`bench transactions`: its options, and the ratios of its figures."""
 
+import asyncio
 from collections import defaultdict
 from pathlib import Path
 
@@ -51,6 +52,7 @@ def test_a_log_is_loaded_by_the_code_of_a_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load, "IDS", 300)
+    monkeypatch.setattr(load.loop, "run", asyncio.run)
     load.write(tmp_path)
     measured = load.load(tmp_path)
     assert measured.keys() == {"load_s", "cpu_s", "pause_ms"}
