@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from strandline_bench import loop
 from strandline_bench.kafka.kafka import Rounds
 from strandline_bench.transactions import load
 from strandline_bench.transactions.options import ALONE, PARTS, parse
@@ -52,7 +53,7 @@ def test_a_log_is_loaded_by_the_code_of_a_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load, "IDS", 300)
-    monkeypatch.setattr(load.loop, "run", asyncio.run)
+    monkeypatch.setattr(loop, "run", asyncio.run)
     load.write(tmp_path)
     measured = load.load(tmp_path)
     assert measured.keys() == {"load_s", "cpu_s", "pause_ms"}

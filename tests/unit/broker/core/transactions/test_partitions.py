@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline_broker.core.transactions.commands import PARKED, Producer
+from strandline_broker.core.transactions.commands import PARKED, PartitionsAdded, Producer
 from strandline_proto.ids import ProducerEpoch, ProducerId
 from support.transactions_rig import T0, T1, TransactionsRig, code
 
@@ -46,7 +46,7 @@ def test_a_client_that_waits_is_answered_once_the_transaction_before_is_complete
     assert rig.state() == "PrepareCommit"
     rig.marked()
     added, refused = rig.answered
-    assert added.errors == (None,)
+    assert added == PartitionsAdded((None,))
     assert code(refused) == 90
     assert rig.state() == "Ongoing"
     assert rig.of().partitions == (T1,)
