@@ -104,6 +104,9 @@ async def test_a_leadership_that_ends_while_the_code_is_imported_gets_no_shard(
         assert b.shards.hosts() == []
         with pytest.raises(NotCoordinator):
             b.shards.of("g")
+        b.shards.elected(b.partition, 1, end)
+        await b.serves()
+        assert await b.fetch() == 5, "the registry goes on"
 
 
 async def test_the_leadership_after_it_gets_the_shard(
