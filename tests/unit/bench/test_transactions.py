@@ -56,7 +56,7 @@ def test_a_log_is_loaded_by_the_code_of_a_broker(
     monkeypatch.setattr(loop, "run", asyncio.run)
     load.write(tmp_path)
     measured = load.load(tmp_path)
-    assert measured.keys() == {"load_s", "cpu_s", "pause_ms"}
+    assert measured.keys() == {"load_s", "cpu_s", "pause_ms", "pause_cpu_ms"}
     assert measured["load_s"] > 0
 
 
