@@ -24,6 +24,8 @@ STOP_S_MAX: Final = 30.0
 OWN: Final = (sys.executable, "-c", "from strandline_cli.main import main; main()")
 MAY_DIFFER: Final = ("commit", "python")
 """Fields of machine and configuration that may differ; everything else must be the same."""
+FOUND: Final = ("bound_by",)
+"""Words of a line that were measured: they do not name the line."""
 
 Measure = tuple[str, ...]
 """The key of a line of figures: its measure, and its fields in words (`api=send`)."""
@@ -130,7 +132,11 @@ def _answer(lines: Sequence[Mapping[str, Any]]) -> Answer:
     for line in lines:
         if line["measure"].endswith("-round"):
             continue
-        words = (f"{k}={v}" for k, v in line.items() if k != "measure" and isinstance(v, str))
+        words = (
+            f"{k}={v}"
+            for k, v in line.items()
+            if k not in ("measure", *FOUND) and isinstance(v, str)
+        )
         answer[(line["measure"], *words)] = {
             figure: value
             for figure, value in line.items()

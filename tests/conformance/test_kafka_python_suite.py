@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from conformance.harness.targets import Target
 
 SUITE_TIMEOUT_S = 900
-PASSED_MIN = 50
+PASSED_MIN = 51
 VERSIONS = {"strandline": "4.1.0", "kafka": "4.3.0"}
 """The version of Kafka that kafka-python infers from the advertised requests."""
 SERVICE = """
@@ -42,11 +42,8 @@ SpawnedService = ExternalService
 """
 EXPLAINED = {
     "test_create_describe_delete_acls": "the cluster has no authorizer",
-    "test_alter_replica_log_dirs": "the test needs a broker with two data directories",
+    "test_alter_replica_log_dirs": "AlterReplicaLogDirs is not served",
     "test_create_partitions": "the test needs a broker with the id 0",
-    "test_describe_configs_broker_resource_returns_configs": (
-        "the test needs a broker whose advertised.listeners are set"
-    ),
     "test_delete_records": "one poll must have the answers of three brokers, and may end with one",
     "test_describe_metadata_quorum": "DescribeQuorum is not served",
 }
@@ -68,7 +65,7 @@ def suite() -> Path:
 
 
 def test_kafka_pythons_own_tests_pass(target: Target, suite: Path, tmp_path: Path) -> None:
-    """At least 50 of 56 pass, and each other has an explanation."""
+    """At least 51 of 56 pass, and each other has an explanation."""
     driver = client("confluent-kafka").start(target.bootstrap)
     try:  # a test commits an offset of its second partition
         driver.call("create_topic", topic="transactional_test_topic", partitions=2, replication=3)

@@ -34,7 +34,7 @@ from strandline_broker.core.push_envelope import (
 )
 from strandline_broker.core.replication.partition_state import IsrMember, PartitionState
 from strandline_broker.hosts.common.events import Events
-from strandline_broker.hosts.groups.coordinator import group_shards
+from strandline_broker.hosts.groups.coordinator import CODE, group_shards
 from strandline_broker.hosts.member.replica_manager import ReplicaManager
 from strandline_broker.hosts.replica.leading import check_leader
 from strandline_broker.rpc.records.fetch_client import FetchClient
@@ -79,6 +79,8 @@ WAIT_S = 120.0
 B = TypeVar("B", bound="GroupBroker")
 BROKERS = (1, 2)
 REPLICAS = tuple(BrokerId(b) for b in BROKERS)
+
+CODE.load()  # so that a shard begins to load in the same step, in the first test too
 
 
 @dataclass

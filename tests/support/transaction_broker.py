@@ -17,7 +17,7 @@ from strandline_broker.core.transactions.commands import (
     VerifyPartitions,
 )
 from strandline_broker.core.transactions.transaction import TxnPartition
-from strandline_broker.hosts.transactions.coordinator import transaction_shards
+from strandline_broker.hosts.transactions.coordinator import CODE, transaction_shards
 from strandline_proto.errors import WireError
 from strandline_proto.ids import ProducerEpoch, ProducerId
 from support.group_broker import ORDERS, WAIT_S, GroupBroker, broker_of
@@ -31,13 +31,15 @@ if TYPE_CHECKING:
     from strandline_broker.core.replication.end_marker import EndMarker
     from strandline_broker.hosts.common.events import Events
     from strandline_broker.hosts.coordination.registry import Shards
-    from strandline_broker.hosts.transactions.parked_inits import Call
+    from strandline_broker.hosts.transactions.parked_calls import Call
     from strandline_broker.hosts.transactions.transaction_context import Place
     from strandline_broker.hosts.transactions.transaction_shard import TransactionShard
     from strandline_proto.ids import LeaderEpoch
     from strandline_runtime.runtime import Runtime
 
 TIMEOUT_MS = 60_000
+
+CODE.load()  # as in `group_broker`
 
 
 @dataclass
@@ -124,9 +126,16 @@ class TransactionBroker(GroupBroker):
             )
         )
 
-    def add(self, producer: Producer, *partitions: int, name: str = "x", version: int = 2) -> Call:
+    def add(
+        self,
+        producer: Producer,
+        *partitions: int,
+        name: str = "x",
+        version: int = 2,
+        waits: bool = False,
+    ) -> Call:
         wanted = tuple(TxnPartition(ORDERS, p) for p in partitions or (0,))
-        return self.ask(AddPartitions(name, *producer, wanted, version))
+        return self.ask(AddPartitions(name, *producer, wanted, version, waits))
 
     def verify(self, producer: Producer, *, name: str = "x") -> Call:
         return self.ask(VerifyPartitions(name, *producer, (TxnPartition(ORDERS, 0),)))

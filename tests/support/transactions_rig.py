@@ -47,7 +47,7 @@ class TransactionsRig:
     is_sure: bool = True
     log: list[tuple[int, Record]] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
-    parked: dict[str, list[InitProducer]] = field(default_factory=dict)
+    parked: dict[str, list[InitProducer | AddPartitions]] = field(default_factory=dict)
     answered: list[Reply] = field(default_factory=list)
     """The answers to calls that were parked."""
     markers: list[tuple[str, ProducerId, int, bool]] = field(default_factory=list)
@@ -77,7 +77,7 @@ class TransactionsRig:
                     )
                 )
         if decision.answer is PARKED:
-            assert isinstance(command, InitProducer)
+            assert isinstance(command, InitProducer | AddPartitions)
             self.parked.setdefault(command.transactional_id, []).append(command)
         for effect in decision.effects:
             if isinstance(effect, Ended):
@@ -151,9 +151,14 @@ class TransactionsRig:
         )
 
     def add(
-        self, producer: Producer, *partitions: TxnPartition, name: str = "x", version: int = 2
+        self,
+        producer: Producer,
+        *partitions: TxnPartition,
+        name: str = "x",
+        version: int = 2,
+        waits: bool = False,
     ) -> Any:
-        return self.run(AddPartitions(name, *producer, partitions or (T0,), version))
+        return self.run(AddPartitions(name, *producer, partitions or (T0,), version, waits))
 
     def verify(self, producer: Producer, *partitions: TxnPartition, name: str = "x") -> Any:
         return self.run(VerifyPartitions(name, *producer, partitions or (T0,)))

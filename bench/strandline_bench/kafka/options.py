@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from strandline_bench.options import positive
+from strandline_bench.options import add_baseline, positive
 from strandline_runtime.command_parser import CommandParser
 
 PARTS: Final = {
@@ -111,5 +111,6 @@ def _parser() -> argparse.ArgumentParser:
         help="script that runs Apache Kafka; needs a JDK and Maven",
     )
     add("--without-kafka", action="store_true", help="measure Strandline alone")
+    add_baseline(parser)
     add("--format", choices=("table", "json"), default="table", help="output format (table)")
     return parser

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from strandline_bench.kafka.options import SCRIPT
-from strandline_bench.options import positive
+from strandline_bench.options import add_baseline, positive
 from strandline_runtime.command_parser import CommandParser
 
 PARTS: Final = {
@@ -15,7 +15,10 @@ PARTS: Final = {
     "all_partitions": "begin to commit, one record in each of --partitions",
     "share_of_plain": "records of 1,000 bytes with a commit every 100 ms, and without",
     "read_committed": "a log with a tenth aborted, read committed, and a plain log",
+    "load": "a coordinator's partition with 100,000 ids, as after a failover; no cluster",
 }
+ALONE: Final = "load"
+"""The part that needs neither a cluster nor a client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class TransactionsOptions:
 
     def configuration(self) -> dict[str, object]:
         """The options that a reader needs to repeat the run."""
+        if self.only == (ALONE,):
+            return {"only": ALONE, "rounds": self.rounds}
         import confluent_kafka
 
         return {
@@ -57,18 +62,12 @@ def parse(argv: Sequence[str]) -> TransactionsOptions:
     """The options. Exits with status 2 on a mistake."""
     parser = _parser()
     given = parser.parse_args(argv)
-    try:
-        import confluent_kafka  # noqa: F401 - whether it is there
-    except ImportError:
-        parser.error("the benchmark needs confluent-kafka: pip install confluent-kafka")
+    only = tuple(part for part in PARTS if not given.only or part in given.only)
     script = None if given.without_kafka else given.kafka_script or SCRIPT
-    if script is not None and not script.is_file():
-        parser.error(
-            f"--kafka-script {script} is no file; name a script with the commands up, status, kill,"
-            " restart and down, or give --without-kafka"
-        )
+    if only != (ALONE,):
+        _check_clusters(parser, script)
     return TransactionsOptions(
-        only=tuple(part for part in PARTS if not given.only or part in given.only),
+        only=only,
         producers=given.producers,
         partitions=given.partitions,
         rounds=given.rounds,
@@ -80,12 +79,24 @@ def parse(argv: Sequence[str]) -> TransactionsOptions:
     )
 
 
+def _check_clusters(parser: argparse.ArgumentParser, script: Path | None) -> None:
+    try:
+        import confluent_kafka  # noqa: F401 - whether it is there
+    except ImportError:
+        parser.error("the benchmark needs confluent-kafka: pip install confluent-kafka")
+    if script is not None and not script.is_file():
+        parser.error(
+            f"--kafka-script {script} is no file; name a script with the commands up, status, kill,"
+            " restart and down, or give --without-kafka"
+        )
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="strandline bench transactions",
         description="Measures transactions of Strandline and of Apache Kafka through librdkafka,"
         " in alternating rounds on two new clusters of three brokers each. Strandline's own client"
-        " is measured beside them.",
+        " is measured beside them. The part `load` measures a coordinator alone.",
         example="strandline bench transactions --partitions 10",
         rows={"Parts": PARTS},
     )
@@ -114,5 +125,6 @@ def _parser() -> argparse.ArgumentParser:
         help="script that runs Apache Kafka, with a JDK and Maven (the one beside the checkout)",
     )
     add("--without-kafka", action="store_true", help="measure Strandline alone")
+    add_baseline(parser)
     add("--format", choices=("table", "json"), default="table", help="output format (table)")
     return parser

@@ -15,9 +15,9 @@ from strandline_bench.kafka.kafka import Rounds
 from strandline_bench.kafka.sides import Side, Strandline, sides
 from strandline_bench.kafka.workload import Workload
 from strandline_bench.report import Report, median, percentile
-from strandline_bench.transactions import own_client
+from strandline_bench.transactions import load, own_client
 from strandline_bench.transactions.librdkafka import Transacting
-from strandline_bench.transactions.options import PARTS, TransactionsOptions
+from strandline_bench.transactions.options import ALONE, PARTS, TransactionsOptions
 
 if TYPE_CHECKING:
     from strandline.types import IsolationLevel
@@ -29,9 +29,14 @@ Figures = dict[str, float]
 
 
 def run(options: TransactionsOptions, report: Report) -> None:
+    if ALONE in options.only:
+        load.run(options.rounds, report)
+    parts = [part for part in options.only if part != ALONE]
+    if not parts:
+        return
     with sides(options) as found:
         bench = _Bench(options, found)
-        for part in options.only:
+        for part in parts:
             bench.measure(part, report)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from conformance.harness.versions import TESTS
 from strandline_broker.kafka.versions import BY_NAME
+from strandline_local.cluster_files import broker_keys, to_toml
 from strandline_local.local_cluster import LocalCluster
 
 if TYPE_CHECKING:
@@ -89,8 +90,19 @@ class StrandlineTarget:
 
     def __init__(self, directory: Path) -> None:
         self._cluster = LocalCluster.create(directory, brokers=3, port=0, broker_config=SETTINGS)
+        self._set_advertised_listeners()
         self._cluster.up()
         self.bootstrap = self._cluster.bootstrap
+
+    def _set_advertised_listeners(self) -> None:
+        """Sets the key to what it would be anyway: a test of kafka-python's reads its source."""
+        for broker in self._cluster.broker_ids:
+            keys = broker_keys(self._cluster.directory, self._cluster.file, broker)
+            line = to_toml({"advertised.listeners": keys["listeners"]})
+            with (self._cluster.directory / f"broker-{broker}.toml").open(
+                "a", encoding="utf-8"
+            ) as to:
+                to.write(line)
 
     def kill(self, broker: int) -> None:
         self._cluster.kill(broker)

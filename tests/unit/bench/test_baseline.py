@@ -109,7 +109,8 @@ def test_every_measure_and_figure_has_its_line(
 ) -> None:
     def answer(factor: float, **more: float) -> list[dict[str, object]]:
         return [
-            {"measure": "produce", "api": "send_many", "mb_s": 100.04 * factor, "mb_s_min": 1.0},
+            {"measure": "produce", "api": "send_many", "mb_s": 100.04 * factor, "mb_s_min": 1.0}
+            | {"bound_by": f"what was found at {factor}"},
             {"measure": "produce-round", "round": 1},
             {"measure": "produce", "api": "send", "mb_s": 50.0 * factor, "lost": 0, **more},
         ]

@@ -1,12 +1,15 @@
 """`bench transactions`: its options, and the ratios of its figures."""
 
+import asyncio
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
+from strandline_bench import loop
 from strandline_bench.kafka.kafka import Rounds
-from strandline_bench.transactions.options import PARTS, parse
+from strandline_bench.transactions import load
+from strandline_bench.transactions.options import ALONE, PARTS, parse
 from strandline_bench.transactions.transactions import ratios
 
 
@@ -38,6 +41,23 @@ def test_a_missing_script_is_refused_with_the_remedy(
     with pytest.raises(SystemExit):
         parse(["--kafka-script", str(tmp_path / "none.py")])
     assert "give --without-kafka" in capsys.readouterr().err
+
+
+def test_the_load_alone_needs_no_cluster(tmp_path: Path) -> None:
+    found = parse(["--only", "load", "--kafka-script", str(tmp_path / "none.py")])
+    assert found.only == (ALONE,)
+    assert found.configuration() == {"only": "load", "rounds": 5}
+
+
+def test_a_log_is_loaded_by_the_code_of_a_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load, "IDS", 300)
+    monkeypatch.setattr(loop, "run", asyncio.run)
+    load.write(tmp_path)
+    measured = load.load(tmp_path)
+    assert measured.keys() == {"load_s", "cpu_s", "pause_ms", "pause_cpu_ms"}
+    assert measured["load_s"] > 0
 
 
 def test_a_ratio_is_of_medians_and_of_figures_that_both_have() -> None:

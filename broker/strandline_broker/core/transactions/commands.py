@@ -57,6 +57,8 @@ class AddPartitions:
     partitions: tuple[TxnPartition, ...]
     version: int
     """Version of the client's transactions: 2 if a partition's leader adds it (KIP-890)."""
+    waits: bool = False
+    """True: the answer waits while the transaction before is being completed; False: it is 51."""
 
 
 @dataclass(frozen=True, slots=True)

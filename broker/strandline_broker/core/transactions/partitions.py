@@ -1,7 +1,8 @@
 """Partitions of a transaction: they are added before their first batch, and verified (KIP-890).
 
 The first partition begins the transaction. A transaction whose markers are outstanding is busy:
-that is checked before the epoch, because an honest producer has the next epoch already (P-117).
+that is checked before the epoch, because an honest producer has the next epoch already (P-117). A
+command that waits is parked then, and decided when the transaction has ended (I-172).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline_broker.core.coordination.decision import Decision, Record
-from strandline_broker.core.transactions.commands import PartitionsAdded
+from strandline_broker.core.transactions.commands import PARKED, PartitionsAdded
 from strandline_broker.core.transactions.end import busy, fenced, wrong_producer_id
 from strandline_broker.core.transactions.records import TransactionKey
 from strandline_broker.core.transactions.transaction import ONGOING, PREPARED, begun
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from strandline_broker.core.transactions.commands import (
         AddPartitions,
         Effect,
+        Later,
         VerifyPartitions,
     )
     from strandline_broker.core.transactions.context import Context
@@ -27,9 +29,12 @@ if TYPE_CHECKING:
 
 def add_partitions(
     transaction: Transaction | None, command: AddPartitions, context: Context
-) -> Decision[PartitionsAdded, Effect]:
+) -> Decision[PartitionsAdded | Later, Effect]:
     """Adds partitions to the open transaction, or begins one. Raises WireError."""
-    found = _checked(transaction, command)
+    known = _of_producer(transaction, command)
+    if command.waits and known.state in PREPARED:
+        return Decision((), PARKED, about=command.transactional_id)
+    found = _checked(known, command)
     answer = PartitionsAdded((None,) * len(command.partitions))
     if found.state is ONGOING and set(command.partitions) <= set(found.partitions):
         return Decision((), answer, about=command.transactional_id)
@@ -50,9 +55,10 @@ def verify_partitions(
     return Decision((), PartitionsAdded(errors), about=command.transactional_id)
 
 
-def _checked(
+def _of_producer(
     transaction: Transaction | None, command: AddPartitions | VerifyPartitions
 ) -> Transaction:
+    """Returns the transaction of the command's producer id, in any epoch. Raises WireError."""
     transactional_id = command.transactional_id
     if transaction is None:
         raise InvalidProducerIdMapping(
@@ -64,11 +70,19 @@ def _checked(
         known.add(transaction.next_producer[0])
     if command.producer_id not in known:
         raise wrong_producer_id(transactional_id, transaction, command.producer_id)
-    if transaction.state in PREPARED:
-        raise busy(transactional_id, transaction)
-    if command.producer_epoch != transaction.producer_epoch:
-        raise fenced(transactional_id, transaction, command.producer_epoch)
     return transaction
+
+
+def _checked(
+    transaction: Transaction | None, command: AddPartitions | VerifyPartitions
+) -> Transaction:
+    """Returns the producer's transaction, which takes partitions now. Raises WireError."""
+    found = _of_producer(transaction, command)
+    if found.state in PREPARED:
+        raise busy(command.transactional_id, found)
+    if command.producer_epoch != found.producer_epoch:
+        raise fenced(command.transactional_id, found, command.producer_epoch)
+    return found
 
 
 def _not_added(

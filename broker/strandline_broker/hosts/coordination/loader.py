@@ -16,21 +16,23 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from strandline_broker.config.parsers import RecordPlace
 from strandline_broker.core.coordination.application import TransactionalState
 from strandline_broker.core.coordination.wire import MalformedRecord
-from strandline_proto.batch import end_marker, iter_headers, read_records
+from strandline_proto.batch import end_marker, iter_headers, raw_records
 from strandline_proto.errors import WireError
 from strandline_proto.ids import NO_PRODUCER_ID, Offset, ProducerId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from aiokafka.record._protocols import DefaultRecordProtocol
+
     from strandline_broker.core.coordination.application import LoggedState
     from strandline_broker.hosts.coordination.shard_context import ShardContext
     from strandline_broker.hosts.replica.partition import Partition
     from strandline_broker.storage.log.reader import LogRead
-    from strandline_proto import batch
 
 READ_BYTES_MAX: Final = 1 << 20
-SLICE_S: Final = 0.005
+SLICE_S: Final = 0.003
+"""Longest stretch of replay. Work that comes meanwhile waits for at most two of them."""
 RETRY_S: Final = 1.0
 """After a failure that says nothing against the disk."""
 
@@ -116,7 +118,7 @@ async def until_sound(partition: Partition, end: int, is_wanted: Callable[[], bo
 class _Entry(NamedTuple):
     """A record or, without one, an end marker."""
 
-    record: batch.Record | None
+    record: DefaultRecordProtocol | None
     producer_id: ProducerId
     """The producer of a marker, or of the open transaction that the record belongs to; -1: the
     record belongs to none.
@@ -133,7 +135,7 @@ def _entries(data: bytes, start: int, end: int) -> Iterator[_Entry]:
             continue
         producer_id = ProducerId(header.producer_id if header.is_transactional else NO_PRODUCER_ID)
         try:
-            for record in read_records(data, at, header):
+            for record in raw_records(data[at : at + header.size], header):
                 if start <= record.offset < end:
                     yield _Entry(record, producer_id)
         except WireError as error:

@@ -3,7 +3,8 @@
 The registry observes the roles of replicas, and passes them to the shards in order. A new
 leadership begins when the broker works by the metadata that brought it: only then does a topic that
 the metadata does not have count as deleted. A shard whose log is empty is made for the first call
-of it, as most brokers of most clusters never get one. The first shard imports all that shards need.
+of it, as most brokers of most clusters never get one. The first shard imports all that shards need,
+off the event loop if it has a log to load.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from strandline_broker.core.coordination.application import Application
     from strandline_broker.core.metadata_cache import MetadataCache
+    from strandline_broker.hosts.coordination.shard_code import ShardCode
     from strandline_broker.hosts.coordination.shard_context import LoadSettings, ShardContext
     from strandline_broker.hosts.coordination.shard_host import ShardHost
     from strandline_broker.hosts.coordination.waiting import CommitWaits
@@ -41,6 +43,7 @@ class Coordinator(Protocol[App]):
     topic: str
     noun: str
     """The kind of thing that a name stands for, in errors: "group"."""
+    code: ShardCode
     shards: Callable[[], list[App]]
     """The applications that there are; the registry sets it."""
 
@@ -85,6 +88,8 @@ class Shards(Generic[App]):
         """The partitions that this broker leads."""
         self._new: dict[Key, None] = {}
         """Led partitions that no published metadata has named yet."""
+        self._importing: set[_Leadership] = set()
+        """Leaderships that wait for the code of their shards."""
         self._hosts: dict[Key, ShardHost[App]] = {}
         self._context: ShardContext | None = None
         self._dirs: LogDirs | None = None
@@ -138,7 +143,23 @@ class Shards(Generic[App]):
         """The metadata of that leadership is what the broker works by."""
         del self._new[key]
         led = self._led[key]
-        if key in self._hosts or led.start > led.partition.log.log_start_offset:
+        if key not in self._hosts and led.start <= led.partition.log.log_start_offset:
+            return
+        if key in self._hosts or self._coordinator.code.is_loaded:
+            self._begin(key)
+        else:
+            self._importing.add(led)
+            self._spawn(self._begin_with_code(led))
+
+    async def _begin_with_code(self, led: _Leadership) -> None:
+        """The shard enters the leadership once its code is imported, unless that has ended."""
+        assert self._dirs is not None, "run() comes first"
+        try:
+            await self._dirs.in_disk_pool(led.partition.log, self._coordinator.code.load)
+        finally:
+            self._importing.discard(led)
+        key = led.partition.key
+        if self._led.get(key) is led and key not in self._hosts:
             self._begin(key)
 
     # What handlers ask
@@ -170,7 +191,8 @@ class Shards(Generic[App]):
         where = f"{self._coordinator.topic}:{key[1]}"
         if key not in self._led:
             raise NotCoordinator(f"broker {self._node_id} does not lead {where}")
-        if key in self._new or self._group is None:
+        is_early = key in self._new or self._led[key] in self._importing
+        if is_early or self._group is None:
             raise CoordinatorLoadInProgress(
                 f"{where}: broker {self._node_id} leads it only now; try again"
             )

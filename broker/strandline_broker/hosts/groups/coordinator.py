@@ -6,11 +6,12 @@ A broker imports the code of groups with its first shard.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline_broker.core.groups.group_ids import check_group_id
 from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_broker.hosts.coordination.registry import Shards
+from strandline_broker.hosts.coordination.shard_code import ShardCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     from strandline_broker.hosts.groups.group_context import GroupContext
     from strandline_broker.hosts.groups.group_shard import GroupShard
     from strandline_runtime.runtime import Runtime
+
+
+def _import_shards() -> None:
+    import strandline_broker.hosts.groups.group_context
+    import strandline_broker.hosts.groups.group_shard  # noqa: F401
+
+
+CODE: Final = ShardCode(_import_shards)
 
 
 def group_shards(
@@ -44,6 +53,7 @@ class GroupCoordinator:
 
     topic = CONSUMER_OFFSETS
     noun = "group"
+    code = CODE
 
     def __init__(
         self,

@@ -82,6 +82,8 @@ class Addition(NamedTuple):
     verify_only: bool = False
     all_or_none: bool = False
     """True: nothing is added if one partition is refused, as in requests of Kafka's clients."""
+    waits: bool = False
+    """True: the answer waits a short time while the transaction before is being completed."""
 
 
 class ListedTransactions(NamedTuple):
@@ -185,7 +187,7 @@ class TransactionsService:
         if topic is None:
             raise CoordinatorNotAvailable(f"{CONSUMER_OFFSETS} is not made yet; try again soon")
         where = TxnPartition(CONSUMER_OFFSETS, partition_for(group_id, len(topic.partitions)))
-        addition = Addition(transactional_id, producer_id, producer_epoch, (where,))
+        addition = Addition(transactional_id, producer_id, producer_epoch, (where,), waits=True)
         (result,) = await self.add_partitions([addition])
         for error in (result,) if isinstance(result, WireError) else result:
             if error is not None:
@@ -220,7 +222,7 @@ class TransactionsService:
         command: Command = (
             VerifyPartitions(*producer, partitions)
             if addition.verify_only
-            else AddPartitions(*producer, partitions, addition.version)
+            else AddPartitions(*producer, partitions, addition.version, addition.waits)
         )
         try:
             return self._shards.of(addition.transactional_id).ask(command)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from strandline_broker.core.internal_topics import TRANSACTION_STATE
 from strandline_broker.core.transactions.transactional_ids import check_transactional_id
 from strandline_broker.hosts.coordination.registry import Shards
+from strandline_broker.hosts.coordination.shard_code import ShardCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -32,6 +33,14 @@ LATE_S: Final = 0.25
 """A busy loop is late by less."""
 IDS_AT_ONCE: Final = 1_000
 """Ids that a sweep looks at between two turns of other work."""
+
+
+def _import_shards() -> None:
+    import strandline_broker.hosts.transactions.transaction_context
+    import strandline_broker.hosts.transactions.transaction_shard  # noqa: F401
+
+
+CODE: Final = ShardCode(_import_shards)
 
 
 def transaction_shards(
@@ -57,6 +66,7 @@ class TransactionCoordinator:
 
     topic = TRANSACTION_STATE
     noun = "transactional id"
+    code = CODE
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ from strandline_broker.core.transactions.commands import (
 )
 from strandline_broker.core.transactions.transaction import TransactionState, TxnPartition
 from strandline_broker.hosts.coordination.shard_host import RETRY_MS
-from strandline_broker.hosts.transactions.parked_inits import Call, ParkedInits
+from strandline_broker.hosts.transactions.parked_calls import Call, ParkedCalls
 from strandline_proto.errors import RecordTooLarge, WireError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class TransactionShard:
         self.shard = shard
         self.machine = shard.machine
         self.transactions = context.new_transactions()
-        self.parked = ParkedInits(self)
+        self.parked = ParkedCalls(self)
         self._sent: dict[str, LeaderEpoch] = {}
         """Ids whose markers are with the sender, with the leadership in which they were sent."""
 

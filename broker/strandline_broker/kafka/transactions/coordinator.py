@@ -51,6 +51,7 @@ class TransactionCoordinatorCalls:
             tuple(distinct),
             version=WITHOUT_BUMP,
             all_or_none=True,
+            waits=True,
         )
         (result,) = await self._transactions.add_partitions([addition])
         results = [result] * len(distinct) if isinstance(result, WireError) else result

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from strandline_broker.app import Broker
 from strandline_broker.controller_app import ControllerProcess
+from strandline_broker.hosts.groups import coordinator as groups_coordinator
+from strandline_broker.hosts.transactions import coordinator as transactions_coordinator
 from strandline_chaos.history import History
 from strandline_proof.sim.cluster.node import Node
 from strandline_proof.sim.groups.member import run_member
@@ -58,6 +60,10 @@ if TYPE_CHECKING:
 VERSION = "simulated"
 RESTART_S = (0.05, 1.0)
 """The delay after which a process that ended by itself is restarted, as by a supervisor."""
+
+# A broker without it imports it on a thread, which the first run of a process would do alone.
+for code in (groups_coordinator.CODE, transactions_coordinator.CODE):
+    code.load()
 
 
 class World:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline_broker.core.transactions.commands import Producer
+from strandline_broker.core.transactions.commands import PARKED, PartitionsAdded, Producer
 from strandline_proto.ids import ProducerEpoch, ProducerId
 from support.transactions_rig import T0, T1, TransactionsRig, code
 
@@ -32,6 +32,25 @@ def test_busy_stands_before_the_epoch() -> None:
     assert code(rig.add(producer)) == 90
     assert rig.add(following).errors == (None,)
     assert rig.of().partitions == (T0,)
+
+
+def test_a_client_that_waits_is_answered_once_the_transaction_before_is_complete() -> None:
+    rig = TransactionsRig()
+    producer = rig.begun(version=0)
+    rig.end(producer, version=0)
+    later = Producer(producer.producer_id, ProducerEpoch(producer.producer_epoch + 1))
+    assert rig.add(producer, T1, version=0, waits=True) is PARKED
+    assert rig.add(later, version=0, waits=True) is PARKED, "busy stands before the epoch"
+    assert code(rig.add(Producer(ProducerId(7), producer.producer_epoch), waits=True)) == 49
+    assert code(rig.add(producer, name="unknown", waits=True)) == 49
+    assert rig.state() == "PrepareCommit"
+    rig.marked()
+    added, refused = rig.answered
+    assert added == PartitionsAdded((None,))
+    assert code(refused) == 90
+    assert rig.state() == "Ongoing"
+    assert rig.of().partitions == (T1,)
+    assert rig.add(producer, T0, version=0, waits=True).errors == (None,)
 
 
 def test_a_wrong_producer_is_told() -> None:

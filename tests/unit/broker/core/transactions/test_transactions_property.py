@@ -55,8 +55,10 @@ class History:
                 *(self.time_out, self.fail_over, self.mark_late, self.expire),
             )
         )
-        before = len(self.rig.answered)
+        before, were_open = len(self.rig.answered), set(self.rig.transactions.open)
         act(name)
+        for begun in self.rig.transactions.open - were_open:
+            self.begun[begun] += 1
         for reply in self.rig.answered[before:]:
             self.learn(name, reply)
         self.check()
@@ -76,12 +78,13 @@ class History:
     def add(self, name: str) -> None:
         producer, version = self.producer(name), self.versions[name]
         was_open = name in self.rig.transactions.open
-        reply = self.rig.add(producer, self.random.choice((T0, T1)), name=name, version=version)
+        partition, waits = self.random.choice((T0, T1)), self.random.random() < 0.5
+        reply = self.rig.add(producer, partition, name=name, version=version, waits=waits)
+        assert reply is not PARKED or self.rig.of(name).state in PREPARED
         if isinstance(reply, PartitionsAdded):
             assert producer.producer_epoch <= DATA_EPOCH_MAX
-            self.begun[name] += not was_open
             if version == 2:
-                self.data.add((name, producer, self.begun[name]))
+                self.data.add((name, producer, self.begun[name] + (not was_open)))
 
     def end(self, name: str) -> None:
         producer, commit = self.producer(name), self.random.random() < 0.6

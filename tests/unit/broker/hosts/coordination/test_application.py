@@ -10,6 +10,7 @@ import pytest
 
 from strandline_broker.core.coordination.decision import Decision, Record
 from strandline_broker.hosts.coordination.registry import Shards
+from strandline_broker.hosts.coordination.shard_code import ShardCode
 from strandline_broker.hosts.coordination.shard_context import LoadSettings
 from strandline_broker.hosts.coordination.shard_host import ShardHost
 from strandline_broker.hosts.coordination.waiting import Asked
@@ -100,6 +101,7 @@ class Counting:
     """The counters' side of the registry."""
 
     noun = "counter"
+    code = ShardCode(lambda: None)
     shards: Callable[[], list[Counters]]
 
     def __init__(self, topic: str) -> None:

@@ -17,7 +17,7 @@ from strandline_broker.core.transactions.commands import (
     Producer,
 )
 from strandline_broker.core.transactions.transaction import DATA_EPOCH_MAX, TransactionState
-from strandline_broker.hosts.transactions import parked_inits
+from strandline_broker.hosts.transactions import parked_calls
 from strandline_proto.errors import (
     ConcurrentTransactions,
     CoordinatorNotAvailable,
@@ -88,11 +88,11 @@ async def test_a_parked_init_ends_with_its_time_and_too_many_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I-172."""
-    monkeypatch.setattr(parked_inits, "WAIT_S", 0.01)
+    monkeypatch.setattr(parked_calls, "WAIT_S", 0.01)
     async with transaction_broker(tmp_path) as b:
         await b.lead(1)
         b.begun(0)
-        calls = [b.init() for _ in range(parked_inits.PARKED_MAX + 1)]
+        calls = [b.init() for _ in range(parked_calls.PARKED_MAX + 1)]
         b.replicate()
         assert "too many calls" in str(error_of(calls[-1].reply))
         reply = await calls[0].answered()
@@ -104,15 +104,52 @@ async def test_a_parked_init_ends_with_its_time_and_too_many_are_refused(
         assert b.state() == "CompleteAbort", "no call that is over takes an epoch"
 
 
+async def test_the_first_partitions_of_the_next_transaction_wait_for_the_markers_of_the_last(
+    tmp_path: Path,
+) -> None:
+    async with transaction_broker(tmp_path) as b:
+        await b.lead(1)
+        producer = b.begun(0)
+        b.replicated(b.end(producer, version=0))
+        added = b.add(producer, 1, version=0, waits=True)
+        b.replicate()
+        assert not added.is_answered
+        b.sender.sent[0].all_done()
+        assert b.state() == "Ongoing"
+        assert not added.is_answered, "its record is not committed yet (I-104)"
+        assert b.replicated(added) == PartitionsAdded((None,))
+        assert len(b.txn.parked) == 0
+
+
+async def test_partitions_wait_for_a_short_time_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-172: later requests of the connection wait behind the call."""
+    monkeypatch.setattr(parked_calls, "ADD_WAIT_S", 0.01)
+    async with transaction_broker(tmp_path) as b:
+        await b.lead(1)
+        producer = b.begun(0)
+        b.replicated(b.end(producer, version=0))
+        added, begun_again = b.add(producer, 1, version=0, waits=True), b.init()
+        reply = await added.answered()
+        assert isinstance(reply, ConcurrentTransactions)
+        assert "the call has waited 0.01 s" in str(reply)
+        assert not begun_again.is_answered
+        b.sender.sent[0].all_done()
+        assert b.replicated(begun_again).producer_epoch == producer.producer_epoch + 1
+        assert b.state() == "Empty", "a call that is over begins nothing"
+
+
 async def test_a_lost_leadership_ends_parked_calls_and_stops_the_markers(tmp_path: Path) -> None:
     """I-110."""
     async with transaction_broker(tmp_path) as b:
         await b.lead(1)
-        b.begun(0)
-        taking = b.init()
+        old = b.begun(0)
+        taking, adding = b.init(), b.add(old, waits=True)
         b.replicate()
         await b.follow(2)
         assert isinstance(error_of(taking.reply), NotCoordinator)
+        assert isinstance(error_of(adding.reply), NotCoordinator)
         assert b.sender.cancelled == [("x", 1)]
         with pytest.raises(NotCoordinator, match="does not coordinate transactional id 'x'"):
             b.transactions.of("x")

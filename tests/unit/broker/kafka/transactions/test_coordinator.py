@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from strandline_broker.core.internal_topics import CONSUMER_OFFSETS
 from strandline_broker.hosts.serving.transactions import TransactionsService
 from strandline_broker.kafka.transactions.coordinator import TransactionCoordinatorCalls
 from strandline_broker.kafka.transactions.producer_ids import ProducerIdsCalls
@@ -31,7 +32,8 @@ from strandline_proto.errors import (
     UnknownTopicOrPartition,
     WireError,
 )
-from support.group_broker import ORDERS, PARTITIONS
+from strandline_proto.ids import TopicId
+from support.group_broker import ORDERS, ORDERS_ID, PARTITIONS
 from support.kafka_calls import KafkaCalls
 from support.transaction_broker import TransactionBroker, transaction_broker
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+OFFSETS = TopicId(b"g" * 16)
 NEW = {"producer_id": -1, "producer_epoch": -1}
 
 
@@ -205,6 +208,29 @@ async def test_without_the_groups_topic_its_partition_cannot_be_added(
         assert found.error_code == CoordinatorNotAvailable.code
         found = await r.ask("AddOffsetsToTxn", version, **given, group_id="")
         assert found.error_code == InvalidGroupId.code
+
+
+async def test_the_next_transaction_of_a_client_waits_for_the_completion_of_the_last(
+    tmp_path: Path,
+) -> None:
+    """Clients that get 51 ask again after 20 ms or more."""
+    async with rig(tmp_path) as r:
+        await r.broker.set_topics({OFFSETS: (CONSUMER_OFFSETS, 1), ORDERS_ID: (ORDERS, 1)})
+        _, producer_id, epoch = await r.init()
+        given = {"transactional_id": "x", "producer_id": producer_id, "producer_epoch": epoch}
+        await r.add(3, (producer_id, epoch), {ORDERS: [0]})
+        for begins in (
+            r.add(3, (producer_id, epoch), {ORDERS: [0]}),
+            r.ask("AddOffsetsToTxn", 3, **given, group_id="g"),
+        ):
+            await r.end(3, (producer_id, epoch))
+            begun = asyncio.ensure_future(begins)
+            await r.broker.turns()
+            assert r.broker.state() == "PrepareCommit"
+            assert not begun.done()
+            await r.finish()
+            await begun
+            assert r.broker.state() == "Ongoing"
 
 
 class Refusing:

@@ -1,4 +1,8 @@
-"""The calls of InitProducerId that wait until a transaction has ended.
+"""The calls that wait until a transaction has ended: a producer takes the id over, or adds
+partitions to its next transaction.
+
+A producer that begins the next transaction at once finds the markers of the last one under way for
+some milliseconds. Kafka answers 51, and clients ask again after 20 ms or more.
 
 A call ends in one of these ways: the transaction ends and the call is decided then, its time ends,
 its caller is cancelled, or the shard ends (I-172).
@@ -9,22 +13,24 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from strandline_broker.core.transactions.commands import PARKED
+from strandline_broker.core.transactions.commands import PARKED, AddPartitions, InitProducer
 from strandline_broker.hosts.coordination.waiting import Asked
 from strandline_proto.errors import ConcurrentTransactions
 
 if TYPE_CHECKING:
-    from strandline_broker.core.transactions.commands import Command, InitProducer, Reply
+    from strandline_broker.core.transactions.commands import Command, Reply
     from strandline_broker.hosts.transactions.transaction_shard import TransactionShard
     from strandline_proto.errors import WireError
 
 WAIT_S: Final = 10.0
-"""Longest wait; the call is answered 51 then, and may be repeated."""
+"""Longest wait of InitProducerId; the call is answered 51 then, and may be repeated."""
+ADD_WAIT_S: Final = 0.1
+"""The same for partitions. Later requests of the producer's connection wait behind the call."""
 PARKED_MAX: Final = 16
 """Limit of calls that wait for one transaction."""
 
 
-class ParkedInits:
+class ParkedCalls:
     def __init__(self, shard: TransactionShard) -> None:
         self._shard = shard
         self._parked: dict[str, list[Call]] = {}
@@ -73,12 +79,21 @@ class Call(Asked["Reply"]):
         """Keeps the answer until all of it is committed, or parks the call."""
         if answer is not PARKED:
             return super().decided(answer)
-        command: InitProducer = self.command  # type: ignore[assignment] # only it is parked
-        if not self._shard.parked.has_room(command.transactional_id):
+        transactional_id = self._parkable.transactional_id
+        if not self._shard.parked.has_room(transactional_id):
             return super().decided(self._still_ending("too many calls wait for it"))
-        self._shard.parked.park(command.transactional_id, self)
-        self._limit = asyncio.get_running_loop().call_later(WAIT_S, self._waited_long)
+        self._shard.parked.park(transactional_id, self)
+        self._limit = asyncio.get_running_loop().call_later(self._wait_s, self._waited_long)
         return False
+
+    @property
+    def _parkable(self) -> InitProducer | AddPartitions:
+        assert isinstance(self.command, InitProducer | AddPartitions), self.command
+        return self.command
+
+    @property
+    def _wait_s(self) -> float:
+        return ADD_WAIT_S if isinstance(self.command, AddPartitions) else WAIT_S
 
     def asked_again(self) -> None:
         """Ends the limit of the wait for the transaction."""
@@ -88,11 +103,10 @@ class Call(Asked["Reply"]):
 
     def _waited_long(self) -> None:
         if not self.is_over:
-            self.lost(self._still_ending(f"the call has waited {WAIT_S:g} s"))
+            self.lost(self._still_ending(f"the call has waited {self._wait_s:g} s"))
 
     def _still_ending(self, why: str) -> ConcurrentTransactions:
-        command: InitProducer = self.command  # type: ignore[assignment] # only it is parked
         return ConcurrentTransactions(
-            f"the transaction of {command.transactional_id!r} still ends, as not all of its markers"
-            f" are written, and {why}; try again"
+            f"the transaction of {self._parkable.transactional_id!r} still ends, as not all of its"
+            f" markers are written, and {why}; try again"
         )
