@@ -104,8 +104,8 @@ function Topics({ pipeline, state }: { pipeline: Pipeline; state: State }) {
               const lag = topic.planned === null || watermark === null ? null : Math.max(0, watermark - topic.planned);
               return (
                 <tr key={keyOf(topic.topic, topic.partition)}>
-                  <td class="clip" title={`${visible(topic.topic)}-${topic.partition}`}>
-                    <bdi>{visible(topic.topic)}</bdi>-{topic.partition}
+                  <td class="clip" title={`${visible(topic.topic)}:${topic.partition}`}>
+                    <bdi>{visible(topic.topic)}</bdi>:{topic.partition}
                   </td>
                   <td class="num">
                     <Known value={topic.planned} />
@@ -213,7 +213,7 @@ function BatchTable({ batches }: { batches: readonly Batch[] }) {
                 <td>
                   {batch.sources.map((one) => (
                     <span key={keyOf(one.topic, one.partition)} class="source nowrap">
-                      <bdi>{visible(one.topic)}</bdi>-{one.partition} <b>{one.planned === null ? <Unknown /> : count(one.planned)}</b>
+                      <bdi>{visible(one.topic)}</bdi>:{one.partition} <b>{one.planned === null ? <Unknown /> : count(one.planned)}</b>
                     </span>
                   ))}
                 </td>
