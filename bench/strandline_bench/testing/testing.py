@@ -15,7 +15,8 @@ from strandline_bench.options import Options
 from strandline_bench.report import Report, median, percentile
 from strandline_local.errors import ClusterError
 
-_RESULTS: Final = "STRANDLINE_BENCH_RESULTS"
+_RESULTS: Final = "BENCH_FIXTURES"
+"""No name of a setting of the servers: they refuse one that they do not know."""
 _TESTS: Final = f"""\
 import json, os, time
 import pytest
