@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         | TransactionsOptions
     )
 
-ROOMS: Final = ("console", "group", "kafka", "log", "spark", "transactions")
+ROOMS: Final = ("console", "group", "kafka", "log", "spark", "testing", "transactions")
 """Measures with a separate folder."""
 
 

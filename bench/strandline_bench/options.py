@@ -22,7 +22,10 @@ MEASURES: Final = {
     "latency": "latency of one awaited record at a time",
     "requests": "delay of a health call by one large request of each kind",
     "partitions": "thousands of partitions: creation, rest, a killed broker, its return",
+    "testing": "the pytest plugin: time until its cluster is ready, time to get a topic",
 }
+OWN_CLUSTER: Final = ("startup", "failover", "partitions", "requests", "testing")
+"""Measures that break their cluster, or time its start."""
 OTHERS: Final = {
     "log": "the log alone, without a cluster",
     "console": "the console: event to pixel, kill, cost",
@@ -44,6 +47,7 @@ PARTITIONS: Final = {
     "latency": 1,
     "requests": 1,
     "partitions": 3000,
+    "testing": 1,
 }
 ROUNDS: Final = {
     "startup": 5,
@@ -55,6 +59,7 @@ ROUNDS: Final = {
     "latency": 3,
     "requests": 1,
     "partitions": 1,
+    "testing": 5,
 }
 
 BASELINE_ROUNDS: Final = 5
@@ -115,7 +120,7 @@ def parse(argv: Sequence[str]) -> Options:
     given = parser.parse_args(argv)
     bootstrap = _named(parser, given)
     own_cluster = bootstrap is None
-    if given.measure in ("startup", "failover", "partitions", "requests") and not own_cluster:
+    if given.measure in OWN_CLUSTER and not own_cluster:
         parser.error(f"{given.measure} needs its own cluster: it takes no --bootstrap or --context")
     if given.with_controller and given.measure != "failover":
         parser.error(f"--with-controller is of failover, not of {given.measure}")
@@ -136,7 +141,7 @@ def parse(argv: Sequence[str]) -> Options:
     records = given.records
     if records is None:
         records = max(1000, min(RECORDS_MAX_BY_DEFAULT, BYTES_BY_DEFAULT // given.record_size))
-        records = 5000 if given.measure == "latency" else records
+        records = {"latency": 5000, "testing": 100}.get(given.measure, records)
     return Options(
         measure=given.measure,
         bootstrap=bootstrap,
@@ -224,10 +229,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--partitions", type=positive, help="number (3; failover, latency: 1; partitions: 3000)")
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
     add("--compression", choices=codecs, default="none", help="codec of the batches (none)")
-    add("--records", type=positive, help="records of a round (256 MB of them)")
+    add("--records", type=positive, help="records of a round (256 MB; testing: 100 tests)")
     flushes = ("replicated", "always")
     add("--flush-policy", choices=flushes, default="replicated", help="fsync (replicated)")
-    add("--rounds", type=positive, help="rounds (5 startups, 20 kills, 3 of every other measure)")
+    add("--rounds", type=positive, help="rounds (5 startups, 20 kills, 3 of most measures)")
     add("--batch-size", type=positive, default=256 << 10, help="bytes of a batch (262144)")
     add("--api", choices=("send_many", "send", "both"), default="both", help="produce API (both)")
     add("--floor", action="store_true", help="alternate with a bare path, the transport's limit")

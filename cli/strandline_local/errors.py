@@ -25,4 +25,6 @@ def remedy_of(why: OSError) -> str:
         return "raise the limit on open files (ulimit -n), or close some"
     if why.errno == errno.ENOSPC:
         return "make room on the disk, or use another directory"
+    if why.errno in (errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL):
+        return "servers listen on 127.0.0.1: bring the loopback up (ip link set lo up)"
     return "check the limits of this user on processes and memory (ulimit -a)"

@@ -28,7 +28,7 @@ from strandline._admin.topic_calls import (
 )
 from strandline._admin.transactions import TransactionAdministration
 from strandline._net.answers import check
-from strandline._net.arguments import INT64_MAX, mapping, milliseconds, several, whole
+from strandline._net.arguments import INT64_MAX, mapping, milliseconds, plaintext, several, whole
 from strandline._net.arguments import client_id as named
 from strandline._net.cluster import LOOK_TIMEOUT_S
 from strandline._net.configs import alteration, describe_configs, resources_of
@@ -83,6 +83,7 @@ class Admin(GroupAdministration, TransactionAdministration, Reassignments):
         *,
         request_timeout_ms: float = 30_000,
         connect_timeout_ms: float = 10_000,
+        security_protocol: str = "PLAINTEXT",
         client_id: str | None = None,
         runtime: Runtime | None = None,
     ) -> None:
@@ -92,6 +93,7 @@ class Admin(GroupAdministration, TransactionAdministration, Reassignments):
         self._timeout_s = request_timeout_ms / 1000
         self._connect_timeout_s = connect_timeout_ms / 1000
         self._runtime = runtime
+        plaintext(security_protocol)
         self._client_id = named(client_id)
         self._owner: Admin | None = None
         """The admin that this one limits; it has the session."""

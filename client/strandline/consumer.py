@@ -92,6 +92,7 @@ class Consumer(Subscriptions, Assignments, Commits, Positions, Generic[Key, Valu
         connect_timeout_ms: float = 10_000,
         metadata_max_age_ms: float = 300_000,
         check_crcs: bool = True,
+        security_protocol: str = "PLAINTEXT",
         client_id: str | None = None,
         interceptors: Iterable[ConsumerInterceptor] = (),
         key_deserializer: Deserializer[Key] | None = None,
@@ -120,6 +121,7 @@ class Consumer(Subscriptions, Assignments, Commits, Positions, Generic[Key, Valu
             connect_timeout_ms=connect_timeout_ms,
             metadata_max_age_ms=metadata_max_age_ms,
             check_crcs=check_crcs,
+            security_protocol=security_protocol,
             client_id=client_id,
         )
         self._options = options

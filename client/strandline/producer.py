@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from weakref import finalize
 
 from strandline._core.transaction_state import TransactionState
-from strandline._net.arguments import INT64_MAX, milliseconds, text, whole
+from strandline._net.arguments import INT64_MAX, milliseconds, plaintext, text, whole
 from strandline._net.arguments import client_id as named
 from strandline._net.connections import parse_bootstrap
 from strandline._net.coordinator import TRANSACTIONS_TOPIC
@@ -100,6 +100,7 @@ class Producer(TransactionCalls, Generic[Key, Value]):
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
         partitioner: Callable[[bytes, int], int] | str = "murmur2",
+        security_protocol: str = "PLAINTEXT",
         client_id: str | None = None,
         interceptors: Iterable[ProducerInterceptor] = (),
         key_serializer: Serializer[Key] | None = None,
@@ -133,6 +134,7 @@ class Producer(TransactionCalls, Generic[Key, Value]):
         milliseconds("connect_timeout_ms", connect_timeout_ms)
         milliseconds("metadata_max_age_ms", metadata_max_age_ms)
         whole("buffer_memory", buffer_memory, 1, INT64_MAX)
+        plaintext(security_protocol)
         self._client_id = named(client_id)
         self._request_timeout_ms = request_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms

@@ -70,6 +70,7 @@ class Admin(
         *,
         request_timeout_ms: float = 30_000,
         connect_timeout_ms: float = 10_000,
+        security_protocol: str = "PLAINTEXT",
         client_id: str | None = None,
         runtime: Runtime | None = None,
     ) -> None:
@@ -79,6 +80,7 @@ class Admin(
                 bootstrap_servers,
                 request_timeout_ms=request_timeout_ms,
                 connect_timeout_ms=connect_timeout_ms,
+                security_protocol=security_protocol,
                 client_id=client_id,
                 runtime=runtime,
             ),

@@ -27,7 +27,7 @@ entity arrives with all of its fields.
 | `GET /api/trace?from=MS&to=MS` | one HTML file, see `Trace` |
 
 SCOPE selects partitions: `first=0&count=100` (a window in order of name; at most 500) with `q=TEXT`
-(part of the topic's name), or `partition=TOPIC-0` (may be repeated). Without a scope the window is
+(part of the topic's name), or `partition=TOPIC:0` (may be repeated). Without a scope the window is
 `first=0&count=100`. Servers, groups, faults, pipelines, summary and events are always complete.
 
 The `id` of a server-sent event is `RUN-FRAME`. The browser repeats it as `Last-Event-ID`; the
@@ -44,7 +44,7 @@ from typing import Final, Literal
 
 from strandline_console.pipelines import Pipeline  # noqa: TC001 - `gen_console_types` resolves it
 
-MESSAGES_VERSION: Final = 2
+MESSAGES_VERSION: Final = 3
 """The version of these types. A trace of another version is refused."""
 
 Scalar = str | int | float | bool | None
@@ -122,7 +122,7 @@ class Directory:
 
 @dataclass(slots=True, kw_only=True)
 class Partition:
-    """One partition, as the controller has committed it. The key is `TOPIC-NUMBER`."""
+    """One partition, as the controller has committed it. The key is `TOPIC:NUMBER`."""
 
     topic: str
     partition: int
@@ -150,7 +150,7 @@ ReplicaRole = Literal["leader", "follower", "none", "offline"]
 
 @dataclass(slots=True, kw_only=True)
 class Replica:
-    """One replica, as the broker that holds it reports it. The key is `TOPIC-NUMBER@BROKER`."""
+    """One replica, as the broker that holds it reports it. The key is `TOPIC:NUMBER@BROKER`."""
 
     topic: str
     partition: int
@@ -265,7 +265,7 @@ class Group:
     coordinator_epoch: int | None = None
     members: list[Member] | None = None
     offsets: dict[str, Committed] | None = None
-    """By partition, `TOPIC-NUMBER`."""
+    """By partition, `TOPIC:NUMBER`."""
     lag: int | None = None
     """Sum of the known lags; null if none is known."""
 
@@ -281,7 +281,7 @@ class Member:
     """Null of a dynamic member."""
     epoch: int
     assigned: list[str]
-    """Partitions that it may own now, `TOPIC-NUMBER`."""
+    """Partitions that it may own now, `TOPIC:NUMBER`."""
     target: list[str]
     """Partitions that it is to own."""
 
@@ -314,7 +314,7 @@ class Summary:
     committed_per_s: float | None = None
     """Growth of the leaders' watermarks."""
     troubled: list[str] = field(default_factory=list)
-    """The first 100 partitions of the three counts, `TOPIC-NUMBER`."""
+    """The first 100 partitions of the three counts, `TOPIC:NUMBER`."""
 
 
 FaultKind = Literal["kill", "stop", "pause", "cut_off", "slow_disk", "full_disk"]

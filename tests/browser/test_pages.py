@@ -24,7 +24,7 @@ from support.scripted_console import ScriptedConsole
 pytestmark = pytest.mark.browser
 
 T0 = 1_780_000_000_000
-CELL = '[data-partition="orders-2"] [data-broker="3"]'
+CELL = '[data-partition="orders:2"] [data-broker="3"]'
 META = Meta(
     messages_version=1,
     build="test",
@@ -74,7 +74,7 @@ def test_the_board_follows_a_kill(browser: Browser, console: ScriptedConsole) ->
 
 
 def test_a_value_of_a_lost_server_is_hatched(browser: Browser, console: ScriptedConsole) -> None:
-    opened(browser, console, "partition/orders-2")
+    opened(browser, console, "partition/orders:2")
     end = '[data-testid="lane-3"] [data-offset="end"]'
     browser.wait_text(end, "1,274")
     assert browser.js("return document.querySelector(arguments[0] + ' .unknown')", end) is None
@@ -131,10 +131,10 @@ def test_play_runs_on_from_an_instant(browser: Browser, console: ScriptedConsole
 
 
 def test_a_truncated_end_stays_as_a_ghost(browser: Browser, console: ScriptedConsole) -> None:
-    opened(browser, console, "partition/orders-2")
+    opened(browser, console, "partition/orders:2")
     browser.wait("document.querySelector('[data-testid=\"lane-3\"]')")
     assert browser.texts('[data-testid="ghost"]') == []
-    replica = console.state.replicas["orders-2@2"]
+    replica = console.state.replicas["orders:2@2"]
     replica.ghosts = [
         scenes.ghost(T0, start=1270, end=1274, epoch=3, acknowledged=False),
         scenes.ghost(T0 + 500, start=1268, end=1270, epoch=2, acknowledged=True),
@@ -158,11 +158,11 @@ def unknown_ghost() -> Ghost:
 
 
 def test_each_waiter_stands_with_its_offset(browser: Browser, console: ScriptedConsole) -> None:
-    replica = console.state.replicas["orders-2@3"]
+    replica = console.state.replicas["orders:2@3"]
     replica.waiters = [Waiter(kind="produce", offset=1273, count=2)]
     replica.waiters_count = 2
     console.change(T0 + 1000)
-    opened(browser, console, "partition/orders-2")
+    opened(browser, console, "partition/orders:2")
     browser.wait_text('[data-testid="waiters"]', "2 callers wait for the watermark to reach 1,273")
 
 
@@ -194,7 +194,7 @@ def test_hostile_text_stays_text(browser: Browser, console: ScriptedConsole) -> 
             records=rows,
         )
     )
-    for route in ("groups", "timeline", "board", "records/orders-0?offset=0"):
+    for route in ("groups", "timeline", "board", "records/orders:0?offset=0"):
         opened(browser, console, route)
         assert browser.js("return document.querySelectorAll('#app img, #app script').length") == 0
     browser.click("[aria-expanded]")
@@ -224,17 +224,17 @@ def batch() -> BatchHeader:
 def test_ten_thousand_partitions_are_paged(browser: Browser) -> None:
     state = scenes.cluster(T0, {})
     for number in range(10_000):
-        state.partitions[f"wide-{number}"] = scenes.partition("wide", number, number % 3 + 1)
+        state.partitions[f"wide:{number}"] = scenes.partition("wide", number, number % 3 + 1)
     scenes.summarize(state)
     script = ScriptedConsole(state, T0)
     script.answers["/api/meta"] = asdict(META)
     with script:
         opened(browser, script, "board")
         browser.wait_text('[data-testid="board-total"]', "10,000 partitions")
-        browser.wait("document.querySelector('[data-partition=\"wide-0\"]')")
+        browser.wait("document.querySelector('[data-partition=\"wide:0\"]')")
         assert browser.js("return document.querySelectorAll('*').length") < 5000
         browser.js("const m = document.querySelector('.matrix'); m.scrollTop = m.scrollHeight")
-        browser.wait("document.querySelector('[data-partition=\"wide-9999\"]')")
+        browser.wait("document.querySelector('[data-partition=\"wide:9999\"]')")
         assert browser.js("return document.querySelectorAll('*').length") < 5000
 
 
@@ -242,9 +242,9 @@ def test_the_board_is_walked_with_arrows(browser: Browser, console: ScriptedCons
     opened(browser, console, "board")
     browser.wait("document.querySelector(arguments[0])", CELL)
     browser.type(".matrix", KEYS["right"] + KEYS["right"])
-    browser.wait_text('[data-testid="why"]', "Broker 2 is in the ISR of orders-0")
+    browser.wait_text('[data-testid="why"]', "Broker 2 is in the ISR of orders:0")
     browser.type(".matrix", KEYS["enter"])
-    browser.wait("location.hash.startsWith('#/partition/orders-0')")
+    browser.wait("location.hash.startsWith('#/partition/orders:0')")
     browser.type("body", "?")
     browser.wait_text("dialog", "back to live")
 
@@ -306,7 +306,7 @@ def test_ten_thousand_partitions_of_a_group_are_paged(
 ) -> None:
     wide = scenes.group("wide", console.state, "orders")
     assert wide.members is not None
-    wide.members[0].assigned = [f"wide-{number}" for number in range(10_000)]
+    wide.members[0].assigned = [f"wide:{number}" for number in range(10_000)]
     wide.members[0].target = wide.members[0].assigned
     console.state.groups = {"wide": wide}
     console.change(T0 + 1000)

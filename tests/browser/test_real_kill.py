@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
 BROKER = 2
-CELL = f'[data-partition="t-0"] [data-broker="{BROKER}"]'
+CELL = f'[data-partition="t:0"] [data-broker="{BROKER}"]'
 
 
 def test_the_board_follows_a_kill(

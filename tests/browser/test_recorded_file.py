@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 T0 = 1_780_000_000_000
 STATIC = Path(strandline_console.__file__).parent / "static"
-CELL = '[data-partition="orders-2"] [data-broker="3"]'
+CELL = '[data-partition="orders:2"] [data-broker="3"]'
 
 
 @dataclasses.dataclass
@@ -71,7 +71,7 @@ def test_a_recorded_file_replays_without_a_server(browser: Browser, tmp_path: Pa
     browser.wait("document.querySelector(arguments[0])?.dataset.sync === 'no'", CELL)
     browser.open(f"{path.as_uri()}#/timeline")
     browser.wait_text(".events", "</script><img src=x onerror=alert(1)> is lost.")
-    browser.open(f"{path.as_uri()}#/partition/orders-2?at={T0 + 8000}")
+    browser.open(f"{path.as_uri()}#/partition/orders:2?at={T0 + 8000}")
     browser.wait_text('[data-testid="lane-3"]', "the controller has fenced it")
     for second, rows in ((3, "9,000"), (8, "18,000")):
         browser.open(f"{path.as_uri()}#/tables?at={T0 + 1000 * second}")

@@ -76,7 +76,7 @@ def test_offsets_tables_and_batches_are_shown(browser: Browser, console: Scripte
     browser.wait_text("main h2", "<i>shop</i>")
     browser.wait_text(".topics tbody tr", "1,196")
     (row,) = browser.texts(".topics tbody tr")
-    assert row.split() == ["orders-0", "1,190", "1,196", "6"]
+    assert row.split() == ["orders:0", "1,190", "1,196", "6"]
     bronze, silver, gold, quarantine = browser.texts(".table-state")
     assert "version 5" in bronze
     assert "5,000" in bronze
@@ -134,9 +134,9 @@ def test_a_console_without_a_pipeline_says_how_to_name_one(
 
 def test_a_search_shows_its_first_partition(browser: Browser, console: ScriptedConsole) -> None:
     opened(browser, console, "board")
-    browser.wait("document.querySelector('[data-partition=\"orders-0\"]')")
+    browser.wait("document.querySelector('[data-partition=\"orders:0\"]')")
     browser.js("const m = document.querySelector('.matrix'); m.scrollTop = m.scrollHeight")
-    browser.wait("document.querySelector('[data-partition=\"payments-99\"]')")
+    browser.wait("document.querySelector('[data-partition=\"payments:99\"]')")
     browser.type("input", "pay")
-    browser.wait("document.querySelector('[data-partition=\"payments-0\"]')")
+    browser.wait("document.querySelector('[data-partition=\"payments:0\"]')")
     assert browser.js("return document.querySelector('.matrix').scrollTop") == 0

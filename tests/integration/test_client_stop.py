@@ -50,7 +50,8 @@ async def test_a_limited_stop_leaves_silent_brokers(timeout_ms: float) -> None:
         async with asyncio.timeout(IN_TIME_S):
             with pytest.raises(FlushFailed, match=r"^1 records .*the producer was closed: "):
                 await producer.stop(timeout_ms=timeout_ms)
-        with pytest.raises((OutcomeUnknown, ClientClosed), match=rf"after {timeout_ms} ms"):
+        waited = " after 50 ms" if timeout_ms == 50 else ""
+        with pytest.raises((OutcomeUnknown, ClientClosed), match=f"acknowledged{waited}, of ord"):
             await seen
         assert unseen.done()
         assert "still under way" not in str(seen.exception())
@@ -117,7 +118,8 @@ def test_the_blocking_producer_has_it_too(threaded_cluster: ScriptedCluster) -> 
     stopping.start()
     assert ended.wait(IN_TIME_S)
     stopping.join(IN_TIME_S)
-    assert isinstance(future.exception(IN_TIME_S), OutcomeUnknown | ClientClosed)
+    assert isinstance(failure := future.exception(IN_TIME_S), OutcomeUnknown | ClientClosed)
+    assert "after 0 ms" not in str(failure)
     threaded_cluster.brokers[1].resume()
 
 

@@ -53,7 +53,7 @@ def follow_a_kill(console: RunningConsole) -> None:
         return len(servers) == 4 and all(each["state"] == "watching" for each in servers)
 
     def replicas() -> Any:
-        return state(console, "partition=t-0")["replicas"]
+        return state(console, "partition=t:0")["replicas"]
 
     eventually(all_watched, "every server is watched")
     eventually(
@@ -71,9 +71,9 @@ def follow_a_kill(console: RunningConsole) -> None:
         lambda: state(console)["faults"][fault["id"]]["state"] == "healed", "the fault heals"
     )
     eventually(all_watched, "the killed broker is back")
-    before = ask(console, f"at?partition=t-0&instant={fault['begun_ms'] - 1}")
+    before = ask(console, f"at?partition=t:0&instant={fault['begun_ms'] - 1}")
     assert before["state"]["servers"][target]["state"] == "watching"
-    assert before["state"]["replicas"][f"t-0@{leader['broker']}"]["role"] == "leader"
+    assert before["state"]["replicas"][f"t:0@{leader['broker']}"]["role"] == "leader"
     events = ask(console, "timeline")["events"]
     kinds = {each["kind"] for each in events if each["at_ms"] >= fault["begun_ms"]}
     assert {"fault", "broker", "server"} <= kinds

@@ -32,9 +32,9 @@ from support.scripted_console import ScriptedConsole
 T0: Final = 1_780_000_000_000
 PAGES: Final = {
     "board": "board",
-    "partition": "partition/orders-2",
+    "partition": "partition/orders:2",
     "groups": "groups/wide",
-    "records": "records/orders-2?offset=0",
+    "records": "records/orders:2?offset=0",
     "timeline": "timeline",
     "faults": "faults",
     "tables": "tables",
@@ -88,14 +88,14 @@ def break_one(script: ScriptedConsole) -> None:
     lost = scenes.event("server", "The console lost broker 3.", broker=3)
     script.change(T0 + 5_100, lost)
     script.change(T0 + 14_000, *scenes.fence(state, 3, T0 + 14_000)[:4])
-    replica = state.replicas["orders-2@1"]
+    replica = state.replicas["orders:2@1"]
     replica.waiters = [
         Waiter(kind="produce", offset=1_270, count=2),
         Waiter(kind="group", offset=1_272, count=1),
         Waiter(kind="fetch", offset=1_274, count=3),
     ]
     replica.waiters_count = 6
-    gone = state.replicas["orders-2@2"]
+    gone = state.replicas["orders:2@2"]
     gone.ghosts = [
         scenes.ghost(T0 + 14_500, start=1_262, end=1_270, epoch=3, acknowledged=False),
         scenes.ghost(T0 + 15_000, start=1_255, end=1_262, epoch=3, acknowledged=True),
@@ -122,7 +122,7 @@ def break_one(script: ScriptedConsole) -> None:
 def wide(group: Group) -> Group:
     """The group with three hundred more partitions, of a topic with a long name."""
     assert group.members is not None
-    more = [f"{LONG}-{number}" for number in range(300)]
+    more = [f"{LONG}:{number}" for number in range(300)]
     for member in group.members:
         member.target = [*member.target, *more]
         more, member.assigned = [], [*member.assigned, *more]

@@ -115,7 +115,7 @@ def cluster(at_ms: int, topics: dict[str, int]) -> State:
     for topic, count in topics.items():
         for number in range(count):
             one = partition(topic, number, number % 3 + 1)
-            key = f"{topic}-{number}"
+            key = f"{topic}:{number}"
             state.partitions[key] = one
             for broker in BROKERS:
                 end = 1200 + 37 * number
@@ -127,7 +127,7 @@ def cluster(at_ms: int, topics: dict[str, int]) -> State:
 def summarize(state: State) -> None:
     """The line above the board, from the partitions."""
     partitions = state.partitions.values()
-    under = [f"{p.topic}-{p.partition}" for p in partitions if len(p.isr or []) < 3]
+    under = [f"{p.topic}:{p.partition}" for p in partitions if len(p.isr or []) < 3]
     state.summary = Summary(
         partitions=len(state.partitions),
         under_replicated=len(under),

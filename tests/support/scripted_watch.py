@@ -102,7 +102,7 @@ def partition(
 
 
 def truncation(number: int, start: int, end: int, **fields: Any) -> watch_pb2.WatchEvent:
-    """Broker's event: it truncated `t-0` from `start` to `end`."""
+    """Broker's event: it truncated `t:0` from `start` to `end`."""
     return watch_pb2.WatchEvent(
         number=number,
         time_ms=1_000,

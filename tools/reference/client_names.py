@@ -4,7 +4,7 @@ from typing import Final
 
 from md_table import table
 from reference.words import GENERATED
-from strandline._net.kafka_names import RENAMED, UNSUPPORTED
+from strandline._net.kafka_names import PLAINTEXT, RENAMED, UNSUPPORTED
 
 HEAD = f"""\
 # Names in other client libraries
@@ -125,6 +125,8 @@ def client_names() -> str:
         (f"`{name}...`" if name.endswith("_") else f"`{name}`", _opening(remedy))
         for name, remedy in sorted(UNSUPPORTED.items())
     ]
+    refused.append(("`security_protocol`, unless it is `PLAINTEXT`", _opening(PLAINTEXT)))
+    refused.sort()
     return "\n".join(
         [
             HEAD,

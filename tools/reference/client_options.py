@@ -15,6 +15,7 @@ COMMON: Final = {
     "bootstrap_servers": "Addresses of one or more brokers, as `host:port`; these name the others.",
     "request_timeout_ms": "Time limit of a call that has no limit of its own.",
     "connect_timeout_ms": "Time in which `start` tries the addresses again, until one answers.",
+    "security_protocol": "Protocol of the connections; `PLAINTEXT` is the only one.",
     "client_id": "Name of the client in its own log lines and in those of brokers.",
     "runtime": "Clock, network and files of tests; None is the real machine.",
 }

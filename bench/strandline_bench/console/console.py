@@ -70,9 +70,9 @@ async def pixel(
             told = await producer.send_and_wait(topic, b"x" * RECORD_SIZE, partition=0)
             return told.offset + 1
 
-        page = f"{address}#/partition/{topic}-0"
+        page = f"{address}#/partition/{topic}:0"
         cell = f'[data-testid="lane-{leader}"] [data-offset="end"]'
-        with chromium() as browser, Stream(address, f"{topic}-0", leader) as stream:
+        with chromium() as browser, Stream(address, f"{topic}:0", leader) as stream:
             sent, drawn = await follow(browser, page, cell, send, options.records)
     stop_console(cluster.directory)
     taken, streamed = times_ms(sent, drawn), times_ms(sent, stream.seen)

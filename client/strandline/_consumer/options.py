@@ -44,6 +44,7 @@ class ConsumerOptions:
     connect_timeout_ms: float
     metadata_max_age_ms: float
     check_crcs: bool
+    security_protocol: str
     client_id: str | None
     isolation_level: str
     require_stable: bool
@@ -66,6 +67,7 @@ class ConsumerOptions:
         given.milliseconds("connect_timeout_ms", self.connect_timeout_ms)
         given.milliseconds("metadata_max_age_ms", self.metadata_max_age_ms)
         given.flag("check_crcs", self.check_crcs)
+        given.plaintext(self.security_protocol)
         given.client_id(self.client_id)
         level = self.isolation_level
         if not isinstance(level, str) or level not in _ISOLATION_LEVELS:

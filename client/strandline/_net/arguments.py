@@ -11,7 +11,8 @@ from math import isfinite
 from operator import index
 from typing import Any, Final, TypeVar
 
-from strandline.errors import ConfigurationError
+from strandline._net.kafka_names import PLAINTEXT
+from strandline.errors import ConfigurationError, UnsupportedFeature
 from strandline.types import TopicPartition
 from strandline_runtime.real import MESSAGE_BYTES_MAX
 
@@ -89,6 +90,16 @@ def identifier(name: str, value: object) -> str:
 def client_id(value: object) -> str | None:
     """A client's name, or None."""
     return None if value is None else identifier("client_id", value)
+
+
+def plaintext(security_protocol: object) -> None:
+    """Accepts the protocol that connections have, and refuses those of Kafka that they have not."""
+    name, known = "security_protocol", ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+    wanted = text(name, security_protocol).upper()
+    if wanted in known:
+        raise UnsupportedFeature(f"{name}={security_protocol!r} is not supported: {PLAINTEXT}")
+    if wanted != "PLAINTEXT":
+        raise ConfigurationError(f"{name}={security_protocol!r} is not known; use PLAINTEXT")
 
 
 def interceptors(given: Iterable[object], *methods: str) -> list[Any]:

@@ -28,7 +28,7 @@ RENAMED: Final[dict[str, str]] = {
 }
 """Another library's name, and the option here with the same meaning and unit."""
 
-_PLAINTEXT = (
+PLAINTEXT: Final = (
     "connections are plaintext; leave it out, and keep the cluster in a private network or behind a"
     " TLS proxy"
 )
@@ -40,11 +40,10 @@ _CLASSIC = "belongs to the classic group protocol; "
 
 UNSUPPORTED: Final[dict[str, str]] = {
     # Security.
-    "enable_ssl_certificate_verification": _PLAINTEXT,
-    "oauth_cb": _PLAINTEXT,
-    "sasl_": _PLAINTEXT,
-    "security_protocol": _PLAINTEXT,
-    "ssl_": _PLAINTEXT,
+    "enable_ssl_certificate_verification": PLAINTEXT,
+    "oauth_cb": PLAINTEXT,
+    "sasl_": PLAINTEXT,
+    "ssl_": PLAINTEXT,
     # The classic group protocol.
     "group_protocol": "leave it out: members use the protocol of KIP-848 ('consumer')",
     "heartbeat_interval_ms": (

@@ -385,8 +385,10 @@ class Sender:
             late = [queue for queue in self.queues.values() if not queue.idle]
             cause = late[0].why_late if late else None
             why = "" if cause is None else f": {describe(cause)}"
+            # The blocking producer has waited before: what it hands over may be nothing.
+            after = "" if timeout_ms is None or timeout_ms < 1 else f" after {timeout_ms:.0f} ms"
             raise OperationTimedOut(
-                f"{self.waiting} records are not acknowledged after {timeout_ms:.0f} ms, of "
+                f"{self.waiting} records are not acknowledged{after}, of "
                 f"{', '.join(map(str, late[:10]))}{why}{UNDER_WAY}",
                 cause,
             ) from None

@@ -50,11 +50,12 @@ def new_entity(map_name: str, known: Entity) -> Entity:
 
 
 def partition_key(topic: str, partition: int) -> str:
-    return f"{topic}-{partition}"
+    """A partition's key, and its name in every sentence: `orders:0`."""
+    return f"{topic}:{partition}"
 
 
 def replica_key(topic: str, partition: int, broker: int) -> str:
-    return f"{topic}-{partition}@{broker}"
+    return f"{partition_key(topic, partition)}@{broker}"
 
 
 def partition_of_replica(key: str) -> str:
@@ -63,8 +64,8 @@ def partition_of_replica(key: str) -> str:
 
 
 def topic_and_number(key: str) -> tuple[str, int]:
-    """The two parts of a partition's key. A topic's name may hold dashes."""
-    topic, _, number = key.rpartition("-")
+    """The two parts of a partition's key. A topic's name holds no colon."""
+    topic, _, number = key.rpartition(":")
     return topic, int(number)
 
 

@@ -9,6 +9,7 @@ from strandline_console.recording.entities import (
     Maps,
     order_on_board,
     partition_of_replica,
+    topic_and_number,
 )
 
 COUNT: Final = 100
@@ -37,7 +38,7 @@ class Scope:
         matching = ordered
         if self.text:
             part = self.text.lower()
-            matching = [name for name in ordered if part in name.rpartition("-")[0].lower()]
+            matching = [name for name in ordered if part in topic_and_number(name)[0].lower()]
         window = matching[self.first : self.first + self.count]
         return frozenset(window), Window(first=self.first, count=len(window), total=len(matching))
 

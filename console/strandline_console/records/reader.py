@@ -173,7 +173,7 @@ def _leader_in(
     for broker in answer.brokers:
         if broker.node_id == of_partition.leader:
             return found.topic_id, f"{broker.host}:{broker.port}"
-    raise NotReadable(503, f"{topic}-{partition} has no leader, so nothing of it can be read")
+    raise NotReadable(503, f"{topic}:{partition} has no leader, so nothing of it can be read")
 
 
 async def _offset_of(

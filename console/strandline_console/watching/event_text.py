@@ -87,7 +87,7 @@ def _truncation(server: str, event: watch_pb2.TruncationEvent) -> Told:
         "acknowledged": event.acknowledged if event.HasField("acknowledged") else None,
     }
     sentence = (
-        f"broker {broker} truncated {event.topic}-{event.partition} from {event.from_offset} to"
+        f"broker {broker} truncated {event.topic}:{event.partition} from {event.from_offset} to"
         f" {event.to_offset}: {why}"
     )
     return "truncation", sentence, {**_place(event), "broker": broker, "details": details}
@@ -96,7 +96,7 @@ def _truncation(server: str, event: watch_pb2.TruncationEvent) -> Told:
 def _loss(_server: str, event: watch_pb2.LossEvent) -> Told:
     sentence = (
         f"broker {event.broker_id} lost offsets {event.start_offset} to {event.end_offset} of"
-        f" {event.topic}-{event.partition} that may have been committed"
+        f" {event.topic}:{event.partition} that may have been committed"
     )
     details: dict[str, Scalar] = {
         "start": event.start_offset,
@@ -108,7 +108,7 @@ def _loss(_server: str, event: watch_pb2.LossEvent) -> Told:
 
 
 def _election(_server: str, event: watch_pb2.ElectionEvent) -> Told:
-    partition = f"{event.topic}-{event.partition}"
+    partition = f"{event.topic}:{event.partition}"
     about = event.broker_id if event.HasField("broker_id") else None
     reason = _ELECTION_REASONS.get(event.reason, "the reason is unknown").format(
         "?" if about is None else about
@@ -129,7 +129,7 @@ def _election(_server: str, event: watch_pb2.ElectionEvent) -> Told:
 
 
 def _isr(_server: str, event: watch_pb2.IsrEvent) -> Told:
-    partition = f"{event.topic}-{event.partition}"
+    partition = f"{event.topic}:{event.partition}"
     left = sorted(set(event.former_isr) - set(event.isr))
     joined = sorted(set(event.isr) - set(event.former_isr))
     sentence = f"the ISR of {partition} is {_ids(event.isr)}, was {_ids(event.former_isr)}"
@@ -156,7 +156,7 @@ def _broker(_server: str, event: watch_pb2.BrokerEvent) -> Told:
 def _reassignment(_server: str, event: watch_pb2.ReassignmentEvent) -> Told:
     step = _STEPS.get(event.step, "changed")
     sentence = (
-        f"the reassignment of {event.topic}-{event.partition} {step}: replicas"
+        f"the reassignment of {event.topic}:{event.partition} {step}: replicas"
         f" {_ids(event.replicas)}, were {_ids(event.former_replicas)}"
     )
     details: dict[str, Scalar] = {"adding": _ids(event.adding), "removing": _ids(event.removing)}

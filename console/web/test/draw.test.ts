@@ -91,11 +91,11 @@ const member = (id: string, epoch: number, assigned: string[], target = assigned
 const group = (change: Partial<Group>): Group => ({ id: "g", kind: "Consumer", state: "Stable", epoch: 1, assignment_epoch: 1, assignor: "uniform", coordinator: 1, coordinator_epoch: 1, members: [], offsets: {}, lag: null, ...change });
 
 test("a rebalance is the spans between its deltas", () => {
-  const before = group({ members: [member("a", 1, ["t-0", "t-1"])] });
+  const before = group({ members: [member("a", 1, ["t:0", "t:1"])] });
   const deltas = [
-    delta(1, 100, { groups: { g: { state: "Reconciling", epoch: 2, members: [member("a", 1, ["t-0", "t-1"], ["t-0"])] } } }),
+    delta(1, 100, { groups: { g: { state: "Reconciling", epoch: 2, members: [member("a", 1, ["t:0", "t:1"], ["t:0"])] } } }),
     delta(2, 150, { groups: { other: { state: "Empty" } } }),
-    delta(3, 200, { groups: { g: { state: "Stable", members: [member("a", 2, ["t-0"]), member("b", 2, ["t-1"])] } } }),
+    delta(3, 200, { groups: { g: { state: "Stable", members: [member("a", 2, ["t:0"]), member("b", 2, ["t:1"])] } } }),
   ];
   const samples = samplesOf("g", 50, before, deltas);
   assert.deepEqual(samples.map((one) => [one.time, isSettled(one.group)]), [[50, true], [100, false], [200, true]]);

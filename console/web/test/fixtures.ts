@@ -99,8 +99,8 @@ export function state(change: Partial<State> = {}): State {
       "broker-2": server(2),
       "broker-3": server(3),
     },
-    partitions: { "orders-0": partition() },
-    replicas: { "orders-0@1": replica(1), "orders-0@2": replica(2), "orders-0@3": replica(3, { log_end: 40 }) },
+    partitions: { "orders:0": partition() },
+    replicas: { "orders:0@1": replica(1), "orders:0@2": replica(2), "orders:0@3": replica(3, { log_end: 40 }) },
     ...change,
   };
 }

@@ -62,6 +62,7 @@ def test_the_number_of_records_follows_their_size() -> None:
     ("argv", "complaint"),
     [
         (["startup", "--bootstrap", "127.0.0.1:9092"], "takes no --bootstrap"),
+        (["testing", "--bootstrap", "127.0.0.1:9092"], "takes no --bootstrap"),
         (["produce", "--brokers", "1"], "needs as many --brokers"),
         (["produce", "--records", "0"], "below 1"),
         (["speed"], "invalid choice"),

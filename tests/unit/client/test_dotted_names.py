@@ -14,6 +14,7 @@ from strandline.errors import ConfigurationError, UnsupportedFeature
 from strandline_proto.partitioner import partition_for
 
 HOST = {"bootstrap.servers": "h:1"}
+SYNC = [sync.Producer, sync.Consumer, sync.Admin]
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,7 @@ HOST = {"bootstrap.servers": "h:1"}
         (Consumer, {"auto.offset.reset": "smallest"}, {"auto_offset_reset": "earliest"}),
         (Consumer, {"AUTO.OFFSET.RESET": "END"}, {"auto_offset_reset": "latest"}),
         (Consumer, {"max.poll.records": "7"}, {"max_poll_records": 7}),
+        (Consumer, {"security.protocol": "plaintext"}, {"security_protocol": "plaintext"}),
         (Consumer, {"fetch.wait.max.ms": "7"}, {"fetch_max_wait_ms": 7}),
         (Admin, {"default.api.timeout.ms": "7"}, {"request_timeout_ms": 7.0}),
     ],
@@ -68,7 +70,11 @@ def test_the_topics_of_a_consumer_stand_beside_the_mapping() -> None:
         ),
         ({"lingerms": 5}, ConfigurationError, r"did you mean linger_ms\?"),
         ({"queue.bufering.max.ms": 5}, ConfigurationError, r"did you mean linger\.ms\?"),
-        ({"security.protocol": "SSL"}, UnsupportedFeature, "security.protocol='SSL': .*plaintext"),
+        (
+            {"security.protocol": "SSL"},
+            UnsupportedFeature,
+            "security_protocol='SSL' is .*plaintext",
+        ),
         ({"sasl.password": "hunter2"}, UnsupportedFeature, r"sasl\.password=\.\.\.:"),
         ({"linger.ms": "soon"}, ConfigurationError, "linger.ms='soon' is not of type float"),
         ({"batch.size": "1.5"}, ConfigurationError, "batch.size='1.5' is not of type int"),
@@ -102,6 +108,20 @@ def test_a_mapping_needs_an_address_and_must_be_one() -> None:
 def test_a_client_id_is_text(client: Any, wrong: object) -> None:
     with pytest.raises(ConfigurationError, match="client_id"):
         client(bootstrap_servers="h:1", client_id=wrong)
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer, Admin, *SYNC])
+def test_the_security_protocol_is_what_connections_speak(client: Any) -> None:
+    for spoken in ("PLAINTEXT", "plaintext"):
+        client(bootstrap_servers="h:1", security_protocol=spoken)
+    for other in ("SSL", "SASL_PLAINTEXT", "sasl_ssl"):
+        with pytest.raises(UnsupportedFeature, match=f"{other}' is not supported: .* TLS proxy"):
+            client(bootstrap_servers="h:1", security_protocol=other)
+    for wrong in ("PLAIN", "", None, 7):
+        with pytest.raises(ConfigurationError, match=f"security_protocol={wrong!r} is not"):
+            client(bootstrap_servers="h:1", security_protocol=wrong)
+    with pytest.raises(ConfigurationError, match="did you mean security_protocol"):
+        client(bootstrap_servers="h:1", security_protocl="PLAINTEXT")
 
 
 def test_partitioners_have_names() -> None:

@@ -47,7 +47,7 @@ def test_a_misspelt_option_names_the_nearest(client: Any, given: str, near: str)
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
-        ("security_protocol", "plaintext"),
+        ("enable.ssl.certificate.verification", "plaintext"),
         ("sasl_mechanism", "plaintext"),
         ("ssl_context", "plaintext"),
         ("ssl.ca.location", "plaintext"),

@@ -73,9 +73,9 @@ def a_large_recorder() -> tuple[Recorder, CountedReads, CountedReads]:
     partitions, replicas = CountedReads(), CountedReads()
     recorder.live.maps |= {"partitions": partitions, "replicas": replicas}
     for number in range(PARTITIONS):
-        recorder.live.set("partitions", f"t-{number}", a_partition(number, [1, 2, 3]))
+        recorder.live.set("partitions", f"t:{number}", a_partition(number, [1, 2, 3]))
         fields = {"topic": "t", "partition": number, "broker": 1}
-        recorder.live.set("replicas", f"t-{number}@1", fields)
+        recorder.live.set("replicas", f"t:{number}@1", fields)
     partitions.reads = replicas.reads = 0
     return recorder, partitions, replicas
 
@@ -86,20 +86,20 @@ def test_the_summary_reads_no_partition() -> None:
     assert recorder.now(ALL).state.summary.partitions == PARTITIONS
     partitions.reads = 0
     for number in range(7):
-        recorder.live.set("partitions", f"t-{number}", a_partition(number, [1]))
+        recorder.live.set("partitions", f"t:{number}", a_partition(number, [1]))
     assert partitions.reads == 7  # each change reads what it changes
     recorder.measure()
     assert (partitions.reads, replicas.reads) == (7, 0)
     summary = recorder.now(Scope(count=1)).state.summary
     assert (summary.under_replicated, summary.below_minimum, summary.offline) == (7, 7, 0)
-    assert summary.troubled == [f"t-{number}" for number in range(7)]
+    assert summary.troubled == [f"t:{number}" for number in range(7)]
 
 
 def test_a_page_reads_the_partitions_of_its_window() -> None:
     recorder, partitions, replicas = a_large_recorder()
     found = recorder.now(Scope(first=200, count=100))
     assert found.window.total == PARTITIONS
-    assert set(found.state.partitions) == {f"t-{number}" for number in range(200, 300)}
+    assert set(found.state.partitions) == {f"t:{number}" for number in range(200, 300)}
     assert (partitions.reads, replicas.reads) == (100, 100)
 
 
@@ -117,20 +117,20 @@ def test_a_frame_encodes_its_changes_and_one_chunk(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(archive, "_encode", counting)
     for number in range(PARTITIONS):
         known = {"topic": "t", "partition": number, "broker": 1, "log_end": 0}
-        recorder.live.set("replicas", f"t-{number}@1", known)
+        recorder.live.set("replicas", f"t:{number}@1", known)
     recorder.tick()
     most = 0
     for number in range(3 * PARTITIONS // CHUNK):
         now_ms += 10_000
-        recorder.live.set("replicas", f"t-{number}@1", {"log_end": number})
+        recorder.live.set("replicas", f"t:{number}@1", {"log_end": number})
         encoded.clear()
         recorder.tick()
         most = max(most, sum(encoded))
     assert most == CHUNK + 1
     assert recorder.has_all_after(0)
     early, late = (recorder.at(ALL, frame=frame).state for frame in (10, recorder.frame))
-    assert msgspec.json.decode(encode(late))["replicas"]["t-59@1"]["log_end"] == 59
-    assert msgspec.json.decode(encode(early))["replicas"]["t-59@1"]["log_end"] == 0
+    assert msgspec.json.decode(encode(late))["replicas"]["t:59@1"]["log_end"] == 59
+    assert msgspec.json.decode(encode(early))["replicas"]["t:59@1"]["log_end"] == 0
 
 
 async def test_a_brokers_first_report_leaves_turns_to_the_loop() -> None:
@@ -176,7 +176,7 @@ async def test_a_brokers_first_report_leaves_turns_to_the_loop() -> None:
 
 def a_group(live: Live, partitions: int) -> None:
     committed = {"offset": 1, "leader_epoch": 0, "at_ms": 5, "lag": None}
-    offsets = {f"t-{number}": dict(committed) for number in range(partitions)}
+    offsets = {f"t:{number}": dict(committed) for number in range(partitions)}
     live.set("groups", "g", {"id": "g", "coordinator": 1, "offsets": offsets})
 
 
@@ -194,7 +194,7 @@ def test_a_commit_between_the_steps_is_kept() -> None:
     a_group(recorder.live, 1)
     for _ in steps:
         pass
-    assert list(recorder.live.maps["groups"]["g"]["offsets"]) == ["t-0"]
+    assert list(recorder.live.maps["groups"]["g"]["offsets"]) == ["t:0"]
 
 
 async def test_frames_go_on_while_figures_are_computed() -> None:
@@ -221,13 +221,13 @@ def test_the_board_is_in_order_whatever_comes_and_leaves() -> None:
     for topic in ("__x", "b", "a"):
         for number in (10, 9, 2):
             fields = {"topic": topic, "partition": number, "broker": 1}
-            live.set("replicas", f"{topic}-{number}@1", fields)
-    live.set("partitions", "a-9", a_partition(9, [1]))
-    live.remove("replicas", "a-9@1")  # the controller still knows it
-    live.remove("replicas", "b-2@1")
+            live.set("replicas", f"{topic}:{number}@1", fields)
+    live.set("partitions", "a:9", a_partition(9, [1]))
+    live.remove("replicas", "a:9@1")  # the controller still knows it
+    live.remove("replicas", "b:2@1")
     assert recorder.ordered == sorted(recorder.ordered, key=order_on_board)
-    assert recorder.ordered == ["a-2", "a-9", "a-10", "b-9", "b-10", "__x-2", "__x-9", "__x-10"]
-    live.remove("partitions", "a-9")
-    assert "a-9" not in recorder.ordered
+    assert recorder.ordered == ["a:2", "a:9", "a:10", "b:9", "b:10", "__x:2", "__x:9", "__x:10"]
+    live.remove("partitions", "a:9")
+    assert "a:9" not in recorder.ordered
     recorder.measure()
     assert recorder.now(ALL).state.summary.troubled == []

@@ -31,7 +31,7 @@ def a_recorder(**options: Any) -> tuple[Recorder, Clock]:
 
 def set_replica(recorder: Recorder, topic: str = "t", number: int = 0, **fields: Any) -> None:
     known = {"topic": topic, "partition": number, "broker": 1}
-    recorder.live.set("replicas", f"{topic}-{number}@1", {**known, **fields})
+    recorder.live.set("replicas", f"{topic}:{number}@1", {**known, **fields})
 
 
 def as_json(value: Any) -> Any:
@@ -42,10 +42,10 @@ def test_a_frame_has_what_changed_and_nothing_else() -> None:
     recorder, _ = a_recorder()
     set_replica(recorder, log_end=1, durable=1)
     first = recorder.tick()
-    assert first.changed["replicas"]["t-0@1"]["waiters"] is None  # a new entity comes whole
+    assert first.changed["replicas"]["t:0@1"]["waiters"] is None  # a new entity comes whole
     set_replica(recorder, log_end=2, durable=1)
     second = recorder.tick()
-    assert second.changed == {"replicas": {"t-0@1": {"log_end": 2}}}
+    assert second.changed == {"replicas": {"t:0@1": {"log_end": 2}}}
     set_replica(recorder, log_end=2)
     assert recorder.tick().changed == {}
 
@@ -67,13 +67,13 @@ def test_an_entity_that_leaves_and_comes_back_within_a_frame_is_whole() -> None:
     recorder, _ = a_recorder()
     set_replica(recorder, log_end=7, condition="damaged")
     recorder.tick()
-    recorder.live.remove("replicas", "t-0@1")
+    recorder.live.remove("replicas", "t:0@1")
     set_replica(recorder, log_end=1)
     delta = recorder.tick()
-    assert delta.removed == {"replicas": ["t-0@1"]}
-    assert delta.changed["replicas"]["t-0@1"]["condition"] is None
+    assert delta.removed == {"replicas": ["t:0@1"]}
+    assert delta.changed["replicas"]["t:0@1"]["condition"] is None
     state = recorder.at(ALL, frame=delta.frame).state
-    assert as_json(state)["replicas"]["t-0@1"]["condition"] is None
+    assert as_json(state)["replicas"]["t:0@1"]["condition"] is None
 
 
 ACTIONS = st.lists(
@@ -96,7 +96,7 @@ def test_every_kept_frame_gives_the_state_of_its_time(
         if action == "set":
             set_replica(recorder, number=number, log_end=value)
         elif action == "remove":
-            recorder.live.remove("replicas", f"t-{number}@1")
+            recorder.live.remove("replicas", f"t:{number}@1")
         else:
             clock.ms += step_ms
             frame = recorder.tick().frame
@@ -136,7 +136,7 @@ def test_an_instant_is_that_of_the_last_frame_before_it() -> None:
         set_replica(recorder, log_end=end)
         recorder.tick()
     ends = [
-        as_json(recorder.at(ALL, instant_ms=1_000_000 + ms).state)["replicas"]["t-0@1"]["log_end"]
+        as_json(recorder.at(ALL, instant_ms=1_000_000 + ms).state)["replicas"]["t:0@1"]["log_end"]
         for ms in (1_000, 1_999, 2_000, 99_000)
     ]
     assert ends == [1, 1, 2, 3]
@@ -156,7 +156,7 @@ def test_a_page_of_ten_thousand_partitions_gets_its_window() -> None:
     recorder.tick()
     found = recorder.now(Scope(first=200, count=100))
     assert (found.window.first, found.window.count, found.window.total) == (200, 100, 10_000)
-    assert sorted(found.state.replicas) == sorted(f"t-{n}@1" for n in range(200, 300))
+    assert sorted(found.state.replicas) == sorted(f"t:{n}@1" for n in range(200, 300))
     assert len(msgspec.json.encode(found)) < 200_000
 
 
@@ -166,9 +166,9 @@ def test_a_scope_by_text_and_by_name() -> None:
         set_replica(recorder, topic, 0)
     recorder.tick()
     by_text = recorder.now(Scope(text="orders"))
-    assert sorted(by_text.state.replicas) == ["orders-0@1", "orders-2-0@1"]
-    by_name = recorder.now(Scope(named=("users-0", "nothing-0")))
-    assert list(by_name.state.replicas) == ["users-0@1"]
+    assert sorted(by_text.state.replicas) == ["orders-2:0@1", "orders:0@1"]
+    by_name = recorder.now(Scope(named=("users:0", "nothing:0")))
+    assert list(by_name.state.replicas) == ["users:0@1"]
 
 
 def test_events_stand_in_the_timeline_and_in_their_frame() -> None:
@@ -192,7 +192,7 @@ def server(recorder: Recorder, name: str, state: str = "watching") -> None:
 
 def set_partition(recorder: Recorder, number: int, leader: int, isr: list[int]) -> None:
     fields = {"topic": "t", "partition": number, "leader": leader, "isr": isr}
-    recorder.live.set("partitions", f"t-{number}", {**fields, "replicas": [1, 2, 3], "min_isr": 2})
+    recorder.live.set("partitions", f"t:{number}", {**fields, "replicas": [1, 2, 3], "min_isr": 2})
 
 
 def test_the_summary_is_unknown_without_the_controller() -> None:
@@ -213,7 +213,7 @@ def test_the_summary_counts() -> None:
     summary = recorder.now(ALL).state.summary
     assert (summary.partitions, summary.under_replicated) == (3, 2)
     assert (summary.below_minimum, summary.offline) == (1, 1)
-    assert summary.troubled == ["t-8", "t-9"]
+    assert summary.troubled == ["t:8", "t:9"]
     assert recorder.tick().summary == summary
     assert recorder.tick().summary is None
 
@@ -237,10 +237,10 @@ def test_a_groups_lag_needs_the_leaders_watermark(state: str, lag: int | None) -
     server(recorder, "broker-2")
     set_replica(recorder, role="leader", leader_epoch=1, high_watermark=100)
     committed = {"offset": 70, "leader_epoch": 1, "at_ms": 5, "lag": None}
-    recorder.live.set("groups", "g", {"id": "g", "coordinator": 2, "offsets": {"t-0": committed}})
+    recorder.live.set("groups", "g", {"id": "g", "coordinator": 2, "offsets": {"t:0": committed}})
     recorder.measure()
     group = as_json(recorder.now(ALL).state)["groups"]["g"]
-    assert (group["lag"], group["offsets"]["t-0"]["lag"]) == (lag, lag)
+    assert (group["lag"], group["offsets"]["t:0"]["lag"]) == (lag, lag)
     clock.ms += 2_000
     recorder.measure()
     recorder.tick()

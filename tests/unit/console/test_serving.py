@@ -35,7 +35,7 @@ class Console:
 
     def replica(self, number: int = 0, **fields: Any) -> None:
         known = {"topic": "t", "partition": number, "broker": 1}
-        self.recorder.live.set("replicas", f"t-{number}@1", {**known, **fields})
+        self.recorder.live.set("replicas", f"t:{number}@1", {**known, **fields})
 
     def beat(self) -> None:
         self.clock.now_s += 1
@@ -49,13 +49,13 @@ async def test_a_stream_begins_with_a_keyframe_and_goes_on_with_changes() -> Non
     async with console.client.stream("/api/stream") as events:
         kind, event_id, data = await events.next()
         assert (kind, event_id) == ("keyframe", "run-1")
-        assert data["state"]["replicas"]["t-0@1"]["log_end"] == 1
+        assert data["state"]["replicas"]["t:0@1"]["log_end"] == 1
         assert events.answer.headers["content-type"].startswith("text/event-stream")
         console.replica(log_end=2)
         console.beat()
         kind, event_id, data = await events.next()
         assert (kind, event_id) == ("delta", "run-2")
-        assert data["changed"] == {"replicas": {"t-0@1": {"log_end": 2}}}
+        assert data["changed"] == {"replicas": {"t:0@1": {"log_end": 2}}}
 
 
 async def test_a_stream_is_resumed_behind_the_last_event() -> None:
@@ -69,7 +69,7 @@ async def test_a_stream_is_resumed_behind_the_last_event() -> None:
         ("delta", "run-2"),
         ("delta", "run-3"),
     ]
-    assert found[1][2]["changed"]["replicas"]["t-0@1"] == {"log_end": 3}
+    assert found[1][2]["changed"]["replicas"]["t:0@1"] == {"log_end": 3}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ async def test_a_slow_browser_gets_a_keyframe_and_no_queue() -> None:
             console.beat()
         kind, _, data = await events.next()
         assert kind == "keyframe"
-        assert data["state"]["replicas"]["t-0@1"]["log_end"] == 3 * ROW - 1
+        assert data["state"]["replicas"]["t:0@1"]["log_end"] == 3 * ROW - 1
 
 
 async def test_frames_outside_the_scope_are_not_sent() -> None:
@@ -101,13 +101,13 @@ async def test_frames_outside_the_scope_are_not_sent() -> None:
     console.replica(0, log_end=1)
     console.replica(1, log_end=1)
     console.beat()
-    async with console.client.stream("/api/stream?partition=t-1") as events:
-        assert list((await events.next())[2]["state"]["replicas"]) == ["t-1@1"]
+    async with console.client.stream("/api/stream?partition=t:1") as events:
+        assert list((await events.next())[2]["state"]["replicas"]) == ["t:1@1"]
         console.replica(0, log_end=2)
         console.beat()
         console.replica(1, log_end=3)
         console.beat()
-        assert (await events.next())[2]["changed"] == {"replicas": {"t-1@1": {"log_end": 3}}}
+        assert (await events.next())[2]["changed"] == {"replicas": {"t:1@1": {"log_end": 3}}}
 
 
 async def test_a_window_that_moves_is_a_keyframe() -> None:
@@ -116,11 +116,11 @@ async def test_a_window_that_moves_is_a_keyframe() -> None:
     console.replica(6, log_end=1)
     console.beat()
     async with console.client.stream("/api/stream?count=1") as events:
-        assert list((await events.next())[2]["state"]["replicas"]) == ["t-5@1"]
+        assert list((await events.next())[2]["state"]["replicas"]) == ["t:5@1"]
         console.replica(0, log_end=1)
         console.beat()
         kind, _, data = await events.next()
-        assert (kind, list(data["state"]["replicas"])) == ("keyframe", ["t-0@1"])
+        assert (kind, list(data["state"]["replicas"])) == ("keyframe", ["t:0@1"])
 
 
 async def test_any_instant_is_there() -> None:
@@ -135,7 +135,7 @@ async def test_any_instant_is_there() -> None:
         "oldest_ms": 1_000_000,
         "newest_ms": 1_003_000,
     }
-    assert answer["state"]["replicas"]["t-0@1"]["log_end"] == 2
+    assert answer["state"]["replicas"]["t:0@1"]["log_end"] == 2
     assert (await console.client.get("/api/at?frame=1")).json["instant"]["frame"] == 1
     assert (await console.client.get("/api/at")).json["instant"]["frame"] == 3
     deltas = (await console.client.get("/api/deltas?after=1&limit=1")).json
@@ -194,7 +194,7 @@ async def test_a_selection_is_a_file_that_replays_without_a_server() -> None:
     assert found is not None
     trace = msgspec.json.decode(found[1], type=Trace)
     assert (trace.version, trace.from_ms, trace.to_ms) == (MESSAGES_VERSION, 1_002_000, 1_003_000)
-    assert trace.keyframe.state.replicas["t-0@1"].log_end == 2
+    assert trace.keyframe.state.replicas["t:0@1"].log_end == 2
     assert [delta.frame for delta in trace.deltas] == [3]
     assert trace.events[0].sentence == "</script><script>alert(3)</script><!--"
     assert "alert(3)</script>" not in page
@@ -281,14 +281,14 @@ async def test_why_a_broker_is_not_in_the_isr() -> None:
         known = {"id": name, "kind": kind, "node_id": node, "state": "watching"}
         console.recorder.live.set("servers", name, new_entity("servers", known))
     decided = {"topic": "t", "partition": 0, "replicas": [1, 3], "isr": [1], "leader": 1}
-    console.recorder.live.set("partitions", "t-0", {**decided, "min_isr": 1})
+    console.recorder.live.set("partitions", "t:0", {**decided, "min_isr": 1})
     fetcher = {"broker": 3, "fetch_offset": 40, "last_caught_up_ms": None, "in_maximal_isr": False}
     console.replica(
         role="leader", leader_epoch=2, log_end=100, high_watermark=90, fetchers=[fetcher]
     )
     console.recorder.live.event(
         "isr",
-        "the ISR of t-0 is [1], was [1, 3]",
+        "the ISR of t:0 is [1], was [1, 3]",
         topic="t",
         partition=0,
         broker=3,
@@ -298,8 +298,8 @@ async def test_why_a_broker_is_not_in_the_isr() -> None:
     answer = (await console.client.get("/api/why?topic=t&partition=0&broker=3")).json
     assert answer == {
         "in_isr": False,
-        "sentence": "Broker 3 is not in the ISR of t-0: it has fetched up to 40, which is 60"
-        " records behind the log end 100 of leader 1. It left after this event: the ISR of t-0 is"
+        "sentence": "Broker 3 is not in the ISR of t:0: it has fetched up to 40, which is 60"
+        " records behind the log end 100 of leader 1. It left after this event: the ISR of t:0 is"
         " [1], was [1, 3].",
     }
     answer = (await console.client.get("/api/why?topic=t&partition=0&broker=1")).json

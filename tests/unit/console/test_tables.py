@@ -225,7 +225,7 @@ async def test_partitions_that_no_batch_has_read_are_named_too(tmp_path: Path) -
     plan(tmp_path, 0, 3, done=True)
     live = reading.recorder.live
     for topic, number in (("t", 0), ("t", 1), ("other", 0)):
-        live.set("partitions", f"{topic}-{number}", {"topic": topic, "partition": number})
+        live.set("partitions", f"{topic}:{number}", {"topic": topic, "partition": number})
     await reading.frame()
     assert [(o["topic"], o["partition"], o["planned"]) for o in reading.shown["topics"]] == [
         ("new", 0, None),

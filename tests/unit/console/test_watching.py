@@ -79,7 +79,7 @@ async def watching(cluster: ScriptedCluster, **options: Any) -> AsyncIterator[Wa
             task.cancel()
 
 
-KEY = "t-0@1"
+KEY = "t:0@1"
 
 
 async def test_a_keyframe_and_the_changes_after_it() -> None:
@@ -108,7 +108,7 @@ async def test_a_keyframe_in_parts_shows_nothing_before_its_end() -> None:
         assert watched.maps["replicas"] == {}
         cluster.send("b1:1", broker_frame(1, replica("u", end=6)))
         await watched.until_state("broker-1", "watching")
-        assert sorted(watched.maps["replicas"]) == ["t-0@1", "u-0@1"]
+        assert sorted(watched.maps["replicas"]) == ["t:0@1", "u:0@1"]
 
 
 async def test_a_new_keyframe_drops_what_it_does_not_have() -> None:
@@ -123,8 +123,8 @@ async def test_a_new_keyframe_drops_what_it_does_not_have() -> None:
         cluster.send("c:1", controller_frame(partition(), keyframe=True))
         await watched.until(lambda: len(watched.maps["replicas"]) == 1)
         await watched.until(lambda: len(watched.maps["partitions"]) == 1)
-        assert watched.maps["replicas"]["u-0@1"]["log_end"] == 7
-        assert list(watched.maps["partitions"]) == ["t-0"]
+        assert watched.maps["replicas"]["u:0@1"]["log_end"] == 7
+        assert list(watched.maps["partitions"]) == ["t:0"]
 
 
 async def test_a_replica_of_the_same_name_outlives_the_removal_of_its_forerunner() -> None:
@@ -161,7 +161,7 @@ async def test_a_truncation_is_a_ghost_and_an_event_once_for_each_process() -> N
         assert ghosts[0]["epochs"] == [[2, 6]]
         told = [s for s in watched.sentences() if "truncated" in s]
         assert told == [
-            "broker 1 truncated t-0 from 9 to 6: replica.truncation=high-watermark",
+            "broker 1 truncated t:0 from 9 to 6: replica.truncation=high-watermark",
         ]
         restarted = broker_frame(
             1, replica(end=6), incarnation="two", keyframe=True, events=[event]
@@ -189,12 +189,12 @@ async def test_a_broker_that_dies_is_absent_and_comes_back() -> None:
         cluster.unreachable.add("b2:1")
         cluster.send("b2:1", rpc_error(grpc.StatusCode.UNAVAILABLE, "Socket closed"))
         await watched.until_state("broker-2", "absent")
-        assert watched.maps["replicas"]["t-0@2"]["log_end"] == 5  # the last report
+        assert watched.maps["replicas"]["t:0@2"]["log_end"] == 5  # the last report
         await watched.until(lambda: "refuses connections" in watched.server("broker-2")["reason"])
         cluster.unreachable.clear()
         cluster.send("b2:1", broker_frame(2, replica(end=9), incarnation="two", keyframe=True))
         await watched.until_state("broker-2", "watching")
-        assert watched.maps["replicas"]["t-0@2"]["log_end"] == 9
+        assert watched.maps["replicas"]["t:0@2"]["log_end"] == 9
         told = [s for s in watched.sentences() if "broker-2" in s]
         assert [s.partition(":")[0] for s in told] == [
             "the console watches broker-2",
@@ -228,7 +228,7 @@ async def test_a_controller_that_has_moved_is_looked_up() -> None:
         places.pop(0)
         cluster.send("moved:1", ENDED)
         cluster.send("moved:2", controller_frame(partition("u"), keyframe=True))
-        await watched.until(lambda: "u-0" in watched.maps["partitions"])
+        await watched.until(lambda: "u:0" in watched.maps["partitions"])
 
 
 async def test_an_older_broker_is_named_and_the_rest_is_shown() -> None:
@@ -290,8 +290,8 @@ async def test_a_partition_without_a_leader_is_offline_and_not_unknown() -> None
     cluster = ScriptedCluster()
     cluster.send("c:1", controller_frame(partition(leader=None), keyframe=True))
     async with watching(cluster) as watched:
-        await watched.until(lambda: "t-0" in watched.maps["partitions"])
-        assert watched.maps["partitions"]["t-0"]["leader"] == -1
+        await watched.until(lambda: "t:0" in watched.maps["partitions"])
+        assert watched.maps["partitions"]["t:0"]["leader"] == -1
 
 
 def group(**fields: Any) -> watch_pb2.WatchedGroup:
@@ -312,7 +312,7 @@ async def test_a_group_moves_to_another_coordinator() -> None:
         await watched.until(lambda: watched.maps["groups"]["g"]["coordinator"] == 2)
         cluster.send("b1:1", broker_frame(1, removed_groups=["g"], time_ms=5))
         await watched.until(lambda: watched.server("broker-1")["server_time_ms"] == 5)
-        assert list(watched.maps["groups"]["g"]["offsets"]) == ["t-0"]
+        assert list(watched.maps["groups"]["g"]["offsets"]) == ["t:0"]
         cluster.send("b2:1", broker_frame(2, removed_groups=["g"]))
         await watched.until(lambda: watched.maps["groups"] == {})
 
@@ -377,8 +377,8 @@ async def test_the_controllers_events_are_sentences() -> None:
         await watched.until(lambda: len(watched.sentences()) >= 4)
         told = watched.sentences()
         assert "broker 1 was fenced: its session expired" in told
-        assert "broker 2 leads t-0 in epoch 5: broker 1 was fenced" in told
-        assert "the ISR of t-0 is [2, 3], was [1, 2, 3]" in told
+        assert "broker 2 leads t:0 in epoch 5: broker 1 was fenced" in told
+        assert "the ISR of t:0 is [2, 3], was [1, 2, 3]" in told
 
 
 def test_each_kind_of_waiter_has_a_name_on_the_page() -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         (errno.EMFILE, r"raise the limit on open files \(ulimit -n\), or close some"),
         (errno.ENFILE, r"raise the limit on open files \(ulimit -n\), or close some"),
         (errno.ENOSPC, "make room on the disk"),
+        (errno.ENETUNREACH, "bring the loopback up"),
         (errno.EAGAIN, r"limits of this user on processes and memory \(ulimit -a\)"),
     ],
 )

@@ -357,7 +357,7 @@ class ReplicaLogs:
                     self._log.error("a missing replica is not forgotten", reason=str(error))
                 return
             found = unopened.found
-            where = (f"{found.topic}-{found.partition}", found.path)
+            where = (f"{found.topic}:{found.partition}", found.path)
             log_dir = next(d for d in self._dirs.all if d.directory is unopened.directory)
             await self._give_up(log_dir, found, where, delete=delete)
 

@@ -36,6 +36,7 @@ class NewLog(NamedTuple):
 
     @property
     def name(self) -> str:
+        """The name of the log's directory, as Kafka writes it."""
         return f"{self.topic}-{self.partition}"
 
     @property
@@ -45,9 +46,9 @@ class NewLog(NamedTuple):
 
 def replica_gone(path: str, new: NewLog) -> KafkaStorageError:
     return KafkaStorageError(
-        f"{path} is gone, or holds no log, but this broker has held {new.name} before: its records "
-        f"may exist nowhere else, so it does not start over empty. Put the directory back, or move "
-        f"the whole data directory away to rejoin as an empty broker"
+        f"{path} is gone, or holds no log, but this broker has held {new.topic}:{new.partition} "
+        "before: its records may exist nowhere else, so it does not start over empty. Put the "
+        "directory back, or move the whole data directory away to rejoin as an empty broker"
     )
 
 

@@ -338,7 +338,7 @@ function Block({ state, index, name, brokers, label, cell, chosen, onChoose }: B
         tabIndex={-1}
       >
         {trouble === "offline" || trouble === "below-min" ? <b class="bad">! </b> : trouble === "under-replicated" ? <b class="warn">! </b> : null}
-        <bdi class="clip">{visible(name.topic)}</bdi>-{name.partition}
+        <bdi class="clip">{visible(name.topic)}</bdi>:{name.partition}
       </a>
       {brokers.map((id, place) => (
         <Cell

@@ -13,7 +13,7 @@ import { PartitionPicker } from "../parts/picker.tsx";
 import type { Replica, State } from "../state/messages.ts";
 import { formatRoute } from "../state/route.ts";
 import { whyNotInSync } from "../state/why.ts";
-import { isCurrent, lagOf, membership, nameOf, replicaOf } from "../state/world.ts";
+import { isCurrent, keyOf, lagOf, membership, nameOf, replicaOf } from "../state/world.ts";
 import { Lane } from "./lane.tsx";
 
 type View = "tail" | "whole" | Range;
@@ -93,7 +93,7 @@ function Replicas({ state, partition }: { state: State; partition: string }) {
   const known = membership(state, partition);
   const brokers = [...known.assigned];
   for (const one of Object.values(state.replicas)) {
-    if (`${one.topic}-${one.partition}` === partition && !brokers.includes(one.broker)) brokers.push(one.broker);
+    if (keyOf(one.topic, one.partition) === partition && !brokers.includes(one.broker)) brokers.push(one.broker);
   }
   brokers.sort((a, b) => a - b);
   const replicas = brokers.map((broker) => replicaOf(state, partition, broker));

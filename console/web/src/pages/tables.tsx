@@ -8,13 +8,13 @@ import { useScope } from "../parts/hooks.ts";
 import { Empty, Known, Unknown } from "../parts/known.tsx";
 import { Pager } from "../parts/pager.tsx";
 import type { Batch, Pipeline, Planned, State, TableState } from "../state/messages.ts";
-import { isCurrent, membership, replicaOf } from "../state/world.ts";
+import { isCurrent, keyOf, membership, replicaOf } from "../state/world.ts";
 
 export function TablesPage() {
   const { store } = useConsole();
   const { state } = store.shown;
   const pipelines = Object.entries(state.pipelines);
-  const keys = [...new Set(pipelines.flatMap(([, one]) => one.topics.map((topic) => `${topic.topic}-${topic.partition}`)))];
+  const keys = [...new Set(pipelines.flatMap(([, one]) => one.topics.map((topic) => keyOf(topic.topic, topic.partition))))];
   useScope(keys.length === 0 ? { kind: "window", first: 0, count: 1, q: "" } : { kind: "partitions", keys: keys.slice(0, 300) });
   return (
     <>
@@ -103,9 +103,9 @@ function Topics({ pipeline, state }: { pipeline: Pipeline; state: State }) {
               const watermark = watermarkOf(topic, state);
               const lag = topic.planned === null || watermark === null ? null : Math.max(0, watermark - topic.planned);
               return (
-                <tr key={`${topic.topic}-${topic.partition}`}>
-                  <td class="clip" title={`${visible(topic.topic)}-${topic.partition}`}>
-                    <bdi>{visible(topic.topic)}</bdi>-{topic.partition}
+                <tr key={keyOf(topic.topic, topic.partition)}>
+                  <td class="clip" title={`${visible(topic.topic)}:${topic.partition}`}>
+                    <bdi>{visible(topic.topic)}</bdi>:{topic.partition}
                   </td>
                   <td class="num">
                     <Known value={topic.planned} />
@@ -128,7 +128,7 @@ function Topics({ pipeline, state }: { pipeline: Pipeline; state: State }) {
 
 /** The watermark as the leader reports it; null if no leader is watched. */
 function watermarkOf(topic: Planned, state: State): number | null {
-  const key = `${topic.topic}-${topic.partition}`;
+  const key = keyOf(topic.topic, topic.partition);
   const { leader } = membership(state, key);
   return leader === null || !isCurrent(state, leader) ? null : (replicaOf(state, key, leader)?.high_watermark ?? null);
 }
@@ -212,8 +212,8 @@ function BatchTable({ batches }: { batches: readonly Batch[] }) {
                 <td class="nowrap">{batch.at_ms === null ? <Unknown /> : clock(batch.at_ms)}</td>
                 <td>
                   {batch.sources.map((one) => (
-                    <span key={`${one.topic}-${one.partition}`} class="source nowrap">
-                      <bdi>{visible(one.topic)}</bdi>-{one.partition} <b>{one.planned === null ? <Unknown /> : count(one.planned)}</b>
+                    <span key={keyOf(one.topic, one.partition)} class="source nowrap">
+                      <bdi>{visible(one.topic)}</bdi>:{one.partition} <b>{one.planned === null ? <Unknown /> : count(one.planned)}</b>
                     </span>
                   ))}
                 </td>

@@ -13,7 +13,7 @@ export function PartitionPicker({ page }: { page: "partition" | "records" }) {
   const list = useId();
   useEffect(() => {
     let isGone = false;
-    const q = text.replace(/-\d*$/, "");
+    const q = text.replace(/:\d*$/, "");
     const wait = setTimeout(() => {
       const place = { instant: store.at ?? Math.max(store.newest, Date.now()) };
       store.source.at(place, { kind: "window", first: 0, count: SUGGESTED, q }).then(
@@ -29,7 +29,7 @@ export function PartitionPicker({ page }: { page: "partition" | "records" }) {
     };
   }, [text]);
   const open = (value: string) => {
-    if (/-\d+$/.test(value)) go({ page, item: value, options: {} });
+    if (/:\d+$/.test(value)) go({ page, item: value, options: {} });
     else if (names[0] !== undefined) go({ page, item: names[0], options: {} });
     setText("");
   };
@@ -44,7 +44,7 @@ export function PartitionPicker({ page }: { page: "partition" | "records" }) {
       <input
         list={list}
         value={text}
-        placeholder={route.item === "" ? "orders-0" : "another partition"}
+        placeholder={route.item === "" ? "orders:0" : "another partition"}
         aria-label="Partition"
         size={16}
         onInput={(event) => {

@@ -1,6 +1,6 @@
 /* Made from strandline_console/messages.py, pipelines.py, answers.py by `make console`. */
 
-export const MESSAGES_VERSION = 2;
+export const MESSAGES_VERSION = 3;
 
 export interface Planned {
   readonly topic: string;

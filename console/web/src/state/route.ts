@@ -30,7 +30,7 @@ export function formatRoute(route: Route): string {
     Object.entries(route.options).filter(([, value]) => value !== ""),
   );
   if (route.at !== null) query.set("at", String(Math.round(route.at)));
-  const item = route.item === "" ? "" : `/${encodeURIComponent(route.item)}`;
+  const item = route.item === "" ? "" : `/${encodeURIComponent(route.item).replaceAll("%3A", ":")}`;
   const text = query.toString();
   return `#/${route.page}${item}${text === "" ? "" : `?${text}`}`;
 }

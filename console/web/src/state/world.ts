@@ -120,20 +120,25 @@ export interface Name {
   readonly partition: number;
 }
 
-/** `orders-0` in its two parts: a topic may have a dash. */
+/** A partition's key, and its name on every page: `orders:0`. */
+export function keyOf(topic: string, partition: number): string {
+  return `${topic}:${partition}`;
+}
+
+/** `orders:0` in its two parts. A topic's name holds no colon. */
 export function nameOf(key: string): Name {
-  const dash = key.lastIndexOf("-");
-  const number = Number(key.slice(dash + 1));
-  return dash < 0 || !Number.isInteger(number)
+  const colon = key.lastIndexOf(":");
+  const number = Number(key.slice(colon + 1));
+  return colon < 0 || !Number.isInteger(number)
     ? { key, topic: key, partition: 0 }
-    : { key, topic: key.slice(0, dash), partition: number };
+    : { key, topic: key.slice(0, colon), partition: number };
 }
 
 /** Partitions of the state in order of topic and number; those that only replicas name, too. */
 export function partitionNames(state: State): Name[] {
   const found = new Map<string, Name>();
   const add = (topic: string, partition: number) => {
-    const key = `${topic}-${partition}`;
+    const key = keyOf(topic, partition);
     if (!found.has(key)) found.set(key, { key, topic, partition });
   };
   for (const one of Object.values(state.partitions)) add(one.topic, one.partition);

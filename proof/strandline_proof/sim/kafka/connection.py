@@ -215,7 +215,7 @@ class KafkaCluster:
             await self.refresh(topic)
             node = self._leaders.get((topic, partition), -1)
         if node not in self._nodes:
-            raise KafkaFailed(f"{topic}-{partition} has no leader")
+            raise KafkaFailed(f"{topic}:{partition} has no leader")
         try:
             return await self._connected(self._nodes[node])
         except KafkaFailed:

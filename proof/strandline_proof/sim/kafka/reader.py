@@ -159,7 +159,7 @@ class KafkaReader:
                     continue
                 if each.error_code == OUT_OF_RANGE:
                     raise OutOfRange(each.partition_index)
-                check(each.error_code, f"Fetch of {self._topic}-{each.partition_index}")
+                check(each.error_code, f"Fetch of {self._topic}:{each.partition_index}")
                 if each.diverging_epoch is not None and each.diverging_epoch.epoch >= 0:
                     raise Diverged(each.partition_index, each.diverging_epoch.end_offset)
                 records = self._taken(each.partition_index, bytes(each.records or b""))
@@ -235,7 +235,7 @@ class KafkaReader:
             (each,) = told.topics[0].partitions
             if each.error_code in RETRIABLE:
                 self._cluster.forget_leaders(self._topic)
-            check(each.error_code, f"ListOffsets of {self._topic}-{partition}")
+            check(each.error_code, f"ListOffsets of {self._topic}:{partition}")
             found[partition] = each.offset
         return found
 

@@ -246,7 +246,7 @@ class _Topics:
         if away:
             names = ", ".join(map(str, away))
             self._made.lines.append(
-                f"topic {topic.name}, partition {index}: the directories of broker {names} were not"
+                f"{topic.name}:{index}: the directories of broker {names} were not"
                 " given; it is not waited for, and has to come back empty"
             )
         return PartitionRegistration(
@@ -283,7 +283,7 @@ class _Topics:
         """Brokers for a partition that no broker holds: its former ones, or those of another
         partition.
         """
-        where = f"topic {topic.name}, partition {index}"
+        where = f"{topic.name}:{index}"
         if not self._recreate_missing:
             raise CannotRestore(
                 f"{where}: no data directory that was given holds it; give those of all brokers, or"

@@ -102,7 +102,7 @@ def test_a_replica_that_vanished_with_its_directory_is_not_made_anew(a: Path, b:
     closed(both)
     rest = opened(a)
     assert rest.hosted == {(TOPIC_ID, 0)}
-    with pytest.raises(KafkaStorageError, match="has held t-0 before"):
+    with pytest.raises(KafkaStorageError, match="has held t:0 before"):
         created(rest, rest.online[0], "t", TOPIC_ID, 0, SMALL)
     rest.forget_hosted(TOPIC_ID, 0)
     created(rest, rest.online[0], "t", TOPIC_ID, 0, SMALL)

@@ -240,7 +240,7 @@ def test_a_replica_that_vanished_is_not_taken_for_a_new_one(path: Path) -> None:
         child.unlink()
     store.log_dir.rmdir()
     directory = opened(path)
-    with pytest.raises(KafkaStorageError, match=r"is gone.*t-0 before.*does not start over empty"):
+    with pytest.raises(KafkaStorageError, match=r"is gone.*t:0 before.*does not start over empty"):
         directory.create_log("t", TOPIC_ID, 0, SMALL)
     directory.create_log("t", OTHER_ID, 1, SMALL)
     directory.forget_hosted(TOPIC_ID, 0)

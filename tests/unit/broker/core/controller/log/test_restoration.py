@@ -165,7 +165,7 @@ def test_a_topic_that_none_of_its_brokers_holds_was_deleted_since() -> None:
     cluster = Cluster([B1, B2])
     topic = cluster.topic("t", (B1, B2))
     assert restored(cluster.state, found(B1), found(B2)).state.topics == {}
-    with pytest.raises(CannotRestore, match=r"topic t, partition 0: no data directory .* holds it"):
+    with pytest.raises(CannotRestore, match=r"t:0: no data directory .* holds it"):
         restored(cluster.state, found(B1))
     made = restored(cluster.state, found(B1), recreate_missing=True)
     assert made.state.topics[topic].partitions[0].replicas == (B1,)
@@ -174,7 +174,7 @@ def test_a_topic_that_none_of_its_brokers_holds_was_deleted_since() -> None:
 
 def test_a_hole_between_partitions_is_not_passed_over() -> None:
     hole = found(B1, replica("u", U, 0), replica("u", U, 2))
-    with pytest.raises(CannotRestore, match="topic u, partition 1"):
+    with pytest.raises(CannotRestore, match="u:1"):
         restored(None, hole)
     state = restored(None, hole, recreate_missing=True).state
     assert list(state.topics[U].partitions) == [0, 1, 2]
