@@ -260,11 +260,13 @@ def jvm_has_ended(why: BaseException) -> bool:
     """True if the JVM that `start_session` started has died.
 
     The connection closes before the process ends. So after a connection error this waits a little
-    for the end.
+    for the end. Another thread may have seen the end first, and have forgotten the JVM.
     """
     from py4j.protocol import Py4JError, Py4JJavaError
 
     lost = isinstance(why, OSError | Py4JError) and not isinstance(why, Py4JJavaError)
+    if lost and not _jvms:
+        return isinstance(why, ConnectionError | Py4JError)
     try:
         return any(jvm.wait(END_SECONDS if lost else 0) is not None for jvm in _jvms)
     except subprocess.TimeoutExpired:
