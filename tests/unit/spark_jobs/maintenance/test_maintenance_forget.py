@@ -15,6 +15,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 
+from strandline_spark import stores
 from strandline_spark.bronze.compaction import Fence
 from strandline_spark.bronze.verify import verify
 from strandline_spark.commands.main import main
@@ -133,17 +134,17 @@ def test_no_file_that_was_replaced_before_has_them(pipeline: Pipeline) -> None:
 def test_no_file_has_them_after_a_run_that_broke_off_is_run_again(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, files: int
 ) -> None:
-    one = Path.unlink
-    deleted: list[Path] = []
+    one = stores.files.remove
+    deleted: list[str] = []
 
-    def crash(self: Path, *given: Any, **more: Any) -> None:
+    def crash(path: str) -> None:
         if len(deleted) == files:
             raise KeyboardInterrupt
-        deleted.append(self)
-        one(self, *given, **more)
+        deleted.append(path)
+        one(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", crash)
+        patch.setattr(stores.files, "remove", crash)
         with pytest.raises(KeyboardInterrupt):
             forget(pipeline, WHERE)
     with contextlib.suppress(OptionError):  # all rows are gone, and only files are left
