@@ -12,8 +12,6 @@ import os
 import re
 from typing import Any, Final
 
-from pyarrow import fs  # type: ignore[import-untyped]
-
 from strandline_spark.errors import TableError
 
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -60,4 +58,7 @@ def check_path(path: str) -> None:
 
 def files_under(path: str) -> Any:
     """Returns the file system in which paths begin at the folder `path`."""
+    # Its libraries take their time to load, and a process that plans a query reads no table.
+    from pyarrow import fs  # type: ignore[import-untyped]
+
     return fs.SubTreeFileSystem(os.path.abspath(path), fs.LocalFileSystem())
