@@ -38,7 +38,9 @@ MARKED = {
     "tests/sim/test_sim_doubles.py": "has two copies again, under another flush policy",
     "tests/sim/test_sim_topic_anew.py": "loses the power at four more disk operations",
     "tests/sim/test_sim_transactions.py": "kills coordinators at each of their steps",
-    "tests/spark/gold/test_spark_gold_histories.py": "plays a second random history",
+    "tests/spark/gold/test_spark_gold_histories.py": "plays a random history",
+    "tests/spark/gold/test_spark_gold_late.py": "plays a random history",
+    "tests/spark/pipeline/test_spark_rebuild.py": "kills a rebuild at each of its steps",
     "tests/unit/broker/storage/controller/test_metadata_snapshot.py": (
         "ends the store at each disk operation in two more ways"
     ),

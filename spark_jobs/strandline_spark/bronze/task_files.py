@@ -22,8 +22,6 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from strandline_proto.ids import topic_id_text
-from strandline_spark.bronze.columns import FILE_SCHEMA, WRITER_OPTIONS
-from strandline_spark.bronze.range_file import RangeFile
 from strandline_spark.data_source import RangePartition, StrandlineStreamReader
 from strandline_spark.errors import EnvironmentProblem, OptionError, TableError, first_line
 from strandline_spark.source.gc_freeze import spare_libraries
@@ -143,6 +141,10 @@ def write_range(
     """Reads the range into one Parquet file for each table (none without a record), and returns its
     manifest.
     """
+    # The process that plans a query loads this module too. It starts with each query, so it loads
+    # nothing of files and tables.
+    from strandline_spark.bronze.columns import FILE_SCHEMA, WRITER_OPTIONS
+    from strandline_spark.bronze.range_file import RangeFile
     from strandline_spark.source.ranges import RangeReader
 
     reader = RangeReader(
@@ -164,7 +166,7 @@ def write_range(
     parsed = None if silver is None else _silver_output(silver, planned.tp.topic, path, batch_id)
     try:
         for batch in reader.batches():
-            file.add(_bronze_rows(batch, batch_id))
+            file.add(_bronze_rows(batch, batch_id, FILE_SCHEMA))
             if parsed is not None:
                 parsed.add(batch)
         size = file.close()
@@ -201,7 +203,7 @@ def _silver_output(plans: str, topic: str, path: str, batch_id: int) -> GuardedO
     return None if plan is None else GuardedOutput(plan, path, batch_id)
 
 
-def _bronze_rows(batch: Any, batch_id: int) -> Any:
+def _bronze_rows(batch: Any, batch_id: int, schema: Any) -> Any:
     """Returns the source's records with a file's columns."""
     arrays = [
         batch.column("partition"),
@@ -214,4 +216,4 @@ def _bronze_rows(batch: Any, batch_id: int) -> Any:
         batch.column("leaderEpoch"),
         pa.repeat(pa.scalar(batch_id, pa.int64()), batch.num_rows),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=FILE_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline_spark.errors import OptionError
+from strandline_spark.gold.identity import identity_of
 from strandline_spark.gold.query import check_statement
 from strandline_spark.parsing.settings import NOT_IN_NAMES
 from strandline_spark.silver.names import WINDOW_COLUMNS
@@ -22,6 +25,38 @@ _PLAIN: Final = frozenset(
     )
 )
 """Types by their names in a Delta schema; `decimal(p,s)` is added to them."""
+_DEFINITIONS: Final[dict[tuple[GoldStep, str], Definition]] = {}
+"""The definitions that this process has checked, by step and silver's schema."""
+_DEFINITIONS_MAX: Final = 64
+_LOCK: Final = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """The columns and the identity of a step over silver's columns."""
+
+    columns: StructType
+    """Columns of the step's result."""
+    identity: str
+    """The identity that a commit keeps."""
+
+
+def definition_of(spark: SparkSession, step: GoldStep, silver: StructType) -> Definition:
+    """Checks the step and returns its definition. Raises OptionError like `check_step`.
+
+    A check costs hundreds of calls to the JVM. So a step that passed is not checked again until the
+    step or silver's columns change.
+    """
+    key = (step, silver.json())
+    with _LOCK:
+        found = _DEFINITIONS.get(key)
+    if found is None:
+        found = Definition(check_step(spark, step, silver), identity_of(spark, step, silver))
+        with _LOCK:
+            _DEFINITIONS[key] = found
+            while len(_DEFINITIONS) > _DEFINITIONS_MAX:
+                del _DEFINITIONS[next(iter(_DEFINITIONS))]
+    return found
 
 
 def check_step(spark: SparkSession, step: GoldStep, silver: StructType) -> StructType:

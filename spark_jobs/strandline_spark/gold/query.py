@@ -1,15 +1,15 @@
 """A gold statement in Spark SQL: checked before anything is read, and run over closed windows.
 
 The statement reads a view named `silver`: the rows of silver that belong to the windows which close
-now, with `window_start` and `window_end`. A row appears once for each of its windows. Temporary
-columns have names that no column of silver has.
+now, with `window_start` and `window_end`. A row appears once for each of its windows.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from strandline_spark.errors import OptionError, first_line
 from strandline_spark.gold.locality import VIEW, CrossesWindowsError, check_locality
@@ -32,8 +32,14 @@ _MOVING_LITERAL: Final = re.compile(
     re.IGNORECASE,
 )
 """Literals of a changing time, which Spark replaces by a time when it reads the statement."""
-_HELD_END: Final = "strandline_held_end"
-_MISSED: Final = "strandline_missed"
+_RANGE: Final = re.compile(r"\brange\b", re.IGNORECASE)
+_ASKED: Final = (
+    *("plans.QueryPlan", "plans.logical.Sample", "expressions.RuntimeReplaceable"),
+    *("expressions.AesEncrypt", "expressions.Nondeterministic", "expressions.Cast"),
+)
+"""Classes of Catalyst that the check of a statement asks for."""
+_TRAITS: Final[dict[str, frozenset[str]]] = {}
+"""The classes of `_ASKED` by the names of the classes that extend them, as far as they were met."""
 _WHERE: Final = "[[gold]] {step}, key sql, line {line}"
 
 
@@ -98,33 +104,27 @@ def _varying(frame: DataFrame) -> Iterator[str]:
     """Yields the parts of the analyzed plan that do not follow from its rows: chance, the clock,
     the session.
     """
-    from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
-
-    context: Any = frame.sparkSession.sparkContext
-    gateway, catalyst = context._gateway, context._jvm.org.apache.spark.sql.catalyst
-    current = catalyst.trees.TreePattern.CURRENT_LIKE()
-
-    def is_a(node: Any, name: str) -> bool:
-        return bool(is_instance_of(gateway, node, f"org.apache.spark.sql.catalyst.{name}"))
-
+    jvm: Any = frame.sparkSession.sparkContext._jvm
+    current = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
     left: list[Any] = [_analyzed(frame)]
     while left:
         node = left.pop()
-        below = _below(node, is_plan=is_a(node, "plans.QueryPlan"))
-        if is_a(node, "expressions.RuntimeReplaceable"):
+        own = _traits(jvm, node)
+        below = _below(node, is_plan="plans.QueryPlan" in own)
+        if "expressions.RuntimeReplaceable" in own:
             # The node itself is neutral; its replacement decides.
             below.append(node.replacement())
         of_now = node.containsPattern(current) and not any(
             one.containsPattern(current) for one in below
         )
-        if is_a(node, "plans.logical.Sample"):
+        if "plans.logical.Sample" in own:
             yield "TABLESAMPLE"
-        elif is_a(node, "expressions.AesEncrypt") and _is_salted(node):
+        elif "expressions.AesEncrypt" in own and _is_salted(node):
             yield "aes_encrypt() without an initialization vector"
-        elif is_a(node, "expressions.Nondeterministic") or of_now:
+        elif "expressions.Nondeterministic" in own or of_now:
             yield f"{node.toString().partition('(')[0].lower()}()"
         elif (
-            is_a(node, "expressions.Cast")
+            "expressions.Cast" in own
             and node.dataType().typeName() in _TIMES
             and node.child().dataType().typeName().startswith("string")
             and node.child().foldable()
@@ -139,19 +139,37 @@ def _varying(frame: DataFrame) -> Iterator[str]:
 
 def _moving_ranges(spark: SparkSession, statement: str) -> Iterator[str]:
     """Yields the calls of range() with changing bounds; the analyzed plan has only numbers."""
-    from py4j.java_gateway import is_instance_of
-
+    if _RANGE.search(statement) is None:
+        return
     session: Any = spark._jsparkSession
-    plans = "org.apache.spark.sql.catalyst.plans.QueryPlan"
+    jvm = spark.sparkContext._jvm
     left: list[Any] = [session.sessionState().sqlParser().parsePlan(statement)]
     while left:
         node = left.pop()
-        is_plan = is_instance_of(spark.sparkContext._gateway, node, plans)
-        below = _below(node, is_plan=is_plan)
+        below = _below(node, is_plan="plans.QueryPlan" in _traits(jvm, node))
         name = node.getClass().getSimpleName()
         if name == "UnresolvedTableValuedFunction" and _is_range(node) and _calls(below):
             yield "range() with bounds that are not written as numbers"
         left += below
+
+
+def _traits(jvm: Any, node: Any) -> frozenset[str]:
+    """Returns which classes of `_ASKED` the node is an instance of.
+
+    Plans have many nodes and few classes, and each question to the JVM takes its time.
+    """
+    own = node.getClass()
+    name = own.getName()
+    found = _TRAITS.get(name)
+    if found is None:
+        classes = jvm.java.lang.Class
+        found = frozenset(
+            one
+            for one in _ASKED
+            if classes.forName(f"org.apache.spark.sql.catalyst.{one}").isAssignableFrom(own)
+        )
+        _TRAITS[name] = found
+    return found
 
 
 def _below(node: Any, *, is_plan: bool) -> list[Any]:
@@ -190,12 +208,11 @@ def held_rows(
     """
     from pyspark.sql import functions as F
 
-    time, offset = F.unix_micros("event_time"), F.col("offset")
-    held = _with_ends(rows, ends, missed).where(offset < F.col(_HELD_END))
-    if missed:
-        late = F.exists(_MISSED, lambda one: (time < one.watermark) & (offset >= one.held_end))
-        held = held.where(~late)
-    return held.drop(_HELD_END, _MISSED)
+    held = F.col("offset") < _end(ends)
+    for one in missed:
+        late = F.unix_micros("event_time") < micros(one.watermark)
+        held &= ~(late & (F.col("offset") >= F.coalesce(_end(one.ends), micros(0))))
+    return rows.where(held)
 
 
 def came_rows(rows: DataFrame, before: GoldCommit, commit: GoldCommit) -> DataFrame:
@@ -203,27 +220,27 @@ def came_rows(rows: DataFrame, before: GoldCommit, commit: GoldCommit) -> DataFr
     from pyspark.sql import functions as F
 
     offset = F.col("offset")
-    came = (offset < F.col(_HELD_END)) & (offset >= F.col(_MISSED)[0].held_end)
-    return _with_ends(rows, commit.ends, [before]).where(came).drop(_HELD_END, _MISSED)
+    return rows.where(
+        (offset < _end(commit.ends)) & (offset >= F.coalesce(_end(before.ends), micros(0)))
+    )
 
 
-def _with_ends(
-    rows: DataFrame, ends: Mapping[TopicPartition, int], others: Sequence[GoldCommit]
-) -> DataFrame:
-    """Returns the rows with the `ends` of the row's partition, and the watermarks and ends of
-    others.
+def _end(ends: Mapping[TopicPartition, int]) -> Column:
+    """Returns the end of the row's partition; null for a partition that has none.
+
+    The ends of a topic are a constant array, so each row looks up its own, and no join is planned.
     """
     from pyspark.sql import functions as F
 
-    held = rows.sparkSession.createDataFrame(
-        [
-            (tp.topic, tp.partition, end, [(one.watermark, one.ends.get(tp, 0)) for one in others])
-            for tp, end in sorted(ends.items())
-        ],
-        f"topic string, partition int, {_HELD_END} long,"
-        f" {_MISSED} array<struct<watermark: long, held_end: long>>",
-    )
-    return rows.join(F.broadcast(held), ["topic", "partition"])
+    by_topic: dict[str, dict[int, int]] = {}
+    for tp, end in ends.items():
+        by_topic.setdefault(tp.topic, {})[tp.partition] = end
+    found: Any = F.when(F.lit(False), F.lit(None).cast("bigint"))
+    for topic, own in by_topic.items():
+        text = json.dumps([own.get(partition) for partition in range(max(own) + 1)])
+        its = F.get(F.from_json(F.lit(text), "array<bigint>"), F.col("partition"))
+        found = found.when(F.col("topic") == topic, its)
+    return cast("Column", found)
 
 
 def closed_windows(

@@ -14,8 +14,7 @@ from strandline_spark.bronze.fenced_table import committing
 from strandline_spark.errors import TableError
 from strandline_spark.gold.account import GoldAccount
 from strandline_spark.gold.batch import compute, framing_of
-from strandline_spark.gold.definition import check_step
-from strandline_spark.gold.identity import identity_of
+from strandline_spark.gold.definition import definition_of
 from strandline_spark.gold.silver import Silver
 from strandline_spark.gold.table import GoldTable
 from strandline_spark.gold.watermark import (
@@ -69,11 +68,10 @@ def run_step(
     log at the version that is read. Raises OptionError and TableError; earlier commits stay.
     """
     schema = Silver.open(silver_path).schema()
-    columns = check_step(spark, step, schema)
-    identity = identity_of(spark, step, schema)
+    definition = definition_of(spark, step, schema)
     begin_again(step, Silver.open(silver_path), pipeline, note)
     # Gold is opened first: any later commit to it makes this commit a conflict.
-    gold = GoldTable.open_or_create(step, pipeline, columns, identity)
+    gold = GoldTable.open_or_create(step, pipeline, definition.columns, definition.identity)
     silver = Silver.open(silver_path)
     last = gold.last()
     before = None if last is None else last.closed
@@ -106,7 +104,7 @@ def run_step(
         silver_version=silver.version,
         rows=batch.rows.num_rows,
         late=batch.late,
-        definition=identity,
+        definition=definition.identity,
         updated=len(batch.replaced) if step.updates else None,
     )
     version = gold.commit(batch.rows, account, batch.replaced)

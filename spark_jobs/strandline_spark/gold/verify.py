@@ -21,8 +21,7 @@ from strandline_spark.errors import OptionError
 from strandline_spark.gold import noted_rows
 from strandline_spark.gold.batch import compute, count_late, framing_of
 from strandline_spark.gold.compare import difference, margins_of
-from strandline_spark.gold.definition import check_step
-from strandline_spark.gold.identity import identity_of
+from strandline_spark.gold.definition import definition_of
 from strandline_spark.gold.noted_rows import GoldNote, account_hash, rows_hash
 from strandline_spark.gold.rounding import SHARE
 from strandline_spark.gold.silver import Silver
@@ -115,12 +114,12 @@ def verify_step(
     found.late = sum(one.late for one in accounts)
     found.watermark = time_text(accounts[-1].watermark if accounts else None)
     try:
-        check_step(spark, step, silver.schema())
+        definition = definition_of(spark, step, silver.schema())
     except OptionError as why:
         # An earlier version accepted some statements that cannot be computed again.
         found.problems.append(f"the statement is refused: {why}")
         return found
-    gold.check_definition(identity_of(spark, step, silver.schema()))
+    gold.check_definition(definition.identity)
     if step.updates:
         return _Updated(spark, step, silver, gold, accounts, kept).findings(
             found, kept.of(pa.concat_tables(rows)), full=full

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline_spark.gold.definition import check_step
+from strandline_spark.gold.definition import definition_of
 from strandline_spark.gold.silver import Silver
 from strandline_spark.gold.step import run_step
 from strandline_spark.gold.watermark import time_text
@@ -45,7 +45,7 @@ class GoldSteps:
             return
         schema = Silver.open(pipeline.silver).schema()
         for step in pipeline.gold:
-            check_step(spark, step, schema)
+            definition_of(spark, step, schema)
 
     def run(self, spark: SparkSession, *, close: bool = False, again: bool = True) -> None:
         """Makes one commit for each step whose windows close. With `again` it also retries steps

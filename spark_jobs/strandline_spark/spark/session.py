@@ -99,6 +99,8 @@ exec() { unset SPARK_HOME; builtin exec "$@"; }
 . "$0" "$@"
 """
 
+_suitable: Final[set[str]] = set()
+"""The programs that `check_java` has found suitable: a job asks before each of its steps."""
 _jvms: list[subprocess.Popen[bytes]] = []
 """The JVM of this process, at most one: PySpark keeps one gateway."""
 
@@ -110,6 +112,8 @@ def check_java() -> None:
     if java is None:
         where = f"in JAVA_HOME ({home})" if home else "on the PATH"
         raise EnvironmentProblem(f"Spark needs Java, and there is none {where}; {_JAVA_REMEDY}")
+    if java in _suitable:
+        return
     try:
         answer = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False
@@ -119,6 +123,7 @@ def check_java() -> None:
     found = _VERSION.search(answer.stderr + answer.stdout)
     if found is not None and int(found[1]) < JAVA_VERSION_MIN:
         raise EnvironmentProblem(f"{java} is Java {found[1]}, Spark needs 17; {_JAVA_REMEDY}")
+    _suitable.add(java)
 
 
 def warn_of_slow_walks(*, is_compiled: bool = row_walk.IS_COMPILED) -> None:
@@ -403,6 +408,8 @@ def _configuration(master: str, memory: str, *, direct: bool, worker_python: str
         # A worker process takes time to start on a busy machine.
         "spark.python.authenticate.socketTimeout": "60s",
         "spark.python.unix.domain.socket.enabled": "true",
+        # Otherwise PySpark notes the caller of each function on columns, by ten calls to the JVM.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.maxConcurrentOutputFileWriters": "64",

@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql.types import DoubleType, StringType, StructType, TimestampType
 
 from strandline_spark.errors import OptionError, TableError
-from strandline_spark.gold.definition import check_step
+from strandline_spark.gold import definition
+from strandline_spark.gold.definition import check_step, definition_of
 from strandline_spark.gold.table import GoldTable
 from strandline_spark.pipeline.steps import GoldStep
 
@@ -47,6 +48,32 @@ def test_a_result_that_no_table_holds_is_refused_with_its_line(
 ) -> None:
     with pytest.raises(OptionError, match=rf"^\[\[gold\]\] s, key sql, line 12: .*{words}"):
         check_step(spark, selecting(columns), SILVER)
+
+
+def test_a_step_is_checked_again_once_it_or_silvers_columns_change(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[GoldStep] = []
+
+    def check(spark: SparkSession, step: GoldStep, silver: StructType) -> StructType:
+        checked.append(step)
+        return check_step(spark, step, silver)
+
+    monkeypatch.setattr(definition, "_DEFINITIONS", {})
+    monkeypatch.setattr(definition, "check_step", check)
+    step, other = selecting("1 AS x"), selecting("2 AS x")
+    found = [definition_of(spark, step, SILVER) for _ in range(2)]
+    assert found[0] == found[1]
+    assert found[0].columns == check_step(spark, step, SILVER)
+    assert checked == [step]
+    assert definition_of(spark, other, SILVER).identity != found[0].identity
+    wider = StructType([*SILVER.fields]).add("more", DoubleType())
+    definition_of(spark, step, wider)
+    assert checked == [step, other, step]
+    for _ in range(2):
+        with pytest.raises(OptionError):
+            definition_of(spark, selecting("nobody"), SILVER)
+    assert len(checked) == 5
 
 
 def test_windows_of_another_type_and_columns_of_their_name_are_refused(

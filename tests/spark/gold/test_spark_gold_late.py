@@ -83,6 +83,7 @@ def plain(step: GoldStep, kind: WindowKind, rows: list[SilverRow]) -> dict[Windo
     return {window: tuple(sorted(members)) for window, members in windows.items()}
 
 
+@pytest.mark.proof
 def test_late_rows_are_in_their_windows_however_batches_are_cut(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from datetime import datetime
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from pyspark.errors import ArithmeticException
@@ -20,6 +21,8 @@ from strandline_spark.parsing.zones import Zone
 from strandline_spark.spark.session import drop_other_meanings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from pyspark.sql import DataFrame, SparkSession
 
 Row = tuple[str, int, int, int, str, int]
@@ -57,7 +60,11 @@ def test_counts_exact_medians_and_the_top_are_those_of_a_plain_loop(
     spark: SparkSession, kind: WindowKind, previous: int | None
 ) -> None:
     rows = some_rows()
-    ends = {TopicPartition("access", 0): 40, TopicPartition("access", 1): 13}
+    ends = {
+        TopicPartition("access", 0): 40,
+        TopicPartition("other", 2): 40,
+        TopicPartition("access", 1): 13,
+    }
     commit = GoldCommit(72, ends)
     expected: dict[Window, list[tuple[int, str]]] = defaultdict(list)
     for topic, partition, offset, time, path, size in rows:
@@ -101,34 +108,88 @@ FAR = 2**62
         (36_500 * DAY, 36_500 * DAY),
     ],
 )
-@pytest.mark.parametrize("origin", [0, 1_770_000_000 * 10**6, -(10**14), FAR, -FAR])
 def test_long_windows_are_as_many_as_a_plain_loop_counts(
-    spark: SparkSession, size: int, slide: int, origin: int
+    spark: SparkSession, size: int, slide: int
 ) -> None:
     kind = WindowKind(size, slide)
-    times = [origin, origin + size // 2, origin - slide, origin + size + 1]
-    rows: list[Row] = [("access", 0, n, time, "/", 1) for n, time in enumerate(times)]
-    for previous, watermark in (
-        (None, origin + 2 * size + slide),
-        (origin - slide // 2, origin + size // 2 + slide),
-    ):
-        expected = sorted(
+    cases = []
+    for origin in (0, 1_770_000_000 * 10**6, -(10**14), FAR, -FAR):
+        times = [origin, origin + size // 2, origin - slide, origin + size + 1]
+        for previous, watermark in (
+            (None, origin + 2 * size + slide),
+            (origin - slide // 2, origin + size // 2 + slide),
+        ):
+            cases.append(Case(times, previous, watermark))
+    assert closed_in(spark, kind, cases) == [one.closed(kind) for one in cases]
+    assert all(one.closed(kind) for one in cases)
+    late = [(one.times, one.watermark) for one in cases]
+    assert late_in(spark, kind, late) == [late_of(kind, *one) for one in late]
+
+
+class Case(NamedTuple):
+    """Times of rows, whose offsets are their places, and two watermarks."""
+
+    times: Sequence[int]
+    previous: int | None
+    watermark: int
+
+    @property
+    def rows(self) -> list[Row]:
+        return rows_at(self.times)
+
+    def closed(self, kind: WindowKind) -> list[tuple[int, int, int]]:
+        """(start, end, offset) of all that closes between the two, by a plain loop."""
+        return sorted(
             (window.start, window.end, offset)
-            for _, _, offset, time, _, _ in rows
+            for offset, time in enumerate(self.times)
             for window in kind.windows_of(time)
-            if closes(window, previous, watermark)
+            if closes(window, self.previous, self.watermark)
         )
-        found = closed_windows(frame(spark, rows), kind, previous, watermark).selectExpr(
-            "unix_micros(window_start)", "unix_micros(window_end)", "offset"
+
+
+def rows_at(times: Sequence[int]) -> list[Row]:
+    return [("access", 0, n, time, "/", 1) for n, time in enumerate(times)]
+
+
+def late_of(kind: WindowKind, times: Sequence[int], watermark: int) -> list[tuple[int, ...]]:
+    """Offsets of the rows that come late for this watermark, by a plain loop."""
+    late = (n for n, time in enumerate(times) if kind.windows_of(time)[0].end <= watermark)
+    return [(offset,) for offset in late]
+
+
+def closed_in(
+    spark: SparkSession, kind: WindowKind, cases: Sequence[Case]
+) -> list[list[tuple[int, ...]]]:
+    """What Spark closes in each case."""
+    columns = ("unix_micros(window_start)", "unix_micros(window_end)", "offset")
+    return collected(
+        closed_windows(frame(spark, one.rows), kind, one.previous, one.watermark).selectExpr(
+            *columns
         )
-        assert sorted(map(tuple, found.collect())) == expected
-        assert expected
-        late = FixedWindows(kind).late(functions.unix_micros("event_time"), watermark)
-        assert {
-            row.offset for row in frame(spark, rows).where(late).select("offset").collect()
-        } == {
-            offset for _, _, offset, time, _, _ in rows if kind.windows_of(time)[0].end <= watermark
-        }
+        for one in cases
+    )
+
+
+def late_in(
+    spark: SparkSession, kind: WindowKind, cases: Sequence[tuple[Sequence[int], int]]
+) -> list[list[tuple[int, ...]]]:
+    """The offsets of the rows that Spark takes for late in each case."""
+    time = functions.unix_micros("event_time")
+    return collected(
+        frame(spark, rows_at(times))
+        .where(FixedWindows(kind).late(time, watermark))
+        .select("offset")
+        for times, watermark in cases
+    )
+
+
+def collected(frames: Iterable[DataFrame]) -> list[list[tuple[int, ...]]]:
+    """The rows of each frame, sorted; by one job of Spark for all of them."""
+    numbered = [one.selectExpr(f"{n} AS number", "*") for n, one in enumerate(frames)]
+    found: list[list[tuple[int, ...]]] = [[] for _ in numbered]
+    for number, *row in reduce(type(numbered[0]).union, numbered).collect():
+        found[number].append(tuple(row))
+    return [sorted(rows) for rows in found]
 
 
 def test_a_statement_is_checked_before_a_row_is_read(spark: SparkSession) -> None:
@@ -216,21 +277,7 @@ def test_days_of_a_place_are_those_that_the_watermark_counts(
     kind = WindowKind(2 * DAY, slide, origin=6 * 3600 * 10**6, zone=Zone(zone))
     middle = int(datetime.fromisoformat(change).timestamp()) * 10**6
     times = range(middle - 4 * DAY, middle + 4 * DAY, DAY // 48)
-    rows: list[Row] = [("access", 0, n, time, "/", 1) for n, time in enumerate(times)]
-    late = FixedWindows(kind).late(functions.unix_micros("event_time"), middle)
-    found_late = frame(spark, rows).where(late).select("offset").collect()
-    assert {row.offset for row in found_late} == {
-        offset for offset, time in enumerate(times) if kind.windows_of(time)[0].end <= middle
-    }
-    for previous, watermark in ((None, middle), (middle, middle + 3 * DAY)):
-        expected = sorted(
-            (window.start, window.end, offset)
-            for offset, time in enumerate(times)
-            for window in kind.windows_of(time)
-            if closes(window, previous, watermark)
-        )
-        found = closed_windows(frame(spark, rows), kind, previous, watermark).selectExpr(
-            "unix_micros(window_start)", "unix_micros(window_end)", "offset"
-        )
-        assert sorted(map(tuple, found.collect())) == expected
-        assert expected
+    cases = [Case(times, None, middle), Case(times, middle, middle + 3 * DAY)]
+    assert closed_in(spark, kind, cases) == [one.closed(kind) for one in cases]
+    assert all(one.closed(kind) for one in cases)
+    assert late_in(spark, kind, [(times, middle)]) == [late_of(kind, times, middle)]

@@ -391,6 +391,7 @@ def test_no_row_is_committed_that_is_of_no_window_which_closes(
 ) -> None:
     take(silver, rows(0, 0, 1, 30))
     monkeypatch.setattr("strandline_spark.gold.query.check_locality", lambda *_, **__: None)
+    monkeypatch.setattr("strandline_spark.gold.definition._DEFINITIONS", {})
     sql = f"SELECT window_start, {end} AS window_end FROM silver"
     with pytest.raises(OptionError, match="window_end is null or not"):
         run(spark, replace(step, sql=sql), silver)

@@ -56,6 +56,10 @@ def made(
     return step
 
 
+ONE_KIND: Final = pytest.mark.parametrize("made", ["windows"], indirect=True, scope="module")
+"""For what is the same of windows and of sessions."""
+
+
 @pytest.fixture
 def step(made: GoldStep, tmp_path: Path) -> GoldStep:
     """With copies of the tables."""
@@ -121,6 +125,7 @@ def test_a_changed_value_is_found_and_the_rounding_of_a_sum_is_not(
     )
 
 
+@ONE_KIND
 def test_a_row_that_was_taken_away_or_doubled_is_found(
     spark: SparkSession, step: GoldStep, silver: str
 ) -> None:
@@ -132,6 +137,7 @@ def test_a_row_that_was_taken_away_or_doubled_is_found(
     assert "1 rows are not there: {" in problem
 
 
+@ONE_KIND
 def test_rows_that_somebody_else_wrote_are_found(
     spark: SparkSession, step: GoldStep, silver: str
 ) -> None:
@@ -172,6 +178,7 @@ def test_commits_that_have_left_the_log_are_not_checked_and_said_to_be_so(
     assert found(spark, step, silver).sound
 
 
+@ONE_KIND
 def test_a_statement_that_sees_other_windows_is_not_sound_whoever_let_it_in(
     spark: SparkSession, step: GoldStep, silver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,12 +186,14 @@ def test_a_statement_that_sees_other_windows_is_not_sound_whoever_let_it_in(
     step = replace(step, sql=sql, table=step.table + "2")
     with monkeypatch.context() as patch:
         patch.setattr("strandline_spark.gold.query.check_locality", lambda *_, **__: None)
+        patch.setattr("strandline_spark.gold.definition._DEFINITIONS", {})
         run_step(spark, step, silver, pipeline="flights")
     (problem,) = found(spark, step, silver).problems
     assert problem.startswith("the statement is refused: [[gold]] delays, key sql, line 7: what")
     assert "the window function rank(" in problem
 
 
+@ONE_KIND
 def test_every_column_of_silver_as_it_is_passes(
     spark: SparkSession, step: GoldStep, silver: str
 ) -> None:
@@ -241,6 +250,7 @@ def test_a_sum_of_large_terms_that_cancel_may_be_off_by_a_share_of_the_terms(
     assert "'carrier': 'small'" in problem
 
 
+@ONE_KIND
 def test_a_second_verify_computes_new_commits_alone_and_finds_changed_rows(
     spark: SparkSession, step: GoldStep, silver: str
 ) -> None:
@@ -260,6 +270,7 @@ def test_a_second_verify_computes_new_commits_alone_and_finds_changed_rows(
     assert any("changed since they were verified" in one for one in found.problems)
 
 
+@ONE_KIND
 def test_removed_windows_and_rows_are_not_compared_and_others_are(
     spark: SparkSession, step: GoldStep, silver: str
 ) -> None:

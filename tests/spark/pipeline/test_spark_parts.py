@@ -35,7 +35,7 @@ name = "visits"
 topics = ["t"]
 
 [bronze]
-max_offsets_per_trigger = 7
+max_offsets_per_trigger = 20
 
 [silver]
 format = "json"

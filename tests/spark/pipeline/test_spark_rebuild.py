@@ -22,7 +22,7 @@ from support.fake_broker_sync import FakeBroker
 from support.pipelines import of_file, rows_of, run_pipeline_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -185,7 +185,16 @@ def test_a_lost_table_is_made_again(spark: SparkSession, days: Pipeline, lost: s
     check(spark, days)
 
 
-@pytest.mark.parametrize("quarantine_only", [False, True])
+@pytest.mark.parametrize(
+    ("quarantine_only", "places", "deaths"),
+    [
+        (False, (0, 2, 4, 7, 40), 3),
+        (True, (1, 3, 40), 2),
+        pytest.param(False, range(40), 5, marks=pytest.mark.proof),
+        pytest.param(True, range(40), 5, marks=pytest.mark.proof),
+    ],
+    ids=str,
+)
 def test_wherever_it_breaks_off_a_second_run_goes_on(
     spark: SparkSession,
     made: Days,
@@ -193,11 +202,15 @@ def test_wherever_it_breaks_off_a_second_run_goes_on(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     quarantine_only: bool,
+    places: Sequence[int],
+    deaths: int,
 ) -> None:
+    """Each run comes so many commits and renames further than the one before."""
     monkeypatch.setattr("strandline_spark.silver.catch_up.CHUNK_RANGES", 4)
     other = of_file(OTHER, folder)
     before = offsets(days.silver), offsets(days.quarantine)
-    for number in range(40):
+    died = 0
+    for number in places:
         with monkeypatch.context() as patch:
             dies = Dies(number)
             patch.setattr(FencedTable, "commit", dies.of(FencedTable.commit))
@@ -205,9 +218,12 @@ def test_wherever_it_breaks_off_a_second_run_goes_on(
             with contextlib.suppress(Killed):
                 rebuild(spark, other, quarantine_only=quarantine_only)
                 break
+            died += 1
         if os.path.isdir(f"{days.silver}.rebuild") and os.path.isdir(days.silver):
             assert (offsets(days.silver), offsets(days.quarantine)) == before
-    assert 4 < number < 39
+    else:
+        pytest.fail("the rebuild has no end")
+    assert died >= deaths
     check(spark, other)
     run_pipeline_once(spark, other, made.bootstrap)
     assert len(offsets(other.silver)) + len(offsets(other.quarantine)) == 25

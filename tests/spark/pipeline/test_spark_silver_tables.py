@@ -36,7 +36,7 @@ name = "shop"
 topics = ["orders", "clicks", "returns"]
 
 [bronze]
-max_offsets_per_trigger = 10
+max_offsets_per_trigger = 25
 
 [[silver]]
 name = "orders"

@@ -111,27 +111,20 @@ def test_a_batch_write_puts_each_column_into_its_place(
     assert [(h.key, bytes(h.value)) for h in found[7].headers] == [("h", b"x")]
 
 
-@pytest.mark.parametrize(
-    ("columns", "options", "message"),
-    [
-        ("id AS value", {"topic": "t"}, "column 'value' is bigint"),
-        ("'v' AS value, id", {"topic": "t"}, "column 'id' (bigint) is not one"),
-        ("'v' AS value", {}, "Give the option topic"),
-        ("'v' AS value", {"topic": "t", "kafka.linger.ms": "5"}, "cannot work here"),
-        ("'v' AS value", {"topic": "absent"}, "topic absent does not exist; create it"),
-        ("'v' AS value", {"topic": "t", "mode": "overwrite"}, "only appended to"),
-        ("'v' AS value, 9 AS partition", {"topic": "t"}, "names partition 9 of topic 't'"),
-    ],
-)
-def test_bad_input_is_refused_in_one_line(
-    spark: SparkSession, cluster: LocalCluster, columns: str, options: dict[str, str], message: str
-) -> None:
-    with Admin(cluster.bootstrap) as admin:
-        if "t" not in admin.list_topics():
-            admin.create_topics([NewTopic("t", PARTITIONS, 3)])
+def test_bad_input_is_refused_in_one_line(spark: SparkSession, cluster: LocalCluster) -> None:
+    """By the driver and by a task; test_spark_sink_parts.py has all that can be wrong."""
+    create(cluster, "t")
+    for columns, topic, message in (
+        ("id AS value", "t", "column 'value' is bigint"),
+        ("'v' AS value", "absent", "topic absent does not exist; create it"),
+        ("'v' AS value, 9 AS partition", "t", "names partition 9 of topic 't'"),
+    ):
+        with pytest.raises(Exception, match=r"strandline_spark\.errors") as caught:
+            write(spark.range(3).selectExpr(*columns.split(", ")), cluster, topic=topic)
+        assert message in (remedy_line(str(caught.value)) or "")
     with pytest.raises(Exception, match=r"strandline_spark\.errors") as caught:
-        write(spark.range(3).selectExpr(*columns.split(", ")), cluster, **options)
-    assert message in (remedy_line(str(caught.value)) or "")
+        write(spark.range(3).selectExpr("'v' AS value"), cluster, topic="t", mode="overwrite")
+    assert "only appended to" in (remedy_line(str(caught.value)) or "")
     assert read(spark, cluster, "t") == []
 
 

@@ -148,12 +148,10 @@ def test_a_file_in_the_place_of_a_folder_is_named(checkpoint: Path, name: str) -
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", ["commits/2", "offsets/2", "offsets/1", "metadata"])
 def test_every_command_that_reads_one_says_so_before_spark_starts_and_its_remedy_helps(
     spark: SparkSession,
     broker: FakeBroker,
     tmp_path: Path,
-    name: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     topic = broker.create("t")
@@ -167,28 +165,39 @@ def test_every_command_that_reads_one_says_so_before_spark_starts_and_its_remedy
         max_offsets_per_trigger=2,
     )
     stream(spark, job, prepare(job), lambda report: None)
-    file = tmp_path / "lake" / "_checkpoint" / name
-    # Changed behind Spark's back: the checksums beside it are those of before.
-    file.write_bytes(file.read_bytes().replace(b"{", b"{ ", 1))
     (tmp_path / "pipeline.toml").write_text(PIPELINE)
     cluster = ("--bootstrap", broker.address)
     places = ("--topics", "t", "--table", job.table, "--checkpoint", job.checkpoint)
-    for command in (
-        ("lag", job.checkpoint, *cluster),
-        ("ingest", "bronze", *cluster, *places),
-    ):
-        with pytest.raises(SystemExit):
-            main(command)
-        line = capsys.readouterr().err.splitlines()[-1]
-        assert line.startswith(f"error: {file}")
-        assert f"by the checksums in .{file.name}.crc beside it: if it was changed by int" in line
-    topic.partitions[0].append([(b"k", b'{"n": 1}')] * 2)
-    if name == "commits/2":
-        file.unlink()
-    else:
-        shutil.move(job.checkpoint, tmp_path / "away")
-    stream(spark, job, prepare(job), lambda report: None)
-    assert [row[0] for row in rows_of(job.table, "offset")] == list(range(8))
+
+    def check_refused(file: Path) -> None:
+        """Changed behind Spark's back: the checksums beside it are those of before."""
+        file.write_bytes(file.read_bytes().replace(b"{", b"{ ", 1))
+        for command in (
+            ("lag", job.checkpoint, *cluster),
+            ("ingest", "bronze", *cluster, *places),
+        ):
+            with pytest.raises(SystemExit):
+                main(command)
+            line = capsys.readouterr().err.splitlines()[-1]
+            assert line.startswith(f"error: {file}")
+            assert f"by the checksums in .{file.name}.crc beside it: if it was changed by" in line
+
+    def goes_on(offsets: int) -> None:
+        topic.partitions[0].append([(b"k", b'{"n": 1}')] * 2)
+        stream(spark, job, prepare(job), lambda report: None)
+        assert [row[0] for row in rows_of(job.table, "offset")] == list(range(offsets))
+
+    checkpoint = tmp_path / "lake" / "_checkpoint"
+    for name in ("offsets/1", "metadata"):
+        whole = (checkpoint / name).read_bytes()
+        check_refused(checkpoint / name)
+        (checkpoint / name).write_bytes(whole)
+    check_refused(checkpoint / "commits" / "2")
+    (checkpoint / "commits" / "2").unlink()
+    goes_on(8)
+    check_refused(checkpoint / "offsets" / "3")
+    shutil.move(job.checkpoint, tmp_path / "away")
+    goes_on(10)
 
 
 PIPELINE: Final = """

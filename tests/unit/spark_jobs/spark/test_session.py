@@ -77,6 +77,11 @@ def test_no_jvm_checks_arrow_values_once_more(master: str, direct: bool) -> None
     assert ("-XX:+UseSerialGC" in options) == direct
 
 
+def test_no_call_on_a_column_asks_the_jvm_for_its_caller() -> None:
+    settings = _configuration("local[2]", "1g", direct=True, worker_python="python")
+    assert settings["spark.python.sql.dataFrameDebugging.enabled"] == "false"
+
+
 def test_workers_of_a_cluster_keep_their_memory_as_local_ones_do() -> None:
     settings = _configuration("spark://host:7077", "1g", direct=True, worker_python="python")
     given = {name: value for name, value in settings.items() if ".executorEnv.MALLOC" in name}
