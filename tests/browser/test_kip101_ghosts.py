@@ -66,7 +66,7 @@ def test_ghosts_of_a_history(browser: Browser, tmp_path: Path, truncation: str, 
         if len(shown) == 1:
             return
         if len(shown) == 2:
-            browser.open(f"{console.address()}/#/partition/{TOPIC}-0")
+            browser.open(f"{console.address()}/#/partition/{TOPIC}:0")
         present = [C] if len(shown) == 2 else [A, C]  # then A is dead
         logs = played.logs()
         for broker in present:
